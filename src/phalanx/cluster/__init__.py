@@ -1,0 +1,1 @@
+"""The machine room: hardware catalogue, topology, health and free capacity."""

@@ -1,0 +1,327 @@
+"""Free capacity, in indexes: what is left on every node and in every domain, kept up to date and never scanned for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from phalanx.cluster.amount import Amount
+from phalanx.cluster.bits import members
+from phalanx.cluster.cluster import Health
+from phalanx.cluster.topology import Domain, Topology
+
+CPUS, MEMORY, NICS, CPUS_LIMIT, MEMORY_LIMIT = range(5)
+"""Numbers of the amounts every cluster has; node-local storage tiers follow in the order of the cluster file."""
+
+CHANGES_MAX = 1 << 16
+
+
+class Booking(NamedTuple):
+    """What one task takes of one node: a set of whole devices and amounts by number."""
+
+    node: int
+    devices: int
+    needs: tuple[tuple[int, int], ...]
+
+
+class Capacity:
+    """The free devices and amounts of a cluster.
+
+    A booking is *held* by who runs there. A *claim* is a booking for somebody who waits until the holders, who
+    *cede* it, have left. Every change has an exact inverse, so that a trial is undone by undoing its steps.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        nodes = topology.nodes
+        count = len(nodes)
+        self.gpu_types: tuple[str, ...] = tuple(dict.fromkeys(node.gpu_type for node in nodes))
+        self.gpus_max = max((node.gpus for node in nodes), default=0)
+        self.type_of = [self.gpu_types.index(node.gpu_type) for node in nodes]
+        self.all_devices = [(1 << node.gpus) - 1 for node in nodes]
+        self.held = [0] * count
+        self.ceding = [0] * count
+        self.claimed = [0] * count
+        self.unhealthy = [0] * count
+        self.health = [Health.HEALTHY] * count
+        self.with_health = {health: 0 for health in Health}
+        self.with_health[Health.HEALTHY] = topology.everything
+        self.device_health: dict[tuple[int, int], Health] = {}
+        self.free = list(self.all_devices)
+        self.idle = topology.everything
+        self.grown = 0
+        self.amounts = _amounts(topology)
+        self.amount_number = {amount.name: i for i, amount in enumerate(self.amounts)}
+        self.with_free = [0] * (self.gpus_max + 1)
+        for i, node in enumerate(nodes):
+            self.with_free[node.gpus] |= topology.bit[i]
+        self._levels = {level: _LevelCounts(self, level) for level in topology.levels}
+        self._tables = [(table.of_node, table.counts, table.changes) for table in self._levels.values()]
+
+    @property
+    def open(self) -> int:
+        """The nodes that take new work."""
+        return self.with_health[Health.HEALTHY]
+
+    def hold(self, booking: Booking) -> None:
+        """Gives a booking to somebody who starts now."""
+        node, devices, needs = booking
+        assert not self.held[node] & devices, f"{self._name(node)}: a device is given twice"
+        self.held[node] |= devices
+        for number, amount in needs:
+            self.amounts[number].hold(node, amount)
+        self._refresh(node)
+
+    def release(self, booking: Booking) -> None:
+        """Takes back what was held."""
+        node, devices, needs = booking
+        assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that was not held"
+        self.held[node] ^= devices
+        for number, amount in needs:
+            self.amounts[number].hold(node, -amount)
+        self.grown |= self.topology.bit[node]
+        self._refresh(node)
+
+    def cede(self, booking: Booking) -> None:
+        """Marks a holder as leaving: what it holds may be claimed."""
+        node, devices, needs = booking
+        self.ceding[node] |= devices
+        for number, amount in needs:
+            self.amounts[number].cede(node, amount)
+
+    def keep(self, booking: Booking) -> None:
+        """Undoes `cede`."""
+        node, devices, needs = booking
+        self.ceding[node] &= ~devices
+        for number, amount in needs:
+            self.amounts[number].cede(node, -amount)
+
+    def claim(self, booking: Booking) -> None:
+        """Promises a booking to somebody who starts once the ceding holders have left."""
+        node, devices, needs = booking
+        assert not self.claimed[node] & devices, f"{self._name(node)}: a device is claimed twice"
+        assert not devices & self.held[node] & ~self.ceding[node], f"{self._name(node)}: a claim on a kept device"
+        self.claimed[node] |= devices
+        for number, amount in needs:
+            self.amounts[number].claim(node, amount)
+        self._refresh(node)
+
+    def unclaim(self, booking: Booking) -> None:
+        """Takes a promise back."""
+        node, devices, needs = booking
+        self.claimed[node] &= ~devices
+        for number, amount in needs:
+            self.amounts[number].claim(node, -amount)
+        self.grown |= self.topology.bit[node]
+        self._refresh(node)
+
+    def held_by_others(self, booking: Booking) -> bool:
+        """Whether a claimed booking still waits for somebody to leave."""
+        node, devices, needs = booking
+        if self.held[node] & devices:
+            return True
+        return any(
+            self.amounts[number].held[node] + amount > self.amounts[number].total[node] for number, amount in needs
+        )
+
+    def set_health(self, node: int, health: Health) -> None:
+        """Changes the health of a node; only a healthy one is open for new work."""
+        bit = self.topology.bit[node]
+        self.with_health[self.health[node]] ^= bit
+        self.with_health[health] ^= bit
+        self.health[node] = health
+        if health is Health.HEALTHY:
+            self.grown |= bit
+        self._refresh(node)
+
+    def set_device_health(self, node: int, device: int, health: Health) -> None:
+        """Changes the health of one device."""
+        if health is Health.HEALTHY:
+            self.device_health.pop((node, device), None)
+            self.unhealthy[node] &= ~(1 << device)
+            self.grown |= self.topology.bit[node]
+        else:
+            self.device_health[node, device] = health
+            self.unhealthy[node] |= 1 << device
+        self._refresh(node)
+
+    def _refresh(self, node: int) -> None:
+        bit = self.topology.bit[node]
+        new = 0
+        if self.health[node] is Health.HEALTHY:
+            new = self.all_devices[node] & ~(self.held[node] | self.claimed[node] | self.unhealthy[node])
+        old = self.free[node]
+        if new == old:
+            return
+        self.free[node] = new
+        if new == self.all_devices[node]:
+            self.idle |= bit
+        else:
+            self.idle &= ~bit
+        before, after = old.bit_count(), new.bit_count()
+        if before == after:
+            return
+        self.with_free[before] ^= bit
+        self.with_free[after] ^= bit
+        kind = self.type_of[node]
+        for of_node, counts, changes in self._tables:
+            domain = of_node[node]
+            row = counts[domain][kind]
+            row[before] -= 1
+            row[after] += 1
+            changes.append(domain)
+            if len(changes) > CHANGES_MAX:
+                self._forget_changes()
+
+    def _forget_changes(self) -> None:
+        for table in self._levels.values():
+            table.forget_changes()
+
+    def _name(self, node: int) -> str:
+        return self.topology.nodes[node].name
+
+    def rooms(self, level: str, gpu_types: tuple[int, ...], gpus: int, tasks: int, within: int) -> Iterator[Domain]:
+        """Domains of a level with room for `tasks` tasks of `gpus` GPUs each, the tightest first.
+
+        Counts free GPUs by type only: labels, taints and amounts are for the caller to check.
+        """
+        return self._levels[level].index(gpu_types, gpus).at_least(tasks, within)
+
+    def free_gpus(self, nodes: int) -> int:
+        """Free GPUs on a set of nodes."""
+        return sum(
+            count * (having & nodes).bit_count() for count, having in enumerate(self.with_free) if count and having
+        )
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Everything that is true of the capacity, for comparing two moments."""
+        return (
+            tuple(self.held),
+            tuple(self.ceding),
+            tuple(self.claimed),
+            tuple(self.unhealthy),
+            tuple(self.health),
+            tuple(self.free),
+            tuple(self.with_free),
+            tuple(
+                (amount.name, *amount.held, *amount.ceding, *amount.claimed, *amount.free) for amount in self.amounts
+            ),
+            tuple(table.fingerprint() for table in self._levels.values()),
+        )
+
+    def check(self) -> None:
+        """Asserts that nothing is given twice and that the indexes say what the numbers say."""
+        for i, bit in enumerate(self.topology.bit):
+            assert not self.claimed[i] & self.held[i] & ~self.ceding[i], f"{self._name(i)}: a kept device is claimed"
+            assert not self.ceding[i] & ~self.held[i], f"{self._name(i)}: a device is ceded that nobody holds"
+            for count, having in enumerate(self.with_free):
+                assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
+                assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"
+        for amount in self.amounts:
+            amount.check()
+        for table in self._levels.values():
+            table.check()
+
+
+class _LevelCounts:
+    """For each domain of a level and GPU type: how many nodes have exactly n GPUs free."""
+
+    def __init__(self, capacity: Capacity, level: str) -> None:
+        topology = capacity.topology
+        self.capacity = capacity
+        self.of_node = topology.domain_of[level]
+        self.domains = topology.domains[level]
+        self.counts = [[[0] * (capacity.gpus_max + 1) for _ in capacity.gpu_types] for _ in self.domains]
+        self.changes: list[int] = []
+        self._indexes: dict[tuple[tuple[int, ...], int], _RoomIndex] = {}
+        for node, domain in enumerate(self.of_node):
+            self.counts[domain][capacity.type_of[node]][capacity.free[node].bit_count()] += 1
+
+    def index(self, gpu_types: tuple[int, ...], gpus: int) -> _RoomIndex:
+        index = self._indexes.get((gpu_types, gpus))
+        if index is None:
+            index = self._indexes[gpu_types, gpus] = _RoomIndex(self, gpu_types, gpus)
+        return index
+
+    def forget_changes(self) -> None:
+        for index in self._indexes.values():
+            index.catch_up()
+            index.seen = 0
+        self.changes.clear()
+
+    def fingerprint(self) -> tuple[object, ...]:
+        return tuple(tuple(tuple(row) for row in rows) for rows in self.counts)
+
+    def check(self) -> None:
+        fresh = [[[0] * len(row) for row in rows] for rows in self.counts]
+        for node, domain in enumerate(self.of_node):
+            fresh[domain][self.capacity.type_of[node]][self.capacity.free[node].bit_count()] += 1
+        assert fresh == self.counts, "a domain miscounts its free nodes"
+        for index in self._indexes.values():
+            index.check()
+
+
+class _RoomIndex:
+    """Domains of a level by how many tasks of one size have room in them. Caught up with changes when asked."""
+
+    def __init__(self, table: _LevelCounts, gpu_types: tuple[int, ...], gpus: int) -> None:
+        self.table = table
+        self.gpu_types = gpu_types
+        self.weights = [(free, free // gpus) for free in range(gpus, table.capacity.gpus_max + 1)]
+        self.seen = 0
+        self.room = [self._measure(domain) for domain in range(len(table.domains))]
+        self.with_room: dict[int, int] = {}
+        self.occupied = 0
+        for domain, room in enumerate(self.room):
+            self._add(domain, room)
+        self.seen = len(table.changes)
+
+    def _measure(self, domain: int) -> int:
+        rows = self.table.counts[domain]
+        return sum(rows[kind][free] * fits for kind in self.gpu_types for free, fits in self.weights)
+
+    def _add(self, domain: int, room: int) -> None:
+        self.with_room[room] = self.with_room.get(room, 0) | 1 << domain
+        self.occupied |= 1 << room
+
+    def catch_up(self) -> None:
+        changes = self.table.changes
+        for domain in dict.fromkeys(changes[self.seen :]):
+            old, new = self.room[domain], self._measure(domain)
+            if old == new:
+                continue
+            self.room[domain] = new
+            left = self.with_room[old] ^ 1 << domain
+            if left:
+                self.with_room[old] = left
+            else:
+                del self.with_room[old]
+                self.occupied ^= 1 << old
+            self._add(domain, new)
+        self.seen = len(changes)
+
+    def at_least(self, tasks: int, within: int) -> Iterator[Domain]:
+        self.catch_up()
+        domains = self.table.domains
+        for above in members(self.occupied >> tasks):
+            for domain in members(self.with_room.get(above + tasks, 0)):
+                if domains[domain].nodes & within:
+                    yield domains[domain]
+
+    def check(self) -> None:
+        self.catch_up()
+        assert self.room == [self._measure(domain) for domain in range(len(self.room))], "a room index is stale"
+
+
+def _amounts(topology: Topology) -> list[Amount]:
+    nodes, overcommit = topology.nodes, topology.cluster.overcommit
+    tiers = tuple(dict.fromkeys(tier for node in nodes for tier, _ in node.storage_gb))
+    totals: list[tuple[str, list[int]]] = [
+        ("cpus", [node.cpus_milli for node in nodes]),
+        ("memory", [node.memory_mb for node in nodes]),
+        ("nics", [node.nics for node in nodes]),
+        ("cpus_limit", [int(node.cpus_milli * overcommit.cpus) for node in nodes]),
+        ("memory_limit", [int(node.memory_mb * overcommit.memory) for node in nodes]),
+        *((f"storage.{tier}", [dict(node.storage_gb).get(tier, 0) for node in nodes]) for tier in tiers),
+    ]
+    return [Amount(name, total, topology.bit) for name, total in totals]

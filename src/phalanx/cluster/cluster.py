@@ -1,0 +1,116 @@
+"""The cluster as its owner describes it: nodes, the domains above and inside them, and the links between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+NODE = "node"
+"""The one level every cluster has. Levels before it are domains of nodes, levels after it split a node."""
+
+CLUSTER = "cluster"
+"""The level above all: everything lies in it."""
+
+
+class Health(StrEnum):
+    """Health of a device or node. Only `healthy` takes new work; `failed` ends what runs there."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """What keeps jobs off a node unless they tolerate it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The wires that join the children of a domain: bandwidth per device in one direction, and latency."""
+
+    gb_s: float
+    latency_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine. `path` names the domain it lies in at each level above `node`, outermost first.
+
+    `split` says into how many equal parts each level inside the node divides it: (("socket", 2), ("switch", 4)).
+    """
+
+    name: str
+    path: tuple[str, ...] = ()
+    gpus: int = 0
+    gpu_type: str = ""
+    gpu_memory_gb: float = 0.0
+    cpus_milli: int = 0
+    memory_mb: int = 0
+    nics: int = 0
+    storage_gb: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    split: tuple[tuple[str, int], ...] = ()
+    spot: bool = False
+    price_usd_h: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overcommit:
+    """How far the sum of limits may exceed a node's CPUs and memory. GPUs and RDMA are never overcommitted."""
+
+    cpus: float = 1.0
+    memory: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTier:
+    """A tier of storage that jobs can use: `scope` is the level that shares it (node for a local disk)."""
+
+    name: str
+    scope: str = NODE
+    read_gb_s: float = 0.0
+    write_gb_s: float = 0.0
+    capacity_gb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster. `levels` run from the outermost to the innermost and contain `node`; `links` is per level.
+
+    `links["rack"]` joins the nodes of one rack, `links["node"]` the devices of one node, `links["cluster"]` all.
+    """
+
+    nodes: tuple[Node, ...]
+    levels: tuple[str, ...] = (NODE,)
+    links: dict[str, Link] = field(default_factory=dict)
+    overcommit: Overcommit = Overcommit()
+    storage: tuple[StorageTier, ...] = ()
+    policy: str = "fifo"
+    name: str = "cluster"
+
+    @property
+    def levels_above(self) -> tuple[str, ...]:
+        """Levels of domains that hold nodes, outermost first."""
+        return self.levels[: self.levels.index(NODE)]
+
+    @property
+    def levels_inside(self) -> tuple[str, ...]:
+        """Levels that split a node, outermost first."""
+        return self.levels[self.levels.index(NODE) + 1 :]
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of the cluster."""
+        return sum(node.gpus for node in self.nodes)
+
+
+def flat(nodes: int, gpus: int, gpu_type: str = "", gpu_memory_gb: float = 0.0) -> Cluster:
+    """A cluster of equal nodes with no domains above them, named n0, n1, …"""
+    return Cluster(tuple(Node(f"n{i}", (), gpus, gpu_type, gpu_memory_gb) for i in range(nodes)))
