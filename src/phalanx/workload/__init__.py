@@ -1,0 +1,1 @@
+"""What people ask for: jobs, gangs, parallel plans, queues and tenants."""

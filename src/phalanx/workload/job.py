@@ -1,0 +1,107 @@
+"""Jobs: what a person asks to be run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from phalanx.workload.gang import Gang
+from phalanx.workload.parallel import ParallelPlan, Traffic
+
+
+class Kind(StrEnum):
+    """What a job is for, and so what may be done to it."""
+
+    TRAINING = "training"
+    SERVICE = "service"
+    INTERACTIVE = "interactive"
+
+
+class After(StrEnum):
+    """When a dependency is met."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    END = "end"
+    START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Another job this one waits for."""
+
+    job: str
+    on: After = After.SUCCESS
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that does not keep this job away. An empty key tolerates everything, an empty value any value."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Members of one submission: their indices, and how many may run at a time (0: all)."""
+
+    indices: tuple[int, ...]
+    parallel_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointing:
+    """How the job saves its work. `interval_ms` 0 means the scheduler chooses."""
+
+    interval_ms: int = 0
+    cost_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What is run. The scheduler never looks at it; backends do."""
+
+    command: tuple[str, ...] = ()
+    image: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    workdir: str = ""
+    mounts: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[str, ...] = ()
+
+
+DEFAULT_GRACE_MS = 30_000
+PRIORITY_MIN, PRIORITY_MAX = -1_000_000, 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job. `duration_ms` is an estimate and is never trusted blindly; times of day are milliseconds since 1970."""
+
+    id: str
+    gang: Gang
+    name: str = ""
+    kind: Kind = Kind.TRAINING
+    queue: str = "default"
+    user: str = ""
+    priority: int = 0
+    parallel: ParallelPlan | None = None
+    traffic: Traffic | None = None
+    node_selector: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    duration_ms: int | None = None
+    max_run_ms: int | None = None
+    max_wait_ms: int | None = None
+    begin_ms: int | None = None
+    deadline_ms: int | None = None
+    grace_ms: int = DEFAULT_GRACE_MS
+    after: tuple[Dependency, ...] = ()
+    array: Array | None = None
+    array_of: str = ""
+    preemptible: bool = True
+    min_available: int = 0
+    checkpoint: Checkpointing = Checkpointing()
+    retry_limit: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+    execution: Execution = Execution()
