@@ -1,0 +1,1 @@
+"""Where a gang can go: fit, pack, mesh, sharing and cost."""

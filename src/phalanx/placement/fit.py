@@ -1,0 +1,173 @@
+"""Fit: predicates that rule nodes out, each with its count. What load does not change is worked out once per shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from phalanx.cluster.bits import from_flags, members
+from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MEMORY, MEMORY_LIMIT, NICS, Capacity
+from phalanx.cluster.cluster import NODE, Health, Node
+from phalanx.workload.gang import Task
+from phalanx.workload.job import Job, Toleration
+
+TASKS_PER_NODE_MAX = 1 << 20
+"""Tasks without GPUs that one node takes as far as GPUs go."""
+
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ask:
+    """A task of a job, in the numbers of one cluster: which nodes can ever take it, and what it takes of one.
+
+    `room` is how many such tasks all those nodes together hold when nothing else runs.
+    """
+
+    gpus: int
+    needs: tuple[tuple[int, int], ...]
+    types: tuple[int, ...]
+    eligible: int
+    ruled_out: tuple[tuple[str, int], ...]
+    room: int
+
+
+class Fit:
+    """The predicates of one cluster."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self.capacity = capacity
+        self._nodes = capacity.topology.nodes
+        self._bit = capacity.topology.bit
+        self._rooms: dict[tuple[int, str], int] = {}
+        self._asks: dict[tuple[object, ...], Ask] = {}
+        self._labels: dict[tuple[str, str], int] = {}
+        self._taints: dict[tuple[str, str, str], int] = {}
+        self._types: dict[str, int] = {}
+        for i, node in enumerate(self._nodes):
+            self._types[node.gpu_type] = self._types.get(node.gpu_type, 0) | self._bit[i]
+            for label in node.labels:
+                self._labels[label] = self._labels.get(label, 0) | self._bit[i]
+            for taint in node.taints:
+                if taint.effect in HARD_EFFECTS:
+                    key = (taint.key, taint.value, taint.effect)
+                    self._taints[key] = self._taints.get(key, 0) | self._bit[i]
+
+    def ask(self, task: Task, job: Job) -> Ask:
+        """The task in this cluster's numbers."""
+        key = (task, job.node_selector, job.tolerations)
+        ask = self._asks.get(key)
+        if ask is None:
+            ask = self._asks[key] = self._compile(task, job)
+        return ask
+
+    def _compile(self, task: Task, job: Job) -> Ask:
+        nodes = self.capacity.topology.everything
+        ruled_out = []
+        for name, passing in self._static_predicates(task, job):
+            ruled_out.append((name, (nodes & ~passing).bit_count()))
+            nodes &= passing
+        room = sum(self.room(task, i) for i in members(nodes))
+        return Ask(task.gpus, self.needs(task), self._type_numbers(task), nodes, tuple(ruled_out), room)
+
+    def room(self, task: Task, node: int) -> int:
+        """How many tasks an idle node holds."""
+        fits = self._nodes[node].gpus // task.gpus if task.gpus else TASKS_PER_NODE_MAX
+        for number, amount in self.needs(task):
+            fits = min(fits, self.capacity.amounts[number].total[node] // amount)
+        return fits
+
+    def _static_predicates(self, task: Task, job: Job) -> Iterable[tuple[str, int]]:
+        everything = self.capacity.topology.everything
+        if task.gpu_types and task.gpus:
+            yield "gpu_type", sum(self._types.get(name, 0) for name in dict.fromkeys(task.gpu_types))
+        if task.gpu_memory_gb:
+            yield "gpu_memory", self._where(lambda node: node.gpu_memory_gb >= task.gpu_memory_gb)
+        if task.gpus:
+            yield "node_gpus", self._where(lambda node: node.gpus >= task.gpus)
+        for number, amount in self.needs(task):
+            resource = self.capacity.amounts[number]
+            yield (
+                f"node_{resource.name}",
+                sum(bit for bit, total in zip(self._bit, resource.total, strict=True) if total >= amount),
+            )
+        for tier, _ in task.storage_gb:
+            if f"storage.{tier}" not in self.capacity.amount_number:
+                yield f"storage.{tier}", 0
+        for label in job.node_selector:
+            yield f"selector {label[0]}={label[1]}", self._labels.get(label, 0)
+        for taint, tainted in self._taints.items():
+            if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
+                yield f"taint {taint[0]}", everything & ~tainted
+
+    def _where(self, test: Callable[[Node], bool]) -> int:
+        return from_flags(test(node) for node in self._nodes)
+
+    def _type_numbers(self, task: Task) -> tuple[int, ...]:
+        types = self.capacity.gpu_types
+        if not task.gpu_types:
+            return tuple(range(len(types)))
+        return tuple(types.index(name) for name in dict.fromkeys(task.gpu_types) if name in types)
+
+    def needs(self, task: Task) -> tuple[tuple[int, int], ...]:
+        """What a task takes of a node's amounts, by their numbers."""
+        amounts = [
+            (CPUS, task.cpus_milli),
+            (MEMORY, task.memory_mb),
+            (NICS, task.nics),
+            (CPUS_LIMIT, max(task.cpus_limit_milli, task.cpus_milli)),
+            (MEMORY_LIMIT, max(task.memory_limit_mb, task.memory_mb)),
+        ]
+        for tier, size_gb in task.storage_gb:
+            number = self.capacity.amount_number.get(f"storage.{tier}")
+            if number is not None:
+                amounts.append((number, size_gb))
+        return tuple((number, amount) for number, amount in amounts if amount)
+
+    def room_in_one(self, task: Task, job: Job) -> int:
+        """How many tasks the roomiest domain of the level that the gang requires holds when nothing else runs."""
+        level = job.gang.topology.required
+        ask = self.ask(task, job)
+        domains = self.capacity.topology.domains.get(level)
+        if level == NODE:
+            return max((self.room(task, node) for node in members(ask.eligible)), default=0)
+        if domains is None:
+            return ask.room
+        known = self._rooms.get((id(ask), level))
+        if known is None:
+            known = max((sum(self.room(task, i) for i in members(d.nodes & ask.eligible)) for d in domains), default=0)
+            self._rooms[id(ask), level] = known
+        return known
+
+    def passing(self, ask: Ask) -> int:
+        """Nodes that take one task as far as health, CPUs, memory, NICs and storage go."""
+        capacity = self.capacity
+        nodes = ask.eligible & capacity.open
+        for number, amount in ask.needs:
+            nodes &= capacity.amounts[number].at_least(amount)
+        return nodes
+
+    def counts(self, ask: Ask, within: int) -> tuple[tuple[str, int], ...]:
+        """How many nodes each predicate rules out in turn, static ones first."""
+        counted = list(ask.ruled_out)
+        nodes = ask.eligible
+        for name, passing in self._dynamic_predicates(ask, within):
+            counted.append((name, (nodes & ~passing).bit_count()))
+            nodes &= passing
+        return tuple(pair for pair in counted if pair[1])
+
+    def _dynamic_predicates(self, ask: Ask, within: int) -> Iterable[tuple[str, int]]:
+        capacity = self.capacity
+        if within != capacity.topology.everything:
+            yield "outside", within
+        for health in (Health.FAILED, Health.DRAINING, Health.SUSPECT):
+            yield health.value, ~capacity.with_health[health]
+        for number, amount in ask.needs:
+            yield capacity.amounts[number].name, capacity.amounts[number].at_least(amount)
+        if ask.gpus:
+            yield "free_gpus", sum(capacity.with_free[ask.gpus :])
+
+
+def _tolerates(toleration: Toleration, taint: tuple[str, str, str]) -> bool:
+    key, value, effect = taint
+    return toleration.key in ("", key) and toleration.value in ("", value) and toleration.effect in ("", effect)

@@ -1,0 +1,315 @@
+"""Gang placement: the whole gang on the state as it is, or nothing.
+
+The search goes from the tightest level that could hold the gang outwards, tries the fullest domain first, and books
+as it goes; what does not work out is undone booking by booking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from phalanx.cluster.bits import lowest, members, span
+from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.cluster.cluster import CLUSTER, NODE
+from phalanx.cluster.topology import Domain
+from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
+from phalanx.placement.pack import Packing
+from phalanx.workload.gang import ANYWHERE, Role, Topology
+from phalanx.workload.job import Job, Kind
+
+TRIALS_MAX = 256
+"""Domains filled in trial per group and level before the next wider level: a bound on work, counted and never timed."""
+
+RANGE_SMALL = 64
+"""Nodes up to which listing a range is cheaper than intersecting sets as long as the cluster."""
+
+
+class Seat(NamedTuple):
+    """A booked task: its role's path and what it takes."""
+
+    role: str
+    booking: Booking
+
+
+class Range(NamedTuple):
+    """Nodes numbered `first` up to but not including `last`: every domain is one."""
+
+    first: int
+    last: int
+
+
+class GangTrial:
+    """One attempt to seat a gang. While it lasts its bookings are held; `undo` gives them all back."""
+
+    def __init__(self, fit: Fit, packing: Packing, job: Job) -> None:
+        self.fit = fit
+        self.capacity: Capacity = fit.capacity
+        self.packing = packing
+        self.job = job
+        self.seats: list[Seat] = []
+        self._step = 0
+        self._allowed = -1
+        self._passing: dict[Ask, tuple[int, int]] = {}
+
+    def seat(self) -> bool:
+        """Seats the gang at full size, or, if it is elastic, as large as fits; at least at its minimum."""
+        gang = self.job.gang
+        return self._group(gang.roles, gang.topology, Range(0, len(self.capacity.topology.nodes)), "")
+
+    def undo(self) -> None:
+        """Gives every booking back."""
+        self._undo_to(0)
+
+    def _undo_to(self, mark: int) -> None:
+        self._step += 1
+        while len(self.seats) > mark:
+            self.capacity.release(self.seats.pop().booking)
+
+    def _book(self, role: str, booking: Booking) -> None:
+        self._step += 1
+        self.capacity.hold(booking)
+        self.seats.append(Seat(role, booking))
+
+    def _group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
+        """Seats a group of roles inside one domain, as its topology asks."""
+        levels = self.search_levels(topology)
+        for level in levels:
+            if self._seat_at(level, roles, within, path) is not None:
+                return True
+        if not levels or not any(role.replicas_min < role.replicas_max for role in roles):
+            return False
+        return self._seat_elastic(levels[-1], roles, within, path)
+
+    def search_levels(self, topology: Topology) -> tuple[str, ...]:
+        """Levels from the preferred one (else the node) outwards to the required one (else the whole cluster)."""
+        cluster = self.capacity.topology.cluster
+        outward = (*reversed(cluster.levels), CLUSTER)
+        if any(level and level not in outward for level in (topology.required, topology.preferred)):
+            return ()
+        last = outward.index(topology.required or CLUSTER)
+        first = min(outward.index(topology.preferred or NODE), last)
+        return outward[first : last + 1]
+
+    def _seat_elastic(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> bool:
+        """Seats the minimum, then adds members there while they fit; inside a node, the largest size that fits."""
+        if level in self.capacity.topology.cluster.levels_inside:
+            fewer = max(role.replicas_max - role.replicas_min for role in roles)
+            sizes = (tuple(_less(role, less) for role in roles) for less in range(1, fewer + 1))
+            return any(self._seat_at(level, size, within, path) is not None for size in sizes)
+        at = self._seat_at(level, tuple(_at_minimum(role) for role in roles), within, path)
+        if at is None:
+            return False
+        for role in roles:
+            self._replicas(role, 1, role.replicas_max - role.replicas_min, at, path)
+        return True
+
+    def _seat_at(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> Range | None:
+        """Seats all roles at their maximum in one domain of a level; where it did, or None."""
+        for domain in self._domains(level, roles, within):
+            if self._fill(roles, domain, path):
+                return domain
+        return None
+
+    def _domains(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
+        if level == CLUSTER:
+            yield within
+        elif level in self.capacity.topology.domains:
+            yield from self._rooms(level, roles, within)
+        else:
+            yield from self._nodes(level, roles, within)
+
+    def _rooms(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
+        """Domains with free GPUs for the role that takes most of them, the tightest first."""
+        anchor, count = max(_leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
+        ask = self.fit.ask(anchor.task, self.job)
+        passing = self._passes(ask)
+        rooms = self.capacity.rooms(level, ask.types, ask.gpus, count, span(*within))
+        for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
+            yield domain
+
+    def _worth_trying(self, rooms: Iterable[Domain], ask: Ask, count: int, passing: int) -> Iterator[Range]:
+        """Drops domains whose labels, taints or amounts leave too few nodes: counting is cheaper than filling."""
+        free = self.capacity.free
+        for domain in rooms:
+            here = passing >> domain.first & (1 << domain.last - domain.first) - 1
+            if ask.gpus:
+                room = sum(free[domain.first + i].bit_count() // ask.gpus for i in members(here))
+            else:
+                room = count if here else 0
+            if room >= count:
+                yield Range(domain.first, domain.last)
+
+    def _nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
+        """Single nodes with room for everybody, the best first; inside the node, within one group of a level."""
+        leaves = [(self.fit.ask(role.task, self.job), count) for role, count in _leaves(roles)]
+        gpus = sum(ask.gpus * count for ask, count in leaves)
+        if gpus > self.capacity.gpus_max:
+            return
+        nodes = self._room_for_all(leaves, within)
+        topology = self.capacity.topology
+        trials = 0
+        for best in self.packing.ranked(self.capacity, gpus, nodes):
+            for node in members(best) if level != NODE else (lowest(best),):
+                if level != NODE:
+                    group = topology.layouts[node].pick_within(level, self.capacity.free[node], gpus)
+                    if not group and gpus:
+                        continue
+                    self._allowed = group
+                try:
+                    yield Range(node, node + 1)
+                finally:
+                    self._allowed = -1
+                trials += 1
+                if trials >= TRIALS_MAX:
+                    return
+
+    def _room_for_all(self, leaves: list[tuple[Ask, int]], within: Range) -> int:
+        """Nodes whose amounts suffice for all tasks together."""
+        nodes = self._passes(leaves[0][0]) & span(*within)
+        if len(leaves) == 1 and leaves[0][1] == 1:
+            return nodes
+        totals: dict[int, int] = {}
+        for ask, count in leaves:
+            nodes &= ask.eligible
+            for number, amount in ask.needs:
+                totals[number] = totals.get(number, 0) + amount * count
+        for number, amount in totals.items():
+            nodes &= self.capacity.amounts[number].at_least(amount)
+        return nodes
+
+    def _passes(self, ask: Ask) -> int:
+        known = self._passing.get(ask)
+        if known is not None and known[0] == self._step:
+            return known[1]
+        nodes = self.fit.passing(ask)
+        self._passing[ask] = (self._step, nodes)
+        return nodes
+
+    def _fill(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
+        mark = len(self.seats)
+        for role in roles:
+            if self._replicas(role, role.replicas_max, role.replicas_max, within, path) < role.replicas_max:
+                self._undo_to(mark)
+                return False
+        return True
+
+    def _replicas(self, role: Role, least: int, most: int, within: Range, path: str) -> int:
+        """Seats `least` to `most` replicas of a role, or none; how many."""
+        path = f"{path}/{role.name}" if path else role.name
+        if not role.members and role.topology == ANYWHERE:
+            return self._tasks(self.fit.ask(role.task, self.job), path, least, most, within)
+        mark = len(self.seats)
+        group = role.members or (Role(role.name, task=role.task),)
+        below = path if role.members else path.rpartition("/")[0]
+        for seated in range(most):
+            if not self._group(group, role.topology, within, below):
+                if seated < least:
+                    self._undo_to(mark)
+                    return 0
+                return seated
+        return most
+
+    def _tasks(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
+        if self.job.kind is Kind.SERVICE and most > 1:
+            return self._one_by_one(ask, path, least, most, within)
+        picks = self._picks(ask, most, within)
+        seated = sum(count for _, count in picks)
+        if seated < least or not seated:
+            return 0
+        for node, count in picks:
+            self._book_tasks(ask, path, node, count)
+        return seated
+
+    def _one_by_one(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
+        """Replicas of a service do not talk to each other: each takes the best node for itself."""
+        mark = len(self.seats)
+        for seated in range(most):
+            picks = self._picks(ask, 1, within)
+            if not picks:
+                if seated < least:
+                    self._undo_to(mark)
+                    return 0
+                return seated
+            self._book_tasks(ask, path, picks[0][0], 1)
+        return most
+
+    def _picks(self, ask: Ask, most: int, within: Range) -> list[tuple[int, int]]:
+        """Nodes and numbers of tasks: the emptiest nodes filled first, the rest where it fits tightest.
+
+        So a gang lies on as few nodes as it can, and only its last node is left partly used.
+        """
+        picks: list[tuple[int, int]] = []
+        nodes = self._passes(ask)
+        for node in self._emptiest_first(ask, nodes, within):
+            fits = self._fits(ask, node)
+            if fits >= most:
+                picks.append((self._tightest(ask, most, nodes, within, node), most))
+                return picks
+            if fits:
+                picks.append((node, fits))
+                nodes &= ~self.capacity.topology.bit[node]
+                most -= fits
+        return picks
+
+    def _emptiest_first(self, ask: Ask, nodes: int, within: Range) -> Iterator[int]:
+        capacity = self.capacity
+        first, last = within
+        if last - first <= RANGE_SMALL:
+            here = [first + i for i in members(nodes >> first & (1 << last - first) - 1)]
+            if ask.gpus and len(here) > 1:
+                here.sort(key=lambda node: -capacity.free[node].bit_count())
+            yield from here
+            return
+        if last - first < len(capacity.topology.nodes):
+            nodes &= span(first, last)
+        for free in range(capacity.gpus_max, ask.gpus - 1, -1) if ask.gpus else range(capacity.gpus_max + 1):
+            yield from members(nodes & capacity.with_free[free])
+
+    def _tightest(self, ask: Ask, count: int, nodes: int, within: Range, fallback: int) -> int:
+        """The node that `count` tasks fill best."""
+        if within.last - within.first == 1 or not ask.gpus:
+            return fallback
+        nodes &= span(*within)
+        if count > 1:
+            for number, amount in ask.needs:
+                nodes &= self.capacity.amounts[number].at_least(amount * count)
+        for best in self.packing.ranked(self.capacity, ask.gpus * count, nodes):
+            return lowest(best)
+        return fallback
+
+    def _fits(self, ask: Ask, node: int) -> int:
+        """How many tasks fit a node."""
+        capacity = self.capacity
+        fits = (capacity.free[node] & self._allowed).bit_count() // ask.gpus if ask.gpus else TASKS_PER_NODE_MAX
+        for number, amount in ask.needs:
+            more = capacity.amounts[number].free[node] // amount
+            if more < fits:
+                fits = more
+        return fits
+
+    def _book_tasks(self, ask: Ask, path: str, node: int, count: int) -> None:
+        layout = self.capacity.topology.layouts[node]
+        devices = layout.pick(self.capacity.free[node] & self._allowed, ask.gpus * count)
+        for left in range(count, 0, -1):
+            own = devices if left == 1 else layout.pick(devices, ask.gpus)
+            devices ^= own
+            self._book(path, Booking(node, own, ask.needs))
+
+
+def _at_minimum(role: Role) -> Role:
+    return replace(role, replicas_max=role.replicas_min)
+
+
+def _less(role: Role, less: int) -> Role:
+    return replace(role, replicas_max=max(role.replicas_min, role.replicas_max - less))
+
+
+def _leaves(roles: tuple[Role, ...], times: int = 1) -> list[tuple[Role, int]]:
+    """The roles that are tasks, and how many of each there are at full size."""
+    found: list[tuple[Role, int]] = []
+    for role in roles:
+        count = times * role.replicas_max
+        found.extend(_leaves(role.members, count) if role.members else [(role, count)])
+    return found

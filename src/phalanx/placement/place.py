@@ -1,0 +1,69 @@
+"""Placing a gang: seats turned into a Placement, or a Refusal that counts what stood in the way."""
+
+from __future__ import annotations
+
+from phalanx.cluster.bits import members
+from phalanx.placement.fit import Fit
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.placement import Lack, Placement, Refusal, Slot
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Job
+
+
+def placement_of(trial: GangTrial) -> Placement:
+    """The seats of a trial by names, ranked in the order of the gang's roles and, within a role, of the tree."""
+    nodes = trial.capacity.topology.nodes
+    return Placement(
+        tuple(
+            Slot(rank, seat.role, nodes[seat.booking.node].name, tuple(members(seat.booking.devices)))
+            for rank, seat in enumerate(trial.seats)
+        )
+    )
+
+
+def lack(fit: Fit, job: Job) -> Lack:
+    """The dominant reason why a gang that was just tried does not fit. Costs a few set operations."""
+    task, count = largest_task(job)
+    ask = fit.ask(task, job)
+    capacity = fit.capacity
+    if ask.room < count or fit.room_in_one(task, job) < count:
+        return Lack.NEVER
+    healthy = ask.eligible & capacity.open
+    if ask.room - sum(fit.room(task, node) for node in members(ask.eligible ^ healthy)) < count:
+        return Lack.UNHEALTHY
+    if not task.gpus:
+        return Lack.AMOUNT
+    if capacity.free_gpus(healthy) < task.gpus * count:
+        return Lack.GPUS
+    if capacity.free_gpus(fit.passing(ask)) < task.gpus * count:
+        return Lack.AMOUNT
+    return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
+
+
+def refusal(fit: Fit, job: Job) -> Refusal:
+    """Why a gang does not fit, with counts: for whoever asks."""
+    task, count = largest_task(job)
+    ask = fit.ask(task, job)
+    capacity = fit.capacity
+    return Refusal(
+        lack(fit, job),
+        len(capacity.topology.nodes),
+        fit.counts(ask, capacity.topology.everything),
+        capacity.free_gpus(ask.eligible & capacity.open),
+        job.gang.gpus_min,
+    )
+
+
+def largest_task(job: Job) -> tuple[Task, int]:
+    """The task that takes most of the gang's GPUs, and how many there must be."""
+    leaves: list[tuple[Task, int]] = []
+
+    def walk(roles: tuple[Role, ...], times: int) -> None:
+        for role in roles:
+            if role.members:
+                walk(role.members, times * role.replicas_min)
+            else:
+                leaves.append((role.task, times * role.replicas_min))
+
+    walk(job.gang.roles, 1)
+    return max(leaves, key=lambda leaf: leaf[0].gpus * leaf[1])
