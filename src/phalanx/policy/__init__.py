@@ -1,0 +1,1 @@
+"""Who goes next and who makes room, one file a policy."""

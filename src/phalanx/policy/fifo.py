@@ -1,0 +1,12 @@
+"""fifo: first in, first out. Strict by default: a head that does not fit holds up all behind it."""
+
+from __future__ import annotations
+
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Policy, always, never
+
+
+def fifo(parameters: Parameters) -> Policy:
+    """`skip=true` lets jobs behind a head that does not fit start before it. Nobody is ever stopped for another."""
+    skip = parameters.boolean("skip", default=False)
+    return Policy("fifo", backfill=always if skip else never, parameters=parameters.given)

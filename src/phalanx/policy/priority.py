@@ -1,0 +1,29 @@
+"""priority: Borg's shape. Bands of priority, bin packing, and preemption of whoever loses the least.
+
+A higher priority goes first and may stop a lower one, except that production jobs do not stop one another: else a
+change in one production job would ripple through all below it (Verma et al., EuroSys 2015, §2.5).
+"""
+
+from __future__ import annotations
+
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy
+from phalanx.policy.view import JobView, RunView
+
+
+def priority(parameters: Parameters) -> Policy:
+    """`production` and `monitoring` are the least priorities of those bands."""
+    production = parameters.integer("production", default=200)
+    monitoring = parameters.integer("monitoring", default=300)
+    if monitoring < production:
+        raise ValueError(f"priority: monitoring={monitoring} must not be less than production={production}")
+
+    def order(job: JobView) -> Key:
+        return (-job.job.priority, job.submitted_ms, job.number)
+
+    def victims(head: JobView, victim: RunView) -> bool:
+        above, below = head.job.priority, victim.job.priority
+        both_production = production <= below and above < monitoring
+        return below < above and not both_production
+
+    return Policy("priority", order=order, victims=victims, parameters=parameters.given)
