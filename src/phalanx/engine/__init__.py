@@ -1,0 +1,1 @@
+"""State, events, the cycle, and the plan that says why."""

@@ -1,0 +1,55 @@
+"""Actions: what a backend is asked to do. An id makes each idempotent and fences off older leaders and attempts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from phalanx.placement.placement import Placement
+
+
+class ActionId(NamedTuple):
+    """Who asks (the leader's term), for which attempt of which job, and the how-manieth request for it this is."""
+
+    term: int
+    job: str
+    attempt: int
+    seq: int
+
+
+class Start(msgspec.Struct, frozen=True, tag=True):
+    """Start every task of the attempt at its slot; all of them, or report failure and leave none running."""
+
+    id: ActionId
+    placement: Placement
+
+
+class Stop(msgspec.Struct, frozen=True, tag=True):
+    """Give notice to every task, wait up to the grace, end what is left, and report once all devices are free."""
+
+    id: ActionId
+    grace_ms: int
+    reason: str
+
+
+class Suspend(msgspec.Struct, frozen=True, tag=True):
+    """Freeze every task where it is, for its devices to be used in turns."""
+
+    id: ActionId
+
+
+class Resume(msgspec.Struct, frozen=True, tag=True):
+    """Let a suspended attempt go on."""
+
+    id: ActionId
+
+
+class Resize(msgspec.Struct, frozen=True, tag=True):
+    """Bring a running attempt to another placement that keeps the slots both have in common."""
+
+    id: ActionId
+    placement: Placement
+
+
+Action = Start | Stop | Suspend | Resume | Resize

@@ -1,0 +1,293 @@
+"""`apply`: folds one record into the State. What a record may not say is refused before anything changes."""
+
+from __future__ import annotations
+
+from heapq import heappop
+
+from phalanx.cluster.cluster import Health
+from phalanx.engine import attempts, waiting
+from phalanx.engine.action import ActionId, Resume, Start, Stop, Suspend
+from phalanx.engine.event import (
+    Accepted,
+    Advice,
+    AttemptEnded,
+    ClusterDefined,
+    DeviceHealthChanged,
+    Done,
+    Event,
+    Failed,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    Lost,
+    NodeHealthChanged,
+    Progress,
+    TimerDue,
+)
+from phalanx.engine.journal import Record
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of, tasks_of
+from phalanx.engine.state import State, Timer
+from phalanx.policy.registry import policy as policy_named
+from phalanx.workload.gang import Role, Topology
+from phalanx.workload.job import Job
+
+
+def apply(state: State, record: Record) -> None:
+    """Folds a record in. Raises ValueError, and changes nothing, if the record contradicts the State."""
+    if record.seq != state.seq + 1:
+        raise ValueError(f"record {record.seq} does not follow record {state.seq}")
+    if record.now < state.now:
+        raise ValueError(f"record {record.seq} is of {record.now} ms, before {state.now} ms: time never goes back")
+    body = record.body
+    if not isinstance(body, Plan):
+        check(state, body)
+    state.seq = record.seq
+    state.now = record.now
+    state.digest.add(record)
+    if isinstance(body, Plan):
+        _decision(state, body)
+    else:
+        _fire_timers(state)
+        _event(state, body)
+        state.policy.observe(state.memory, body, record.now)
+
+
+def check(state: State, event: Event) -> None:
+    """Raises ValueError if an event contradicts the State. News of attempts that are gone are no contradiction."""
+    match event:
+        case ClusterDefined(cluster=cluster, policy=policy):
+            if state.seq >= 0:
+                raise ValueError("a cluster is defined once, by the first record")
+            names = [node.name for node in cluster.nodes]
+            if len(dict.fromkeys(names)) < len(names):
+                raise ValueError("two nodes of the cluster have one name")
+            policy_named(policy)
+        case JobSubmitted(job=job):
+            _check_job(state, job)
+        case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
+            record = state.record(name)
+            if record.final is not None:
+                raise ValueError(f"job {name} has already {record.final.value}")
+        case NodeHealthChanged(node=node):
+            _check_node(state, node)
+        case DeviceHealthChanged(node=node, device=device):
+            gpus = state.topology.nodes[_check_node(state, node)].gpus
+            if not 0 <= device < gpus:
+                raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+
+
+def _check_node(state: State, node: str) -> int:
+    if node not in state.topology.number:
+        raise ValueError(f"there is no node {node!r}")
+    return state.topology.number[node]
+
+
+def _check_job(state: State, job: Job) -> None:
+    if not job.id:
+        raise ValueError("a job needs an id")
+    if job.id in state.jobs:
+        raise ValueError(f"there is a job {job.id!r} already")
+    for dependency in job.after:
+        if dependency.job not in state.jobs:
+            raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not exist")
+    if not job.gang.roles:
+        raise ValueError(f"job {job.id} has no roles")
+    _check_topology(state, job.id, job.gang.topology)
+    for role in job.gang.roles:
+        _check_role(state, job.id, role)
+    if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
+        raise ValueError(
+            f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
+        )
+
+
+def _check_role(state: State, job: str, role: Role) -> None:
+    if not 1 <= role.replicas_min <= role.replicas_max:
+        raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
+    _check_topology(state, job, role.topology)
+    for member in role.members:
+        _check_role(state, job, member)
+
+
+def _check_topology(state: State, job: str, topology: Topology) -> None:
+    for level in (topology.required, topology.preferred):
+        if level and not state.topology.knows(level):
+            known = ", ".join(state.cluster.levels)
+            raise ValueError(f"job {job} asks for the level {level!r}; this cluster has {known}")
+
+
+def _event(state: State, event: Event) -> None:
+    match event:
+        case JobSubmitted(job=job):
+            _submit(state, job)
+        case JobCancelled(job=name):
+            attempts.cancel(state, state.jobs[name])
+        case JobHeld(job=name):
+            _hold(state, state.jobs[name], held=True)
+        case JobReleased(job=name):
+            _hold(state, state.jobs[name], held=False)
+        case Done(action=action):
+            _done(state, action)
+        case Failed(action=action, reason=reason, retryable=retryable):
+            _failed(state, action, reason, retryable)
+        case Lost(action=action):
+            _lost(state, action)
+        case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason):
+            attempt = state.attempt(name, number)
+            if attempt is not None and not attempt.waits:
+                attempts.ended_by_itself(state, attempt, outcome, reason)
+        case NodeHealthChanged(node=node, health=health):
+            _node_health(state, state.topology.number[node], health)
+        case DeviceHealthChanged(node=node, device=device, health=health):
+            _device_health(state, state.topology.number[node], device, health)
+        case Progress():
+            _progress(state, event)
+        case ClusterDefined(cluster=cluster, policy=policy, term=term):
+            state.define(cluster)
+            state.policy = policy_named(policy)
+            state.term = term
+        case Accepted() | Advice() | TimerDue():
+            pass
+
+
+def _submit(state: State, job: Job) -> None:
+    record = JobRecord(job, state.now, len(state.jobs), shape_of(job), tasks_of(job.gang.roles))
+    state.jobs[job.id] = record
+    for dependency in job.after:
+        state.dependents.setdefault(dependency.job, {})[job.id] = None
+    if job.begin_ms is not None and job.begin_ms > state.now:
+        state.set_timer(job.begin_ms, "line_up", job.id)
+    waiting.line_up(state, record)
+
+
+def _hold(state: State, record: JobRecord, held: bool) -> None:
+    record.held = held
+    if record.attempt is None:
+        waiting.line_up(state, record)
+
+
+def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:
+    """The attempt and the action an answer is about; None if it is late news."""
+    attempt = state.attempt(action.job, action.attempt)
+    if attempt is None:
+        return None, None
+    return attempt, attempt.in_flight.pop(action.seq, None)
+
+
+def _done(state: State, action: ActionId) -> None:
+    attempt, asked = _action_of(state, action)
+    if attempt is None:
+        return
+    match asked:
+        case Start():
+            attempts.started(state, attempt)
+        case Stop():
+            attempts.end(state, attempt)
+        case Suspend() if attempt.phase is Phase.SUSPENDING:
+            attempt.phase = Phase.SUSPENDED
+        case Resume() if attempt.phase is Phase.RESUMING:
+            attempt.phase = Phase.RUNNING
+
+
+def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> None:
+    attempt, asked = _action_of(state, action)
+    if attempt is None:
+        return
+    match asked:
+        case Start():
+            attempts.start_failed(state, attempt, reason, retryable)
+        case Stop():
+            attempts.stop_failed(state, attempt)
+        case Suspend() if attempt.phase is Phase.SUSPENDING:
+            attempt.phase = Phase.RUNNING
+        case Resume() if attempt.phase is Phase.RESUMING:
+            attempt.phase = Phase.SUSPENDED
+
+
+def _lost(state: State, action: ActionId) -> None:
+    attempt, asked = _action_of(state, action)
+    if attempt is None:
+        return
+    match asked:
+        case Stop():
+            attempts.stop_failed(state, attempt)
+        case None:
+            pass
+        case _:
+            attempts.want_stopped(state, attempt, StopReason.LOST)
+
+
+def _node_health(state: State, node: int, health: Health) -> None:
+    state.capacity.set_health(node, health)
+    if health is not Health.HEALTHY:
+        _return_claims(state, node)
+    if health is Health.FAILED:
+        for attempt in list(state.on_node.get(node, {}).values()):
+            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def _return_claims(state: State, node: int) -> None:
+    """Who was promised a place on a node that takes no new work any more goes back in line."""
+    for attempt in list(state.on_node.get(node, {}).values()):
+        if attempt.phase is Phase.CLAIMED:
+            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def _device_health(state: State, node: int, device: int, health: Health) -> None:
+    state.capacity.set_device_health(node, device, health)
+    if health is Health.FAILED:
+        for attempt in list(state.on_node.get(node, {}).values()):
+            if any(booking.node == node and booking.devices >> device & 1 for booking in attempt.bookings):
+                attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def _progress(state: State, progress: Progress) -> None:
+    attempt = state.attempt(progress.job, progress.attempt)
+    if attempt is None:
+        return
+    attempt.stop_cost_ms = progress.stop_cost_ms
+    if progress.durable_step > attempt.durable_step:
+        attempt.durable_step = progress.durable_step
+        attempt.durable_ms = state.now
+
+
+def _fire_timers(state: State) -> None:
+    while state.timers and state.timers[0].at_ms <= state.now:
+        _fire(state, heappop(state.timers))
+
+
+def _fire(state: State, timer: Timer) -> None:
+    record = state.jobs[timer.job]
+    attempt = state.attempt(timer.job, timer.attempt)
+    match timer.kind:
+        case "line_up":
+            if record.final is None and record.attempt is None:
+                waiting.line_up(state, record)
+        case "action":
+            if attempt is not None and timer.seq in attempt.in_flight:
+                _lost(state, ActionId(state.term, timer.job, timer.attempt, timer.seq))
+        case "stop_again":
+            if attempt is not None and attempt.stop_reason is not None:
+                state.to_stop.setdefault(attempt.key, attempt.stop_reason)
+        case "max_run":
+            if attempt is not None:
+                attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+
+
+def _decision(state: State, plan: Plan) -> None:
+    if plan.exhaustive:
+        state.clean_seq = state.seq
+        state.capacity.grown = 0
+    state.head = plan.head
+    for action in plan.actions:
+        if isinstance(action, Stop):
+            attempts.send(state, action)
+    for claim in plan.claims:
+        attempts.open_attempt(state, claim)
+    for action in plan.actions:
+        if not isinstance(action, Stop):
+            attempts.send(state, action)
+    for verdict in plan.verdicts:
+        state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason

@@ -1,0 +1,212 @@
+"""Attempts: how they come to hold devices, change phase, and end."""
+
+from __future__ import annotations
+
+from phalanx.engine.action import Action, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.event import Outcome
+from phalanx.engine.plan import Claim
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason
+from phalanx.engine.state import State
+from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up
+
+START_TIMEOUT_MS = 600_000
+"""Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
+
+STOP_MARGIN_MS = 30_000
+"""What a backend may take beyond the grace to see that devices are free."""
+
+BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 1_000, 300_000
+
+
+def backoff_ms(failures: int) -> int:
+    """How long to wait after the n-th failure in a row: doubling, bounded."""
+    return int(min(BACKOFF_FIRST_MS << min(failures - 1, 20), BACKOFF_MAX_MS))
+
+
+def open_attempt(state: State, claim: Claim) -> None:
+    """Gives a waiting job its devices: held at once, or promised if somebody must leave first."""
+    record = state.jobs[claim.job]
+    leave(state, record)
+    record.attempts = claim.attempt
+    bookings = state.bookings(record.job, claim.placement)
+    attempt = AttemptRecord(
+        record.job, claim.attempt, claim.placement, bookings, claim.waits, created_ms=state.now, victims=claim.victims
+    )
+    record.attempt = attempt
+    take = state.capacity.claim if claim.waits else state.capacity.hold
+    for booking in bookings:
+        take(booking)
+        state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+    if claim.waits:
+        state.waiting_claims[attempt.key] = attempt
+    state.running.setdefault(record.job.priority, {})[attempt.key] = attempt
+
+
+def send(state: State, action: Action) -> None:
+    """Books an action that the backend is being asked for."""
+    attempt = state.attempt(action.id.job, action.id.attempt)
+    assert attempt is not None, f"{action.id}: there is no such attempt"
+    attempt.in_flight[action.id.seq] = action
+    attempt.next_seq = action.id.seq + 1
+    match action:
+        case Start():
+            _begin(state, attempt)
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
+        case Stop(grace_ms=grace_ms):
+            _begin_stop(state, attempt, StopReason(action.reason))
+            state.set_timer(state.now + grace_ms + STOP_MARGIN_MS, "action", *action.id[1:])
+        case Suspend():
+            attempt.phase = Phase.SUSPENDING
+        case Resume():
+            attempt.phase = Phase.RESUMING
+        case Resize():
+            attempt.phase = Phase.RESIZING
+
+
+def _begin(state: State, attempt: AttemptRecord) -> None:
+    if attempt.waits:
+        for booking in attempt.bookings:
+            state.capacity.unclaim(booking)
+            state.capacity.hold(booking)
+        attempt.waits = False
+        del state.waiting_claims[attempt.key]
+    attempt.phase = Phase.STARTING
+
+
+def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> None:
+    state.to_stop.pop(attempt.key, None)
+    attempt.phase = Phase.STOPPING
+    attempt.stop_reason = reason
+    if not attempt.ceding:
+        attempt.ceding = True
+        state.leaving[attempt.key] = attempt
+        state.running[attempt.job.priority].pop(attempt.key, None)
+        for booking in attempt.bookings:
+            state.capacity.cede(booking)
+
+
+def started(state: State, attempt: AttemptRecord) -> None:
+    """The backend says every task runs."""
+    if attempt.phase is not Phase.STARTING:
+        return
+    attempt.phase = Phase.RUNNING
+    attempt.started_ms = attempt.durable_ms = state.now
+    record = state.jobs[attempt.job.id]
+    record.start_failures = 0
+    if record.first_start_ms is None:
+        record.first_start_ms = state.now
+        call_dependents(state, record.job.id)
+    if attempt.job.max_run_ms is not None:
+        state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
+
+
+def want_stopped(state: State, attempt: AttemptRecord, reason: StopReason) -> None:
+    """Has the next plan stop an attempt; one that only has a claim ends at once."""
+    if attempt.phase is Phase.CLAIMED:
+        attempt.stop_reason = reason
+        end(state, attempt)
+    elif attempt.phase is not Phase.STOPPING:
+        state.to_stop.setdefault(attempt.key, reason)
+
+
+def stop_failed(state: State, attempt: AttemptRecord) -> None:
+    """Asks again later, less and less often: until somebody says the devices are free, they are not."""
+    attempt.stop_failures += 1
+    delay_ms = backoff_ms(attempt.stop_failures)
+    state.set_timer(state.now + delay_ms, "stop_again", attempt.job.id, attempt.number)
+
+
+def start_failed(state: State, attempt: AttemptRecord, reason: str, retryable: bool) -> None:
+    """The whole claim goes back; the job tries again after a while, or has failed."""
+    record = state.jobs[attempt.job.id]
+    record.start_failures += 1
+    _close(state, attempt)
+    if attempt.phase is Phase.STOPPING or attempt.stop_reason is not None or record.cancelled:
+        _after_stop(state, record, attempt)
+    elif retryable:
+        _again(state, record, backoff_ms(record.start_failures))
+    else:
+        _finish(state, record, JobState.FAILED, reason)
+
+
+def end(state: State, attempt: AttemptRecord) -> None:
+    """An attempt that was to be stopped is gone."""
+    _close(state, attempt)
+    _after_stop(state, state.jobs[attempt.job.id], attempt)
+
+
+def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reason: str) -> None:
+    """An attempt has ended without our asking, or before our asking reached it."""
+    record = state.jobs[attempt.job.id]
+    _close(state, attempt)
+    if outcome is Outcome.SUCCEEDED:
+        _finish(state, record, JobState.SUCCEEDED, reason)
+    elif record.cancelled or attempt.stop_reason is not None:
+        _after_stop(state, record, attempt)
+    elif outcome is Outcome.LOST:
+        _again(state, record, 0)
+    else:
+        record.failures += 1
+        if record.failures <= record.job.retry_limit:
+            _again(state, record, backoff_ms(record.failures))
+        else:
+            _finish(state, record, JobState.FAILED, reason)
+
+
+def _close(state: State, attempt: AttemptRecord) -> None:
+    """Gives everything back that the attempt holds or was promised."""
+    capacity = state.capacity
+    for booking in attempt.bookings:
+        if attempt.waits:
+            capacity.unclaim(booking)
+        else:
+            if attempt.ceding:
+                capacity.keep(booking)
+            capacity.release(booking)
+        state.on_node[booking.node].pop(attempt.key, None)
+    state.waiting_claims.pop(attempt.key, None)
+    state.to_stop.pop(attempt.key, None)
+    state.leaving.pop(attempt.key, None)
+    state.running[attempt.job.priority].pop(attempt.key, None)
+    state.jobs[attempt.job.id].attempt = None
+
+
+def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None:
+    if record.cancelled:
+        _finish(state, record, JobState.CANCELLED, "cancelled")
+    elif attempt.stop_reason is StopReason.MAX_RUN:
+        _finish(state, record, JobState.FAILED, "ran longer than max_run")
+    else:
+        if attempt.stop_reason is StopReason.PREEMPTED:
+            record.preemptions += 1
+        _again(state, record, 0)
+
+
+def _again(state: State, record: JobRecord, delay_ms: int) -> None:
+    """Back in line, in the same place as before."""
+    if record.cancelled:
+        _finish(state, record, JobState.CANCELLED, "cancelled")
+        return
+    if delay_ms:
+        record.not_before_ms = state.now + delay_ms
+        state.set_timer(record.not_before_ms, "line_up", record.job.id)
+    line_up(state, record)
+
+
+def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> None:
+    leave(state, record)
+    record.final = final
+    record.ended_ms = state.now
+    record.end_reason = reason
+    give_up_array_seat(state, record)
+    call_array(state, record.job.array_of)
+    call_dependents(state, record.job.id)
+
+
+def cancel(state: State, record: JobRecord) -> None:
+    """Ends a job as soon as its devices are free."""
+    record.cancelled = True
+    if record.attempt is None:
+        _finish(state, record, JobState.CANCELLED, "cancelled")
+    else:
+        want_stopped(state, record.attempt, StopReason.CANCELLED)

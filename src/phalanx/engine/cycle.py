@@ -1,0 +1,53 @@
+"""The cycle: `decide` turns a State into a Plan. What should be, what is, the difference, and why.
+
+Each step is a function of its own; a decision runs on a trial that is undone, so the State is as it was.
+"""
+
+from __future__ import annotations
+
+from phalanx.engine.draft import Draft
+from phalanx.engine.line import Line
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import JobRecord
+from phalanx.engine.room import make_room
+from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
+from phalanx.placement.place import lack
+from phalanx.policy.policy import nobody
+
+
+def decide(state: State, now: int) -> Plan:
+    """What to start and stop at `now`, and why the rest waits."""
+    with Trial(state) as trial:
+        draft = Draft(trial, now)
+        # 1. What was decided before and is due now: stops, and starts of those whose victims have left.
+        draft.stop_who_must_leave()
+        draft.start_who_was_promised()
+        # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
+        line = Line(state, draft)
+        for record in line:
+            # 3. Place each as a whole gang, or make room for it, or say what it lacks.
+            if _place(draft, record) or _make_room(draft, record):
+                line.placed()
+            else:
+                line.refused(lack(state.fit, record.job))
+        # 4. The difference between what is and what should be, and why the rest waits.
+        return draft.plan(line)
+
+
+def _place(draft: Draft, record: JobRecord) -> bool:
+    seated = draft.trial.seat(record)
+    if seated is None:
+        return False
+    draft.start(record, seated)
+    return True
+
+
+def _make_room(draft: Draft, record: JobRecord) -> bool:
+    if draft.state.policy.victims is nobody:
+        return False
+    room = make_room(draft.trial, record, draft.leaving, draft.now)
+    if room is None:
+        return False
+    draft.promise(record, room)
+    return True

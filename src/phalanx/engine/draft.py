@@ -1,0 +1,77 @@
+"""Drafts: a Plan while it is being made, on the trial that shows what it would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.engine.action import Action, ActionId, Start, Stop
+from phalanx.engine.plan import Claim, Plan
+from phalanx.engine.records import AttemptRecord, JobRecord, StopReason
+from phalanx.engine.room import Room
+from phalanx.engine.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+
+if TYPE_CHECKING:
+    from phalanx.engine.line import Line
+
+
+class Draft:
+    """Claims and actions so far."""
+
+    def __init__(self, trial: Trial, now: int) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.now = now
+        self.claims: list[Claim] = []
+        self.actions: list[Action] = []
+        self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
+        self.fresh = self.state.capacity.grown
+
+    def stop_who_must_leave(self) -> None:
+        """Stops the cancelled, those on failed hardware, those who ran too long, and repeats stops that failed."""
+        for key, reason in self.state.to_stop.items():
+            job, _, number = key.rpartition("/")
+            attempt = self.state.attempt(job, int(number))
+            assert attempt is not None, f"{key} is to be stopped but is gone"
+            self._stop(attempt, reason)
+
+    def _stop(self, attempt: AttemptRecord, reason: StopReason) -> None:
+        action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+        grace_ms = attempt.job.grace_ms if not attempt.stop_failures else 0
+        self.actions.append(Stop(action, grace_ms, reason.value))
+        if attempt.key not in self.leaving:
+            self.leaving[attempt.key] = attempt
+            self.trial.cede(attempt)
+        for booking in attempt.bookings:
+            self.fresh |= self.state.topology.bit[booking.node]
+
+    def start_who_was_promised(self) -> None:
+        """Starts of claims whose devices are all free by now."""
+        capacity = self.state.capacity
+        for attempt in self.state.waiting_claims.values():
+            if any(capacity.held_by_others(booking) for booking in attempt.bookings):
+                continue
+            self.trial.promote(attempt)
+            action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+            self.actions.append(Start(action, attempt.placement))
+
+    def start(self, record: JobRecord, seated: GangTrial) -> None:
+        """A claim on free devices, and the start that goes with it."""
+        placement = placement_of(seated)
+        number = record.attempts + 1
+        self.claims.append(Claim(record.job.id, number, placement))
+        self.actions.append(Start(ActionId(self.state.term, record.job.id, number, 0), placement))
+
+    def promise(self, record: JobRecord, room: Room) -> None:
+        """A claim on devices that others still hold, and the stops that free them."""
+        for victim in room.victims:
+            self._stop(victim, StopReason.PREEMPTED)
+        for booking in room.bookings:
+            self.trial.claim(booking)
+        victims = tuple(victim.key for victim in room.victims)
+        self.claims.append(Claim(record.job.id, record.attempts + 1, room.placement, True, victims))
+
+    def plan(self, line: Line) -> Plan:
+        """The finished Plan."""
+        return Plan(tuple(self.claims), tuple(self.actions), tuple(line.verdicts), line.head, line.exhaustive)

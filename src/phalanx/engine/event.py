@@ -1,0 +1,149 @@
+"""Events: everything that can happen to the State from outside. They are journaled, and folded in by `apply`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.engine.action import ActionId
+from phalanx.workload.job import Job
+
+
+class Outcome(StrEnum):
+    """How an attempt ended by itself."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class ClusterDefined(msgspec.Struct, frozen=True, tag=True):
+    """The first record of every journal: the cluster, the policy that decides on it, and the leader's term."""
+
+    cluster: Cluster
+    policy: str
+    term: int = 1
+
+
+class JobSubmitted(msgspec.Struct, frozen=True, tag=True):
+    """Somebody asks for a job. An array's members are submitted one by one."""
+
+    job: Job
+
+
+class JobCancelled(msgspec.Struct, frozen=True, tag=True):
+    """Somebody wants a job gone."""
+
+    job: str
+
+
+class JobHeld(msgspec.Struct, frozen=True, tag=True):
+    """Somebody wants a waiting job not to start for now."""
+
+    job: str
+
+
+class JobReleased(msgspec.Struct, frozen=True, tag=True):
+    """Somebody lets a held job start again."""
+
+    job: str
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """The backend has taken an action on."""
+
+    action: ActionId
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The backend has carried an action out."""
+
+    action: ActionId
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The backend could not carry an action out. `node` is where, if it is known."""
+
+    action: ActionId
+    reason: str
+    retryable: bool = True
+    node: str = ""
+
+
+class Lost(msgspec.Struct, frozen=True, tag=True):
+    """Nobody knows what became of an action."""
+
+    action: ActionId
+
+
+class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
+    """Every task of an attempt is gone and its devices are free, without our having asked for it."""
+
+    job: str
+    attempt: int
+    outcome: Outcome
+    exit_code: int = 0
+    reason: str = ""
+
+
+class NodeHealthChanged(msgspec.Struct, frozen=True, tag=True):
+    """A node became healthy, suspect, draining or failed."""
+
+    node: str
+    health: Health
+    reason: str = ""
+
+
+class DeviceHealthChanged(msgspec.Struct, frozen=True, tag=True):
+    """One device became healthy, suspect, draining or failed."""
+
+    node: str
+    device: int
+    health: Health
+    reason: str = ""
+
+
+class Progress(msgspec.Struct, frozen=True, tag=True):
+    """What an attempt says of itself: how far it is, what of it would survive, and what stopping it would cost."""
+
+    job: str
+    attempt: int
+    step: int = 0
+    samples_per_s: float = 0.0
+    durable_step: int = 0
+    stop_cost_ms: int = 0
+    gpu_busy: float = 0.0
+    memory_gb: float = 0.0
+    metrics: dict[str, float] = {}
+
+
+class Advice(msgspec.Struct, frozen=True, tag=True):
+    """The rounded answer of a solver that a policy asked at a wake-up. Replays use it instead of asking again."""
+
+    policy: str
+    body: dict[str, float]
+
+
+class TimerDue(msgspec.Struct, frozen=True, tag=True):
+    """Time has passed: what the State had set for this moment happens now."""
+
+
+Event = (
+    ClusterDefined
+    | JobSubmitted
+    | JobCancelled
+    | JobHeld
+    | JobReleased
+    | Accepted
+    | Done
+    | Failed
+    | Lost
+    | AttemptEnded
+    | NodeHealthChanged
+    | DeviceHealthChanged
+    | Progress
+    | Advice
+    | TimerDue
+)

@@ -1,0 +1,83 @@
+"""Plans: what to do next, and why the rest waits. A journaled Plan is a Decision."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from phalanx.engine.action import Action
+from phalanx.placement.placement import Lack, Placement
+
+
+class Reason(StrEnum):
+    """The one dominant reason why a job waits, from the most lasting to the most passing."""
+
+    NEVER_FITS = "never_fits"
+    HELD = "held"
+    DEPENDENCY_FAILED = "dependency_failed"
+    DEPENDENCY = "dependency"
+    BEGIN_TIME = "begin_time"
+    BACKOFF = "backoff"
+    ARRAY_LIMIT = "array_limit"
+    BEHIND = "behind"
+    UNHEALTHY = "unhealthy"
+    AMOUNT = "amount"
+    GPUS = "gpus"
+    TOPOLOGY = "topology"
+    FRAGMENTED = "fragmented"
+    MAKING_ROOM = "making_room"
+    UNDECIDED = "undecided"
+
+
+LACK_REASON = {
+    Lack.NEVER: Reason.NEVER_FITS,
+    Lack.UNHEALTHY: Reason.UNHEALTHY,
+    Lack.AMOUNT: Reason.AMOUNT,
+    Lack.GPUS: Reason.GPUS,
+    Lack.TOPOLOGY: Reason.TOPOLOGY,
+    Lack.FRAGMENTED: Reason.FRAGMENTED,
+}
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Exact device shares for a new attempt, from the moment it is planned.
+
+    A claim that `waits` lies on devices that `victims`, and others who are leaving, still hold; nobody else gets them.
+    """
+
+    job: str
+    attempt: int
+    placement: Placement
+    waits: bool = False
+    victims: tuple[str, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Why a job, and every waiting job of the same shape in the same queue, does not run."""
+
+    job: str
+    reason: Reason
+
+
+class Plan(msgspec.Struct, frozen=True, tag="Decision"):
+    """The difference between what is and what should be.
+
+    `verdicts` are those that changed. `head` is the job behind which everything waits, where the policy does not let
+    others pass. `exhaustive` says that every kind of waiting job was looked at.
+    """
+
+    claims: tuple[Claim, ...] = ()
+    actions: tuple[Action, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    head: str = ""
+    exhaustive: bool = True
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """Jobs that get their devices by this plan."""
+        return tuple(claim.job for claim in self.claims)
+
+    def news(self, head: str) -> bool:
+        """Whether the plan changes anything, given the head that is known already."""
+        return bool(self.claims or self.actions or self.verdicts or self.head != head)

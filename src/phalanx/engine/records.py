@@ -1,0 +1,194 @@
+"""What the State keeps of jobs, attempts and kinds of waiting jobs. Private to the engine; changed only by `apply`."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from phalanx.cluster.capacity import Booking
+from phalanx.engine.action import Action
+from phalanx.engine.plan import Reason
+from phalanx.placement.placement import Placement
+from phalanx.policy.policy import Key
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Job
+
+
+class JobState(StrEnum):
+    """Where a job stands, as everybody outside sees it."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    STOPPING = "stopping"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+class Phase(StrEnum):
+    """Where an attempt stands."""
+
+    CLAIMED = "claimed"
+    STARTING = "starting"
+    RUNNING = "running"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"
+    RESUMING = "resuming"
+    RESIZING = "resizing"
+    STOPPING = "stopping"
+    ENDED = "ended"
+
+
+PHASE_STATE = {
+    Phase.CLAIMED: JobState.WAITING,
+    Phase.STARTING: JobState.STARTING,
+    Phase.RUNNING: JobState.RUNNING,
+    Phase.SUSPENDING: JobState.SUSPENDED,
+    Phase.SUSPENDED: JobState.SUSPENDED,
+    Phase.RESUMING: JobState.SUSPENDED,
+    Phase.RESIZING: JobState.RUNNING,
+    Phase.STOPPING: JobState.STOPPING,
+    Phase.ENDED: JobState.WAITING,
+}
+
+
+class StopReason(StrEnum):
+    """Why an attempt is stopped, which says what becomes of its job."""
+
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    HARDWARE = "hardware"
+    LOST = "lost"
+    MAX_RUN = "max_run"
+
+
+@dataclass(slots=True, eq=False)
+class AttemptRecord:
+    """One try at running a job."""
+
+    job: Job
+    number: int
+    placement: Placement
+    bookings: list[Booking]
+    waits: bool
+    phase: Phase = Phase.CLAIMED
+    created_ms: int = 0
+    started_ms: int = 0
+    durable_ms: int = 0
+    durable_step: int = 0
+    stop_cost_ms: int = 0
+    victims: tuple[str, ...] = ()
+    stop_reason: StopReason | None = None
+    stop_failures: int = 0
+    next_seq: int = 0
+    in_flight: dict[int, Action] = field(default_factory=dict)
+    ceding: bool = False
+
+    @property
+    def key(self) -> str:
+        """The attempt's name: 4821/2."""
+        return f"{self.job.id}/{self.number}"
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it holds or has claimed."""
+        return sum(booking.devices.bit_count() for booking in self.bookings)
+
+    def lost_gpu_ms(self, now: int) -> int:
+        """GPU time lost if it is stopped now: all since its last durable step, plus stopping and restarting."""
+        if self.phase in (Phase.CLAIMED, Phase.STARTING):
+            return 0
+        return self.gpus * (now - self.durable_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms)
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """One job, from its submission on."""
+
+    job: Job
+    submitted_ms: int
+    number: int
+    shape: Hashable
+    tasks: dict[str, Task]
+    held: bool = False
+    cancelled: bool = False
+    final: JobState | None = None
+    parked: Reason | None = None
+    array_seat: bool = False
+    queued: Key | None = None
+    attempt: AttemptRecord | None = None
+    attempts: int = 0
+    failures: int = 0
+    start_failures: int = 0
+    preemptions: int = 0
+    not_before_ms: int = 0
+    first_start_ms: int | None = None
+    ended_ms: int | None = None
+    end_reason: str = ""
+
+    @property
+    def state(self) -> JobState:
+        """Where the job stands."""
+        if self.final is not None:
+            return self.final
+        return PHASE_STATE[self.attempt.phase] if self.attempt else JobState.WAITING
+
+
+class WaitingClass:
+    """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
+
+    __slots__ = ("born", "jobs", "reach", "verdict")
+
+    def __init__(self, born: int) -> None:
+        self.born = born
+        self.jobs: list[tuple[Key, str]] = []
+        self.verdict = Reason.UNDECIDED
+        self.reach: int | None = None
+
+    @property
+    def head(self) -> tuple[Key, str]:
+        """The key and id of the first."""
+        return self.jobs[0]
+
+    def add(self, key: Key, job: str) -> None:
+        """Puts a job in its place."""
+        insort(self.jobs, (key, job))
+
+    def remove(self, key: Key, job: str) -> None:
+        """Takes a job out."""
+        at = bisect_left(self.jobs, (key, job))
+        assert self.jobs[at] == (key, job), f"job {job} is not where its key says"
+        del self.jobs[at]
+
+
+def shape_of(job: Job) -> Hashable:
+    """What makes two waiting jobs interchangeable for `decide`."""
+    return (
+        job.queue,
+        job.priority,
+        job.kind,
+        job.gang,
+        job.parallel,
+        job.traffic,
+        job.node_selector,
+        job.tolerations,
+        job.preemptible,
+    )
+
+
+def tasks_of(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:
+    """The task behind every path of role names."""
+    found: dict[str, Task] = {}
+    for role in roles:
+        name = f"{path}/{role.name}" if path else role.name
+        found.update(tasks_of(role.members, name) if role.members else {name: role.task})
+    return found

@@ -1,0 +1,161 @@
+"""The State: the fold of all records. `apply` changes it, `decide` reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heappush
+from typing import NamedTuple
+
+from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.topology import Topology
+from phalanx.engine.journal import Digest
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.placement.fit import Fit
+from phalanx.placement.pack import Packing
+from phalanx.placement.placement import Placement
+from phalanx.policy.policy import Memory, Policy
+from phalanx.policy.registry import policy as policy_named
+from phalanx.workload.job import Job
+
+
+class Timer(NamedTuple):
+    """Something that happens by itself at a moment: `kind` says what, for which attempt and action."""
+
+    at_ms: int
+    number: int
+    kind: str
+    job: str
+    attempt: int = 0
+    seq: int = 0
+
+
+class State:
+    """Everything phalanx knows. Built by applying the records of a journal, the first of which defines the cluster."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.seq = -1
+        self.term = 0
+        self.digest = Digest()
+        self.jobs: dict[str, JobRecord] = {}
+        self.classes: dict[Hashable, WaitingClass] = {}
+        self.running: dict[int, dict[str, AttemptRecord]] = {}
+        self.leaving: dict[str, AttemptRecord] = {}
+        self.waiting_claims: dict[str, AttemptRecord] = {}
+        self.to_stop: dict[str, StopReason] = {}
+        self.on_node: dict[int, dict[str, AttemptRecord]] = {}
+        self.dependents: dict[str, dict[str, None]] = {}
+        self.array_active: dict[str, int] = {}
+        self.array_parked: dict[str, dict[str, None]] = {}
+        self.timers: list[Timer] = []
+        self.timer_count = 0
+        self.head = ""
+        self.clean_seq = -1
+        self.newest_class = -1
+        self.memory: Memory = {}
+        self.policy: Policy = policy_named("fifo")
+        self.define(Cluster(()))
+
+    def define(self, cluster: Cluster) -> None:
+        """Takes on a cluster."""
+        self.cluster = cluster
+        self.topology = Topology(cluster)
+        self.capacity = Capacity(self.topology)
+        self.fit = Fit(self.capacity)
+        self.packing = Packing()
+
+    def record(self, job: str) -> JobRecord:
+        """The record of a job; an unknown id is an error that names it."""
+        try:
+            return self.jobs[job]
+        except KeyError:
+            raise UnknownJobError(f"there is no job {job!r}") from None
+
+    def attempt(self, job: str, number: int) -> AttemptRecord | None:
+        """The attempt, if it is the job's present one; late news of older attempts concern nobody."""
+        record = self.jobs.get(job)
+        if record is None or record.attempt is None or record.attempt.number != number:
+            return None
+        return record.attempt
+
+    def attempts(self) -> Iterator[AttemptRecord]:
+        """All present attempts, in the order of their jobs' submission."""
+        for record in self.jobs.values():
+            if record.attempt is not None:
+                yield record.attempt
+
+    def bookings(self, job: Job, placement: Placement) -> list[Booking]:
+        """What a placement takes of each node."""
+        tasks = self.jobs[job.id].tasks
+        number = self.topology.number
+        bookings = []
+        for slot in placement.slots:
+            devices = 0
+            for device in slot.devices:
+                devices |= 1 << device
+            bookings.append(Booking(number[slot.node], devices, self.fit.ask(tasks[slot.role], job).needs))
+        return bookings
+
+    def set_timer(self, at_ms: int, kind: str, job: str, attempt: int = 0, seq: int = 0) -> None:
+        """Has something happen at a moment."""
+        heappush(self.timers, Timer(at_ms, self.timer_count, kind, job, attempt, seq))
+        self.timer_count += 1
+
+    def next_wakeup(self) -> int | None:
+        """When something happens with no event from outside."""
+        own = self.timers[0].at_ms if self.timers else None
+        policy = self.policy.next_wakeup(self.memory, self.now)
+        return min((at for at in (own, policy) if at is not None), default=None)
+
+    def reason(self, job: str) -> Reason | None:
+        """Why a job waits; None if it does not."""
+        record = self.record(job)
+        if record.final is not None:
+            return None
+        if record.attempt is not None:
+            return Reason.MAKING_ROOM if record.attempt.phase is Phase.CLAIMED else None
+        if record.parked is not None:
+            return record.parked
+        if self.head and self.record(self.head).shape != record.shape:
+            return Reason.BEHIND
+        return self.classes[record.shape].verdict
+
+    @property
+    def stale(self) -> bool:
+        """Whether something has grown or appeared since all kinds of waiting jobs were last looked at."""
+        return bool(self.capacity.grown) or self.newest_class > self.clean_seq
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """Everything true of the State, for comparing two moments or two histories."""
+        return (
+            self.now,
+            self.seq,
+            str(self.digest),
+            self.head,
+            tuple(
+                (
+                    record.job.id,
+                    record.state,
+                    record.parked,
+                    record.queued,
+                    record.attempts,
+                    record.not_before_ms,
+                    record.attempt and (record.attempt.key, record.attempt.phase, tuple(record.attempt.bookings)),
+                    record.attempt and tuple(record.attempt.in_flight),
+                )
+                for record in self.jobs.values()
+            ),
+            tuple((tuple(waiting.jobs), waiting.verdict) for waiting in self.classes.values()),
+            tuple(self.to_stop.items()),
+            tuple(self.waiting_claims),
+            tuple(self.leaving),
+            tuple(sorted(self.timers)),
+            repr(self.memory),
+            self.capacity.fingerprint(),
+        )
+
+
+class UnknownJobError(ValueError):
+    """An event names a job that was never submitted."""

@@ -1,0 +1,76 @@
+"""Trials: what a plan would do, done on the State and undone step by step. Nothing is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from phalanx.cluster.capacity import Booking
+from phalanx.engine.records import AttemptRecord, JobRecord
+from phalanx.engine.state import State
+from phalanx.placement.gang import GangTrial
+
+Step = tuple[Callable[[Booking], None], Booking]
+
+
+class Trial:
+    """Changes to capacity that end with the `with` block, or earlier by `undo_to`."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._undo: list[Step] = []
+        self._grown = 0
+
+    def __enter__(self) -> Trial:
+        self._grown = self.state.capacity.grown
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.undo_to(0)
+        self.state.capacity.grown = self._grown
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._undo)
+
+    def undo_to(self, mark: int) -> None:
+        """Takes back every step since a mark, the last first."""
+        while len(self._undo) > mark:
+            undo, booking = self._undo.pop()
+            undo(booking)
+
+    def seat(self, record: JobRecord) -> GangTrial | None:
+        """Seats a gang on what is free; its devices stay taken for the rest of the trial."""
+        trial = GangTrial(self.state.fit, self.state.packing, record.job)
+        if not trial.seat():
+            return None
+        release = self.state.capacity.release
+        self._undo.extend((release, seat.booking) for seat in trial.seats)
+        return trial
+
+    def release(self, attempt: AttemptRecord) -> None:
+        """As if an attempt were gone."""
+        for booking in attempt.bookings:
+            self.state.capacity.release(booking)
+            self._undo.append((self.state.capacity.hold, booking))
+
+    def cede(self, attempt: AttemptRecord) -> None:
+        """As if an attempt were told to leave."""
+        for booking in attempt.bookings:
+            self.state.capacity.cede(booking)
+            self._undo.append((self.state.capacity.keep, booking))
+
+    def claim(self, booking: Booking) -> None:
+        """As if somebody were promised what others still hold."""
+        self.state.capacity.claim(booking)
+        self._undo.append((self.state.capacity.unclaim, booking))
+
+    def promote(self, attempt: AttemptRecord) -> None:
+        """As if a promise were kept: what was claimed is held."""
+        for booking in attempt.bookings:
+            self.state.capacity.unclaim(booking)
+            self._undo.append((self.state.capacity.claim, booking))
+            self.state.capacity.hold(booking)
+            self._undo.append((self.state.capacity.release, booking))

@@ -1,0 +1,52 @@
+"""A turn: events in, one decision out, both journaled. The server, the simulator and the tests all take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.engine.apply import apply
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import Event, TimerDue
+from phalanx.engine.journal import Journal
+from phalanx.engine.plan import Plan
+from phalanx.engine.state import State
+
+
+def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> Plan:
+    """Applies events, decides, and applies the decision. A refused event raises ValueError and leaves no record."""
+    for event in events:
+        record(state, journal, event, now)
+    due = state.next_wakeup()
+    if due is not None and due <= now:
+        record(state, journal, TimerDue(), now)
+    plan = decide(state, state.now)
+    if plan.news(state.head) or state.stale:
+        record(state, journal, plan, now)
+    return plan
+
+
+def record(state: State, journal: Journal, body: Event | Plan, now: int) -> None:
+    """Journals a body and folds it in; what cannot be folded in is not journaled."""
+    entry = journal.next(max(now, state.now), body)
+    apply(state, entry)
+    journal.records.append(entry)
+
+
+def replay(journal: Journal) -> State:
+    """The State that a journal tells of."""
+    state = State()
+    for entry in journal.records:
+        apply(state, entry)
+    return state
+
+
+def verify(journal: Journal) -> State:
+    """Replays a journal and decides again at every Decision; a different plan raises ValueError naming the record."""
+    state = State()
+    for entry in journal.records:
+        if isinstance(entry.body, Plan):
+            plan = decide(state, entry.now)
+            if plan != entry.body:
+                raise ValueError(f"record {entry.seq}: decided again, the plan differs")
+        apply(state, entry)
+    return state

@@ -1,0 +1,98 @@
+"""Waiting: which jobs stand in line, and which are not in line yet and why."""
+
+from __future__ import annotations
+
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobRecord, JobState, WaitingClass
+from phalanx.engine.state import State
+from phalanx.workload.job import After, Dependency
+
+
+def line_up(state: State, record: JobRecord) -> None:
+    """Puts a waiting job in line, or aside with the reason why it may not stand there yet."""
+    leave(state, record)
+    give_up_array_seat(state, record)
+    record.parked = _obstacle(state, record)
+    if record.parked is not None:
+        if record.parked is Reason.ARRAY_LIMIT:
+            state.array_parked.setdefault(record.job.array_of, {})[record.job.id] = None
+        return
+    if record.job.array is not None:
+        record.array_seat = True
+        state.array_active[record.job.array_of] = state.array_active.get(record.job.array_of, 0) + 1
+    waiting = state.classes.get(record.shape)
+    if waiting is None:
+        waiting = state.classes[record.shape] = WaitingClass(state.seq)
+        state.newest_class = state.seq
+    record.queued = state.policy.order(record)
+    waiting.add(record.queued, record.job.id)
+
+
+def leave(state: State, record: JobRecord) -> None:
+    """Takes a job out of the line."""
+    record.parked = None
+    if record.queued is None:
+        return
+    waiting = state.classes[record.shape]
+    waiting.remove(record.queued, record.job.id)
+    record.queued = None
+    if not waiting.jobs:
+        del state.classes[record.shape]
+
+
+def call_dependents(state: State, job: str) -> None:
+    """Looks again at those who wait for a job that has started or ended."""
+    for dependent in list(state.dependents.get(job, ())):
+        record = state.jobs[dependent]
+        if record.attempt is None and record.final is None:
+            line_up(state, record)
+
+
+def call_array(state: State, array: str) -> None:
+    """Lets the next member of an array in, now that one has made way."""
+    for member in list(state.array_parked.pop(array, ())):
+        record = state.jobs[member]
+        if record.parked is Reason.ARRAY_LIMIT:
+            line_up(state, record)
+
+
+def give_up_array_seat(state: State, record: JobRecord) -> None:
+    """A member counts against its array's limit while it is in line or has an attempt."""
+    if record.array_seat:
+        record.array_seat = False
+        state.array_active[record.job.array_of] -= 1
+
+
+def _obstacle(state: State, record: JobRecord) -> Reason | None:
+    if record.held:
+        return Reason.HELD
+    for dependency in record.job.after:
+        obstacle = _dependency(state, dependency)
+        if obstacle is not None:
+            return obstacle
+    if record.job.begin_ms is not None and record.job.begin_ms > state.now:
+        return Reason.BEGIN_TIME
+    if record.not_before_ms > state.now:
+        return Reason.BACKOFF
+    array = record.job.array
+    if (
+        array is not None
+        and array.parallel_max
+        and state.array_active.get(record.job.array_of, 0) >= array.parallel_max
+    ):
+        return Reason.ARRAY_LIMIT
+    return None
+
+
+def _dependency(state: State, dependency: Dependency) -> Reason | None:
+    other = state.jobs[dependency.job]
+    if dependency.on is After.START:
+        return None if other.first_start_ms is not None or other.final is not None else Reason.DEPENDENCY
+    if other.final is None:
+        return Reason.DEPENDENCY
+    met = {
+        After.END: True,
+        After.SUCCESS: other.final is JobState.SUCCEEDED,
+        After.FAILURE: other.final is JobState.FAILED,
+    }[dependency.on]
+    return None if met else Reason.DEPENDENCY_FAILED
