@@ -1,0 +1,1 @@
+"""Virtual time: a backend whose clock is a number."""
