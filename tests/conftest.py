@@ -1,0 +1,110 @@
+"""What every test may use: the `needs` marker and the Hypothesis profiles.
+
+A test marked `@pytest.mark.needs("torch")` runs where torch is. Elsewhere it is skipped, and the run closes
+with one line for each missing thing: what was skipped and how to get it. With PHALANX_REQUIRE=all (or names with
+commas between) a missing thing fails the test instead, so that a green run in CI has run everything.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every run: a red build is about the change in it. To explore instead, run pytest with
+# `--hypothesis-profile thorough`.
+# Whether an example is slow depends on what else the machine does, so time never decides.
+settings.register_profile(
+    "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ci")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something a test needs beyond the base install."""
+
+    is_here: Callable[[], bool]
+    how_to_get: str
+
+
+def has_modules(*names: str) -> bool:
+    return all(importlib.util.find_spec(name) for name in names)
+
+
+def has_programs(*names: str) -> bool:
+    # Servers live in sbin, which is not on everybody's PATH.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin"])
+    return all(shutil.which(name, path=path) for name in names)
+
+
+def has_postgres() -> bool:
+    # Debian keeps the server out of PATH, one folder a version.
+    return has_programs("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
+NEEDS = {
+    "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
+    "kubernetes": Need(
+        lambda: has_modules("kubernetes") and has_programs("etcd", "kube-apiserver"),
+        "uv sync --extra kubernetes, and etcd and kube-apiserver on PATH",
+    ),
+    "slurm": Need(
+        lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install slurmctld slurmd slurm-client"
+    ),
+    "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
+    "postgres": Need(has_postgres, "apt-get install postgresql"),
+    "chromium": Need(
+        lambda: any(has_programs(name) for name in ("chromium", "chromium-browser", "google-chrome")),
+        "apt-get install chromium",
+    ),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"needs(*names): runs only where these are: {', '.join(NEEDS)}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        unknown = [name for name in needs_of(item) if name not in NEEDS]
+        if unknown:
+            raise pytest.UsageError(f"{item.nodeid} needs {unknown[0]!r}, which is not one of {', '.join(NEEDS)}")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    missing = [name for name in needs_of(item) if not NEEDS[name].is_here()]
+    if not missing:
+        return
+    required = os.environ.get("PHALANX_REQUIRE", "").split(",")
+    for name in missing:
+        if name in required or "all" in required:
+            pytest.fail(f"needs {name}, which PHALANX_REQUIRE demands: {NEEDS[name].how_to_get}", pytrace=False)
+    # A property of the report travels from an xdist worker to the process that prints the summary.
+    item.user_properties.append(("missing", missing))
+    pytest.skip(f"needs {', '.join(missing)}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = Counter(
+        name
+        for report in terminalreporter.stats.get("skipped", [])
+        for key, missing in getattr(report, "user_properties", [])
+        if key == "missing"
+        for name in missing
+    )
+    for name, count in sorted(skipped.items()):
+        terminalreporter.write_line(f"skipped {count} that need {name}; to run them: {NEEDS[name].how_to_get}")
+
+
+def needs_of(item: pytest.Item) -> Iterator[str]:
+    for marker in item.iter_markers("needs"):
+        yield from marker.args

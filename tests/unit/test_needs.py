@@ -1,0 +1,75 @@
+"""The `needs` marker itself: skipped with a hint here, failed where everything is demanded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A suite where `absent` cannot be had and `present` can."""
+    monkeypatch.delenv("PHALANX_REQUIRE", raising=False)
+    pytester.makeconftest(
+        CONFTEST.read_text()
+        + """
+NEEDS["absent"] = Need(lambda: False, "buy one")
+NEEDS["present"] = Need(lambda: True, "look again")
+"""
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.needs("absent")
+        def test_one(): ...
+
+        @pytest.mark.needs("present", "absent")
+        def test_two(): ...
+
+        @pytest.mark.needs("present")
+        def test_three(): ...
+        """
+    )
+    return pytester
+
+
+def test_what_is_missing_is_skipped_with_one_line_that_says_how_to_get_it(suite: pytest.Pytester) -> None:
+    result = suite.runpytest("--strict-markers")
+    result.assert_outcomes(passed=1, skipped=2)
+    assert result.outlines.count("skipped 2 that need absent; to run them: buy one") == 1
+
+
+def test_the_line_is_printed_once_when_the_tests_run_in_several_processes(suite: pytest.Pytester) -> None:
+    result = suite.runpytest("-n", "2")
+    result.assert_outcomes(passed=1, skipped=2)
+    assert result.outlines.count("skipped 2 that need absent; to run them: buy one") == 1
+
+
+@pytest.mark.parametrize("demand", ["all", "absent", "torch,absent"])
+def test_what_is_missing_fails_when_it_is_demanded(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, demand: str
+) -> None:
+    monkeypatch.setenv("PHALANX_REQUIRE", demand)
+    result = suite.runpytest()
+    result.assert_outcomes(passed=1, errors=2)
+    result.stdout.fnmatch_lines(["*needs absent, which PHALANX_REQUIRE demands: buy one*"])
+
+
+def test_what_is_missing_is_skipped_when_something_else_is_demanded(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_REQUIRE", "present")
+    suite.runpytest().assert_outcomes(passed=1, skipped=2)
+
+
+def test_a_misspelled_need_stops_the_run(suite: pytest.Pytester) -> None:
+    suite.makepyfile("import pytest\n@pytest.mark.needs('trch')\ndef test_four(): ...")
+    result = suite.runpytest()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_four needs 'trch', which is not one of torch, *"])

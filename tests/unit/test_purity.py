@@ -1,0 +1,242 @@
+"""The pure rooms hold what a linter cannot see: no set's order, no I/O by a builtin, whole milliseconds."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ["cluster", "workload", "placement", "policy", "engine"]
+LIBRARIES = {"engine": {"msgspec"}}
+
+BANNED_BUILTINS = {
+    "open": "does I/O",
+    "print": "does I/O",
+    "input": "does I/O",
+    "breakpoint": "does I/O",
+    "exec": "runs code that no check has seen",
+    "eval": "runs code that no check has seen",
+    "__import__": "runs code that no check has seen",
+    "hash": "differs between processes",
+    "id": "differs between processes",
+}
+SET_TYPES = {"set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet"}
+SET_METHODS = {"union", "intersection", "difference", "symmetric_difference", "copy"}
+SET_OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
+# Functions whose result follows the order of what they are given.
+ORDERED_CONSUMERS = {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "reversed", "sum", "dict"}
+INSTANTS = ("now", "now_ms", "deadline", "deadline_ms")
+
+
+def violations(source: str) -> list[str]:
+    """Each as `line: what is wrong`."""
+    tree = ast.parse(source)
+    sets = SetNames(tree)
+    found = [*banned_calls(tree), *set_iterations(tree, sets), *fractional_instants(tree)]
+    return [f"{line}: {problem}" for line, problem in sorted(found)]
+
+
+def banned_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in BANNED_BUILTINS:
+            yield node.lineno, f"{node.id}() {BANNED_BUILTINS[node.id]}"
+
+
+def fractional_instants(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation):
+                pass
+            case _:
+                continue
+        is_instant = name in INSTANTS or name.endswith(("_at", "_at_ms"))
+        if is_instant and any(isinstance(part, ast.Name) and part.id == "float" for part in ast.walk(annotation)):
+            yield node.lineno, f"{name} is a float: time is an integer of milliseconds"
+
+
+class SetNames:
+    """Knows which expressions of a module are sets, from literals, calls, annotations and assignments.
+
+    Names count for the whole module: one name for a set here and a list there would mislead a reader too.
+    """
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.names: set[str] = set()
+        for node in ast.walk(tree):
+            match node:
+                case ast.arg(arg=name, annotation=ast.expr() as annotation) if self.is_set_type(annotation):
+                    self.names.add(name)
+                case ast.AnnAssign() if self.is_set_type(node.annotation):
+                    # In the body of a class the name declares a field.
+                    self.names.update([self.name_of(node.target), f".{self.name_of(node.target)}"])
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.expr() as target]) | ast.NamedExpr(target=target):
+                    if self.is_set(node.value):
+                        self.names.add(self.name_of(target))
+
+    def is_set(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Set() | ast.SetComp():
+                return True
+            case ast.Call(func=ast.Name(id=name)):
+                return name in SET_TYPES
+            case ast.Call(func=ast.Attribute(value=owner, attr=method)):
+                return method in SET_METHODS and self.is_set(owner)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return isinstance(operator, SET_OPERATORS) and (self.is_set(left) or self.is_set(right))
+            case ast.IfExp(body=body, orelse=orelse):
+                return self.is_set(body) or self.is_set(orelse)
+            case ast.Name() | ast.Attribute():
+                return self.name_of(node) in self.names
+            case _:
+                return False
+
+    @staticmethod
+    def is_set_type(annotation: ast.expr) -> bool:
+        match annotation:
+            case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)):
+                return name in SET_TYPES
+            case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+                return SetNames.is_set_type(left) or SetNames.is_set_type(right)
+            case _:
+                return False
+
+    @staticmethod
+    def name_of(target: ast.AST) -> str:
+        """`victims` for a variable, `.victims` for a field of whatever object."""
+        match target:
+            case ast.Name(id=name):
+                return name
+            case ast.Attribute(attr=name):
+                return f".{name}"
+            case _:
+                return ""
+
+
+def set_iterations(tree: ast.AST, sets: SetNames) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        for iterated in iterated_by(node):
+            if sets.is_set(iterated):
+                yield iterated.lineno, f"goes through {ast.unparse(iterated)} in hash order: use sorted()"
+
+
+def iterated_by(node: ast.AST) -> Iterable[ast.expr]:
+    """The expressions whose order this node follows."""
+    match node:
+        case ast.For(iter=iterated) | ast.comprehension(iter=iterated) | ast.Starred(value=iterated):
+            return [iterated]
+        case ast.YieldFrom(value=iterated):
+            return [iterated]
+        case ast.Assign(targets=[ast.Tuple() | ast.List()], value=unpacked):
+            return [unpacked]
+        case ast.Call(func=ast.Name(id=name), args=arguments) if name in ORDERED_CONSUMERS:
+            return arguments
+        case ast.Call(func=ast.Name(id="min" | "max"), args=arguments, keywords=[_, *_]):
+            return arguments
+        case ast.Call(func=ast.Attribute(attr="join" | "extend" | "fromkeys"), args=arguments):
+            return arguments
+        case ast.Call(func=ast.Attribute(value=owner, attr="pop"), args=[]):
+            return [owner]
+        case _:
+            return []
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name.partition(".")[0] for alias in names)
+            case ast.ImportFrom(module=str() as module):
+                yield module.partition(".")[0]
+
+
+def sources(room: str) -> list[Path]:
+    return sorted((ROOT / "src" / "phalanx" / room).rglob("*.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_pure_room_does_no_io_and_follows_no_hash_order(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{problem}"
+        for path in sources(room)
+        for problem in violations(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_pure_room_imports_the_standard_library_only(room: str) -> None:
+    allowed = sys.stdlib_module_names | {"phalanx"} | LIBRARIES.get(room, set())
+    found = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources(room)
+        for name in imported(ast.parse(path.read_text(encoding="utf-8")))
+        if name not in allowed
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_linter_refuses_a_clock_in_a_pure_room(room: str) -> None:
+    file = ROOT / "src" / "phalanx" / room / "clock.py"
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", str(file), "-"]
+    result = subprocess.run(ruff, input="import time\n", capture_output=True, text=True, cwd=ROOT)
+    assert result.returncode == 1
+    assert "A pure room has no clock" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for job in {1, 2}: ...",
+        "for job in set(jobs): ...",
+        "waiting = frozenset(jobs)\nfor job in waiting: ...",
+        "def f(victims: set[int]): return [victim for victim in victims]",
+        "class State:\n    held: set[int]\n    def f(self): return list(self.held)",
+        "waiting: set[int] | None = None\nfirst = next(iter(waiting))",
+        "waiting = set()\nrest = tuple(waiting - {3})",
+        "waiting = set()\njob = waiting.pop()",
+        "waiting = set()\nfirst, second = waiting",
+        "waiting = set()\njobs = [*waiting]",
+        "waiting = set()\nbest = min(waiting, key=cost)",
+        "text = ','.join({'a', 'b'})",
+        "total = sum({0.1, 0.2})",
+        "for job in a.union(b) if x else {1}: ...",
+        "open('x')",
+        "print('x')",
+        "key = hash(job)",
+        "key = sorted(jobs, key=id)",
+        "def decide(state, now: float): ...",
+        "class Timer:\n    fires_at_ms: float | None",
+    ],
+)
+def test_what_would_depend_on_chance_is_found(source: str) -> None:
+    assert len(violations(source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "for job in sorted({1, 2}): ...",
+        "if job in {1, 2}: ...",
+        "count = len(set(jobs))",
+        "lowest = min({1, 2})",
+        "waiting = {1} | {2}\nseen = set(waiting)",
+        "for job in [1, 2]: ...",
+        "for name in {'a': 1}: ...",
+        "bits = a & b\nfor index in members(bits): ...",
+        "job.id = 3\nkey = job.id",
+        "def decide(state, now: int): ...",
+        "def cost(step_ms: float): ...",
+    ],
+)
+def test_what_is_the_same_in_every_process_is_left_alone(source: str) -> None:
+    assert violations(source) == []
