@@ -1,0 +1,8 @@
+"""`python -m phalanx` is `phalanx`."""
+
+from __future__ import annotations
+
+from phalanx.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""The entry point: a table of verbs, each imported only when it is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple, NoReturn
+
+import click
+
+from phalanx.cli.exit import Exit
+from phalanx.errors import PhalanxError
+
+
+class Verb(NamedTuple):
+    """Where a verb lives (`module:attribute`) and the line that `phalanx --help` shows for it."""
+
+    target: str
+    summary: str
+
+    def load(self) -> click.Command:
+        module_name, _, attribute = self.target.partition(":")
+        command = getattr(import_module(module_name), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{self.target} is a {type(command).__name__}, expected a click command")
+        return command
+
+
+VERBS: dict[str, Verb] = {
+    "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print what it measured beside its target."),
+    "demo": Verb("phalanx.cli.demo:demo", "Show a small cluster, a few jobs and the plan for them."),
+    "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
+    "plan": Verb("phalanx.cli.plan:plan", "Decide where a job would go, and change nothing."),
+    "replay": Verb("phalanx.cli.replay:replay", "Fold a journal again and verify that it decides the same."),
+    "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),
+}
+
+
+class VerbGroup(click.Group):
+    """A group that knows its verbs by name and summary, so that help and a typing error load none of them."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = VERBS.get(cmd_name)
+        return verb.load() if verb else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.summary) for name, verb in sorted(VERBS.items())])
+
+
+@click.group(
+    cls=VerbGroup,
+    commands={name: click.Command(name, help=verb.summary) for name, verb in VERBS.items()},
+    subcommand_metavar="VERB [ARGUMENTS]...",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="phalanx", message="phalanx %(version)s")
+def cli() -> None:
+    """Schedule GPU clusters: decide which job runs where, carry it out, and say why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit; every error that a user can put right is one line on stderr."""
+    sys.exit(run(cli, arguments))
+
+
+def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
+    """The exit code of one call. A verb returns None, or an exit code where 0 would be wrong."""
+    try:
+        result = command.main(args=arguments, prog_name="phalanx", standalone_mode=False)
+        # Flushed here, not when the interpreter ends, where nobody could catch a broken pipe.
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return complain("interrupted", Exit.INTERRUPTED)
+    except PhalanxError as error:
+        return complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        drop_stdout()
+        return Exit.ERROR
+    except OSError as error:
+        return complain(f"{error.filename}: {error.strerror}" if error.filename else str(error), Exit.ERROR)
+    return result if isinstance(result, int) else Exit.OK
+
+
+def complain(message: str, exit_code: int) -> int:
+    click.echo(f"phalanx: {message}", err=True)
+    return exit_code
+
+
+def drop_stdout() -> None:
+    """`phalanx jobs | head -1` ends quietly: what is still buffered has no reader, so it goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,1 @@
+"""The fixed APIs of others, answered by the same engine."""
