@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from phalanx.cluster.link import Link as Link
+
 NODE = "node"
 """The one level every cluster has. Levels before it are domains of nodes, levels after it split a node."""
 
@@ -28,14 +30,6 @@ class Taint:
     key: str
     value: str = ""
     effect: str = "NoSchedule"
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The wires that join the children of a domain: bandwidth per device in one direction, and latency."""
-
-    gb_s: float
-    latency_us: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

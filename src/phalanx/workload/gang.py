@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from phalanx.workload.share import FractionAsk as ShareAsk
+from phalanx.workload.share import ShareAsk
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,28 @@
+"""The largest job a file may describe. What is larger is a mistake in the file, and said so."""
+
+from __future__ import annotations
+
+from phalanx.document import Limits
+
+JOB_LIMITS = Limits(text=1024 * 1024, values=100_000)
+ROLES_MAX = 64
+GANG_DEPTH_MAX = 4
+REPLICAS_MAX = 100_000
+TASKS_MAX = 100_000
+GPUS_PER_TASK_MAX = 1024
+GPU_TYPES_MAX = 64
+GPU_MEMORY_GB_MAX = 100_000
+NICS_MAX = 1024
+TIERS_MAX = 64
+STORAGE_GB_MAX = 1_000_000_000_000
+PARALLEL_MAX = 1_000_000
+SIZE_MAX = 1_000_000_000
+PARAMS_BILLIONS_MAX = 1_000_000
+ARGUMENTS_MAX = 10_000
+VARIABLES_MAX = 10_000
+MOUNTS_MAX = 256
+SECRETS_MAX = 256
+LABELS_MAX = 256
+TOLERATIONS_MAX = 64
+DEPENDENCIES_MAX = 10_000
+RETRIES_MAX = 1_000_000
