@@ -67,7 +67,10 @@ class Amount:
     def _refresh(self, node: int) -> None:
         held = self.held[node]
         promised = held - self.ceding[node] + self.claimed[node]
-        new = self.total[node] - (held if held > promised else promised)
+        self.put(node, self.total[node] - (held if held > promised else promised))
+
+    def put(self, node: int, new: int) -> None:
+        """Sets what is free on a node."""
         old = self.free[node]
         if new == old:
             return

@@ -8,20 +8,30 @@ from typing import NamedTuple
 from phalanx.cluster.amount import Amount
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import Health
+from phalanx.cluster.device import DeviceLoad, Portion, add, obstacle, remove, set_layout, violations
+from phalanx.cluster.mig import GEOMETRIES, Layout
 from phalanx.cluster.topology import Domain, Topology
 
 CPUS, MEMORY, NICS, CPUS_LIMIT, MEMORY_LIMIT = range(5)
 """Numbers of the amounts every cluster has; node-local storage tiers follow in the order of the cluster file."""
 
+MB_PER_GB = 1024
+
 CHANGES_MAX = 1 << 16
+"""Changes of domains kept for indexes to catch up with."""
 
 
 class Booking(NamedTuple):
-    """What one task takes of one node: a set of whole devices and amounts by number."""
+    """What one task takes of one node: amounts by number, and a set of whole devices or a portion of one.
+
+    `holder` names the task on a device that others share.
+    """
 
     node: int
     devices: int
     needs: tuple[tuple[int, int], ...]
+    portion: Portion | None = None
+    holder: str = ""
 
 
 class Capacity:
@@ -43,8 +53,12 @@ class Capacity:
         self.ceding = [0] * count
         self.claimed = [0] * count
         self.unhealthy = [0] * count
+        self.shared = [0] * count
+        self.partitioned = [0] * count
+        self.loads: dict[tuple[int, int], DeviceLoad] = {}
+        self.share_room = Amount("share", [0] * count, topology.bit)
         self.health = [Health.HEALTHY] * count
-        self.with_health = {health: 0 for health in Health}
+        self.with_health = dict.fromkeys(Health, 0)
         self.with_health[Health.HEALTHY] = topology.everything
         self.device_health: dict[tuple[int, int], Health] = {}
         self.free = list(self.all_devices)
@@ -65,18 +79,31 @@ class Capacity:
 
     def hold(self, booking: Booking) -> None:
         """Gives a booking to somebody who starts now."""
-        node, devices, needs = booking
+        node, devices, needs, portion, holder = booking
         assert not self.held[node] & devices, f"{self._name(node)}: a device is given twice"
-        self.held[node] |= devices
+        if portion is None:
+            assert not self.shared[node] & devices, f"{self._name(node)}: a shared device is given whole"
+            self.held[node] |= devices
+        else:
+            add(self.load(node, devices.bit_length() - 1), holder, portion)
+            self.shared[node] |= devices
+            self._refresh_share(node)
         for number, amount in needs:
             self.amounts[number].hold(node, amount)
         self._refresh(node)
 
     def release(self, booking: Booking) -> None:
         """Takes back what was held."""
-        node, devices, needs = booking
-        assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that was not held"
-        self.held[node] ^= devices
+        node, devices, needs, portion, holder = booking
+        if portion is None:
+            assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that nobody held"
+            self.held[node] ^= devices
+        else:
+            load = self.load(node, devices.bit_length() - 1)
+            remove(load, holder)
+            if not load.holders:
+                self.shared[node] ^= devices
+            self._refresh_share(node)
         for number, amount in needs:
             self.amounts[number].hold(node, -amount)
         self.grown |= self.topology.bit[node]
@@ -84,45 +111,76 @@ class Capacity:
 
     def cede(self, booking: Booking) -> None:
         """Marks a holder as leaving: what it holds may be claimed."""
-        node, devices, needs = booking
-        self.ceding[node] |= devices
+        node, devices, needs, portion, _ = booking
+        if portion is None:
+            self.ceding[node] |= devices
         for number, amount in needs:
             self.amounts[number].cede(node, amount)
 
     def keep(self, booking: Booking) -> None:
         """Undoes `cede`."""
-        node, devices, needs = booking
-        self.ceding[node] &= ~devices
+        node, devices, needs, portion, _ = booking
+        if portion is None:
+            self.ceding[node] &= ~devices
         for number, amount in needs:
             self.amounts[number].cede(node, -amount)
 
     def claim(self, booking: Booking) -> None:
-        """Promises a booking to somebody who starts once the ceding holders have left."""
-        node, devices, needs = booking
+        """Promises a booking to somebody who starts once the ceding holders have left.
+
+        A device of which a portion is promised takes nobody else until the promise is kept or taken back.
+        """
+        node, devices, needs, _, _ = booking
         assert not self.claimed[node] & devices, f"{self._name(node)}: a device is claimed twice"
         assert not devices & self.held[node] & ~self.ceding[node], f"{self._name(node)}: a claim on a kept device"
         self.claimed[node] |= devices
         for number, amount in needs:
             self.amounts[number].claim(node, amount)
+        self._refresh_share(node)
         self._refresh(node)
 
     def unclaim(self, booking: Booking) -> None:
         """Takes a promise back."""
-        node, devices, needs = booking
+        node, devices, needs, _, _ = booking
         self.claimed[node] &= ~devices
         for number, amount in needs:
             self.amounts[number].claim(node, -amount)
+        self._refresh_share(node)
         self.grown |= self.topology.bit[node]
         self._refresh(node)
 
     def held_by_others(self, booking: Booking) -> bool:
         """Whether a claimed booking still waits for somebody to leave."""
-        node, devices, needs = booking
+        node, devices, needs, portion, _ = booking
         if self.held[node] & devices:
+            return True
+        if portion is None and self.shared[node] & devices:
+            return True
+        if portion is not None and obstacle(self.load(node, devices.bit_length() - 1), portion) is not None:
             return True
         return any(
             self.amounts[number].held[node] + amount > self.amounts[number].total[node] for number, amount in needs
         )
+
+    def load(self, node: int, device: int) -> DeviceLoad:
+        """Who shares a device; made when it is first shared or cut."""
+        load = self.loads.get((node, device))
+        if load is None:
+            spec = self.topology.nodes[node]
+            model = spec.gpu_type if spec.gpu_type in GEOMETRIES else None
+            load = self.loads[node, device] = DeviceLoad(model, int(spec.gpu_memory_gb * MB_PER_GB))
+        return load
+
+    def set_layout(self, node: int, device: int, layout: Layout | None) -> None:
+        """Takes note of how a device is cut now."""
+        set_layout(self.load(node, device), layout)
+        bit = 1 << device
+        self.partitioned[node] = self.partitioned[node] & ~bit | (bit if layout is not None else 0)
+
+    def _refresh_share(self, node: int) -> None:
+        """The most compute that one shared device of the node can still guarantee."""
+        usable = self.shared[node] & ~(self.claimed[node] | self.unhealthy[node])
+        self.share_room.put(node, max((self.loads[node, i].free_permille for i in members(usable)), default=0))
 
     def set_health(self, node: int, health: Health) -> None:
         """Changes the health of a node; only a healthy one is open for new work."""
@@ -143,13 +201,16 @@ class Capacity:
         else:
             self.device_health[node, device] = health
             self.unhealthy[node] |= 1 << device
+        self._refresh_share(node)
         self._refresh(node)
 
     def _refresh(self, node: int) -> None:
         bit = self.topology.bit[node]
         new = 0
         if self.health[node] is Health.HEALTHY:
-            new = self.all_devices[node] & ~(self.held[node] | self.claimed[node] | self.unhealthy[node])
+            new = self.all_devices[node] & ~(
+                self.held[node] | self.claimed[node] | self.unhealthy[node] | self.shared[node]
+            )
         old = self.free[node]
         if new == old:
             return
@@ -200,6 +261,14 @@ class Capacity:
             tuple(self.ceding),
             tuple(self.claimed),
             tuple(self.unhealthy),
+            tuple(self.shared),
+            tuple(self.partitioned),
+            tuple(
+                (at, tuple(load.holders.items()), load.layout)
+                for at, load in sorted(self.loads.items())
+                if load.holders
+            ),
+            tuple(self.share_room.free),
             tuple(self.health),
             tuple(self.free),
             tuple(self.with_free),
@@ -217,7 +286,10 @@ class Capacity:
             for count, having in enumerate(self.with_free):
                 assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
                 assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"
-        for amount in self.amounts:
+        for (node, device), load in self.loads.items():
+            assert not violations(load), f"{self._name(node)}, device {device}: {violations(load)}"
+            assert bool(load.holders) == bool(self.shared[node] >> device & 1), f"{self._name(node)}: not shared"
+        for amount in (*self.amounts, self.share_room):
             amount.check()
         for table in self._levels.values():
             table.check()

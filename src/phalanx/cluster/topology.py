@@ -80,7 +80,7 @@ class Topology:
         return level == CLUSTER or level in self.cluster.levels
 
     def link(self, level: str) -> Link:
-        """The link that joins the children of a domain: as given, else that of the nearest level outside, else inside."""
+        """The link that joins the children of a domain: as given, else that of the nearest level outside or inside."""
         levels = (CLUSTER, *self.cluster.levels)
         at = levels.index(level)
         for name in (*reversed(levels[: at + 1]), *levels[at + 1 :]):

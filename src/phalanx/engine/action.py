@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from phalanx.cluster.mig import Instance
 from phalanx.placement.placement import Placement
 
 
@@ -52,4 +53,13 @@ class Resize(msgspec.Struct, frozen=True, tag=True):
     placement: Placement
 
 
-Action = Start | Stop | Suspend | Resume | Resize
+class Repartition(msgspec.Struct, frozen=True, tag=True):
+    """Cut a device into these MIG instances, or (None) switch MIG off. Instances both have in common keep running."""
+
+    id: ActionId
+    node: str
+    device: int
+    layout: tuple[Instance, ...] | None
+
+
+Action = Start | Stop | Suspend | Resume | Resize | Repartition

@@ -6,7 +6,7 @@ from heapq import heappop
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine import attempts, waiting
-from phalanx.engine.action import ActionId, Resume, Start, Stop, Suspend
+from phalanx.engine.action import ActionId, Repartition, Resume, Start, Stop, Suspend
 from phalanx.engine.event import (
     Accepted,
     Advice,
@@ -185,6 +185,8 @@ def _done(state: State, action: ActionId) -> None:
             attempts.started(state, attempt)
         case Stop():
             attempts.end(state, attempt)
+        case Repartition(node=node, device=device, layout=layout):
+            state.capacity.set_layout(state.topology.number[node], device, layout)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempt.phase = Phase.SUSPENDED
         case Resume() if attempt.phase is Phase.RESUMING:
@@ -196,7 +198,7 @@ def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> Non
     if attempt is None:
         return
     match asked:
-        case Start():
+        case Start() | Repartition():
             attempts.start_failed(state, attempt, reason, retryable)
         case Stop():
             attempts.stop_failed(state, attempt)

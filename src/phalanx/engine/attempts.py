@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.engine.action import Action, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason
@@ -61,15 +61,25 @@ def send(state: State, action: Action) -> None:
             attempt.phase = Phase.RESUMING
         case Resize():
             attempt.phase = Phase.RESIZING
+        case Repartition():
+            take_over(state, attempt)
+            state.preparing[attempt.key] = attempt
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
 
 
-def _begin(state: State, attempt: AttemptRecord) -> None:
+def take_over(state: State, attempt: AttemptRecord) -> None:
+    """What was promised is held from now on."""
     if attempt.waits:
         for booking in attempt.bookings:
             state.capacity.unclaim(booking)
             state.capacity.hold(booking)
         attempt.waits = False
         del state.waiting_claims[attempt.key]
+
+
+def _begin(state: State, attempt: AttemptRecord) -> None:
+    take_over(state, attempt)
+    state.preparing.pop(attempt.key, None)
     attempt.phase = Phase.STARTING
 
 
@@ -165,6 +175,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
             capacity.release(booking)
         state.on_node[booking.node].pop(attempt.key, None)
     state.waiting_claims.pop(attempt.key, None)
+    state.preparing.pop(attempt.key, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
     state.running[attempt.job.priority].pop(attempt.key, None)

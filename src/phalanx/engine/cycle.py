@@ -20,9 +20,10 @@ def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
     with Trial(state) as trial:
         draft = Draft(trial, now)
-        # 1. What was decided before and is due now: stops, and starts of those whose victims have left.
+        # 1. What was decided before and is due now: stops, starts of those whose victims have left or devices are cut.
         draft.stop_who_must_leave()
         draft.start_who_was_promised()
+        draft.start_who_is_prepared()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
         for record in line:

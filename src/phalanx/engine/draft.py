@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from phalanx.engine.action import Action, ActionId, Start, Stop
+from phalanx.cluster.bits import members
+from phalanx.cluster.capacity import Booking
+from phalanx.cluster.device import layout_wanted, repartition
+from phalanx.cluster.mig import Layout
+from phalanx.engine.action import Action, ActionId, Repartition, Start, Stop
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, StopReason
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
 
 if TYPE_CHECKING:
     from phalanx.engine.line import Line
@@ -53,15 +59,38 @@ class Draft:
             if any(capacity.held_by_others(booking) for booking in attempt.bookings):
                 continue
             self.trial.promote(attempt)
-            action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
-            self.actions.append(Start(action, attempt.placement))
+            self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+
+    def start_who_is_prepared(self) -> None:
+        """Starts of those whose devices have been cut; if something undid it, they are cut again."""
+        for attempt in self.state.preparing.values():
+            if not attempt.in_flight:
+                self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+
+    def _begin(self, job: str, attempt: int, seq: int, placement: Placement, bookings: Sequence[Booking]) -> None:
+        """The start, or first the re-partitions that it needs."""
+        cuts: dict[tuple[int, int], Layout | None] = {}
+        capacity = self.state.capacity
+        for node, devices, _, portion, _ in bookings:
+            for device in members(devices & capacity.partitioned[node] if portion is None else devices):
+                load = capacity.load(node, device)
+                if portion is None:
+                    cuts[node, device] = None
+                elif repartition(load).needed:
+                    cuts[node, device] = layout_wanted(load)
+        term = self.state.term
+        for i, ((node, device), layout) in enumerate(cuts.items()):
+            name = self.state.topology.nodes[node].name
+            self.actions.append(Repartition(ActionId(term, job, attempt, seq + i), name, device, layout))
+        if not cuts:
+            self.actions.append(Start(ActionId(term, job, attempt, seq), placement))
 
     def start(self, record: JobRecord, seated: GangTrial) -> None:
         """A claim on free devices, and the start that goes with it."""
         placement = placement_of(seated)
         number = record.attempts + 1
         self.claims.append(Claim(record.job.id, number, placement))
-        self.actions.append(Start(ActionId(self.state.term, record.job.id, number, 0), placement))
+        self._begin(record.job.id, number, 0, placement, [seat.booking for seat in seated.seats])
 
     def promise(self, record: JobRecord, room: Room) -> None:
         """A claim on devices that others still hold, and the stops that free them."""

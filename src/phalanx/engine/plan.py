@@ -27,6 +27,7 @@ class Reason(StrEnum):
     TOPOLOGY = "topology"
     FRAGMENTED = "fragmented"
     MAKING_ROOM = "making_room"
+    PREPARING = "preparing"
     UNDECIDED = "undecided"
 
 

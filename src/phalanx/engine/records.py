@@ -107,7 +107,15 @@ class AttemptRecord:
         """GPU time lost if it is stopped now: all since its last durable step, plus stopping and restarting."""
         if self.phase in (Phase.CLAIMED, Phase.STARTING):
             return 0
-        return self.gpus * (now - self.durable_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms)
+        return self.gpu_permille * (now - self.durable_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms) // 1000
+
+    @property
+    def gpu_permille(self) -> int:
+        """Thousandths of GPUs it holds: portions count as what they are."""
+        return sum(
+            booking.portion.compute_permille if booking.portion is not None else 1000 * booking.devices.bit_count()
+            for booking in self.bookings
+        )
 
 
 @dataclass(slots=True, eq=False)

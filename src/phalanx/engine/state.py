@@ -44,6 +44,7 @@ class State:
         self.running: dict[int, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
+        self.preparing: dict[str, AttemptRecord] = {}
         self.to_stop: dict[str, StopReason] = {}
         self.on_node: dict[int, dict[str, AttemptRecord]] = {}
         self.dependents: dict[str, dict[str, None]] = {}
@@ -95,7 +96,9 @@ class State:
             devices = 0
             for device in slot.devices:
                 devices |= 1 << device
-            bookings.append(Booking(number[slot.node], devices, self.fit.ask(tasks[slot.role], job).needs))
+            needs = self.fit.ask(tasks[slot.role], job).needs
+            holder = f"{job.id}#{slot.rank}" if slot.portion is not None else ""
+            bookings.append(Booking(number[slot.node], devices, needs, slot.portion, holder))
         return bookings
 
     def set_timer(self, at_ms: int, kind: str, job: str, attempt: int = 0, seq: int = 0) -> None:
@@ -115,7 +118,9 @@ class State:
         if record.final is not None:
             return None
         if record.attempt is not None:
-            return Reason.MAKING_ROOM if record.attempt.phase is Phase.CLAIMED else None
+            if record.attempt.phase is not Phase.CLAIMED:
+                return None
+            return Reason.MAKING_ROOM if record.attempt.waits else Reason.PREPARING
         if record.parked is not None:
             return record.parked
         if self.head and self.record(self.head).shape != record.shape:
@@ -150,6 +155,7 @@ class State:
             tuple((tuple(waiting.jobs), waiting.verdict) for waiting in self.classes.values()),
             tuple(self.to_stop.items()),
             tuple(self.waiting_claims),
+            tuple(self.preparing),
             tuple(self.leaving),
             tuple(sorted(self.timers)),
             repr(self.memory),

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from phalanx.cluster.bits import from_flags, members
-from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MEMORY, MEMORY_LIMIT, NICS, Capacity
+from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MB_PER_GB, MEMORY, MEMORY_LIMIT, NICS, Capacity
 from phalanx.cluster.cluster import NODE, Health, Node
+from phalanx.cluster.device import FULL_PERMILLE, Portion
+from phalanx.cluster.mig import GEOMETRIES
+from phalanx.placement.sharing import wanted
 from phalanx.workload.gang import Task
 from phalanx.workload.job import Job, Toleration
 
@@ -21,7 +24,8 @@ HARD_EFFECTS = ("NoSchedule", "NoExecute")
 class Ask:
     """A task of a job, in the numbers of one cluster: which nodes can ever take it, and what it takes of one.
 
-    `room` is how many such tasks all those nodes together hold when nothing else runs.
+    `room` is how many such tasks all those nodes together hold when nothing else runs. `portions` is what a task that
+    shares a device takes of it, by the number of the GPU type; empty if it takes whole devices.
     """
 
     gpus: int
@@ -30,6 +34,7 @@ class Ask:
     eligible: int
     ruled_out: tuple[tuple[str, int], ...]
     room: int
+    portions: tuple[Portion | None, ...] = ()
 
 
 class Fit:
@@ -39,7 +44,7 @@ class Fit:
         self.capacity = capacity
         self._nodes = capacity.topology.nodes
         self._bit = capacity.topology.bit
-        self._rooms: dict[tuple[int, str], int] = {}
+        self._rooms: dict[tuple[Ask, str], int] = {}
         self._asks: dict[tuple[object, ...], Ask] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._taints: dict[tuple[str, str, str], int] = {}
@@ -68,11 +73,26 @@ class Fit:
             ruled_out.append((name, (nodes & ~passing).bit_count()))
             nodes &= passing
         room = sum(self.room(task, i) for i in members(nodes))
-        return Ask(task.gpus, self.needs(task), self._type_numbers(task), nodes, tuple(ruled_out), room)
+        needs, types = self.needs(task), self._type_numbers(task)
+        return Ask(task.gpus, needs, types, nodes, tuple(ruled_out), room, self._portions(task))
+
+    def _portions(self, task: Task) -> tuple[Portion | None, ...]:
+        if task.share is None:
+            return ()
+        first_of_type = {node.gpu_type: node for node in reversed(self._nodes)}
+        return tuple(self._portion(task, first_of_type[name]) for name in self.capacity.gpu_types)
+
+    def _portion(self, task: Task, node: Node) -> Portion | None:
+        """What a task that shares a device takes of one of this node; None if the device cannot give it."""
+        model = node.gpu_type if node.gpu_type in GEOMETRIES else None
+        return wanted(task.share, model, int(node.gpu_memory_gb * MB_PER_GB))
 
     def room(self, task: Task, node: int) -> int:
         """How many tasks an idle node holds."""
         fits = self._nodes[node].gpus // task.gpus if task.gpus else TASKS_PER_NODE_MAX
+        if task.share is not None:
+            portion = self._portion(task, self._nodes[node])
+            fits = fits * (FULL_PERMILLE // portion.compute_permille) if portion is not None else 0
         for number, amount in self.needs(task):
             fits = min(fits, self.capacity.amounts[number].total[node] // amount)
         return fits
@@ -81,6 +101,8 @@ class Fit:
         everything = self.capacity.topology.everything
         if task.gpu_types and task.gpus:
             yield "gpu_type", sum(self._types.get(name, 0) for name in dict.fromkeys(task.gpu_types))
+        if task.share is not None:
+            yield "share", self._where(lambda node: bool(node.gpus) and self._portion(task, node) is not None)
         if task.gpu_memory_gb:
             yield "gpu_memory", self._where(lambda node: node.gpu_memory_gb >= task.gpu_memory_gb)
         if task.gpus:
@@ -133,10 +155,10 @@ class Fit:
             return max((self.room(task, node) for node in members(ask.eligible)), default=0)
         if domains is None:
             return ask.room
-        known = self._rooms.get((id(ask), level))
+        known = self._rooms.get((ask, level))
         if known is None:
             known = max((sum(self.room(task, i) for i in members(d.nodes & ask.eligible)) for d in domains), default=0)
-            self._rooms[id(ask), level] = known
+            self._rooms[ask, level] = known
         return known
 
     def passing(self, ask: Ask) -> int:

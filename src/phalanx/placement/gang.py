@@ -13,6 +13,8 @@ from typing import NamedTuple
 from phalanx.cluster.bits import lowest, members, span
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE
+from phalanx.cluster.device import Portion
+from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.topology import Domain
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
@@ -21,9 +23,6 @@ from phalanx.workload.job import Job, Kind
 
 TRIALS_MAX = 256
 """Domains filled in trial per group and level before the next wider level: a bound on work, counted and never timed."""
-
-RANGE_SMALL = 64
-"""Nodes up to which listing a range is cheaper than intersecting sets as long as the cluster."""
 
 
 class Seat(NamedTuple):
@@ -74,6 +73,8 @@ class GangTrial:
 
     def _group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
         """Seats a group of roles inside one domain, as its topology asks."""
+        if any(role.task.share is not None for role, _ in _leaves(roles)):
+            return self._share_group(roles, topology, within, path)
         levels = self.search_levels(topology)
         for level in levels:
             if self._seat_at(level, roles, within, path) is not None:
@@ -81,6 +82,26 @@ class GangTrial:
         if not levels or not any(role.replicas_min < role.replicas_max for role in roles):
             return False
         return self._seat_elastic(levels[-1], roles, within, path)
+
+    def _share_group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
+        """Seats a group that shares devices: domains of the required level in turn, since no index counts shares."""
+        at_minimum = tuple(_at_minimum(role) for role in roles)
+        for size in dict.fromkeys((roles, at_minimum)):
+            for _, domain in zip(range(TRIALS_MAX), self._share_domains(topology.required, within), strict=False):
+                if self._fill(size, domain, path):
+                    return True
+        return False
+
+    def _share_domains(self, level: str, within: Range) -> Iterator[Range]:
+        if level in self.capacity.topology.domains:
+            for domain in self.capacity.topology.domains[level]:
+                if within.first <= domain.first and domain.last <= within.last:
+                    yield Range(domain.first, domain.last)
+        elif level in self.capacity.topology.cluster.levels:
+            for node in members(self.capacity.open & span(*within)):
+                yield Range(node, node + 1)
+        else:
+            yield within
 
     def search_levels(self, topology: Topology) -> tuple[str, ...]:
         """Levels from the preferred one (else the node) outwards to the required one (else the whole cluster)."""
@@ -90,7 +111,7 @@ class GangTrial:
             return ()
         last = outward.index(topology.required or CLUSTER)
         first = min(outward.index(topology.preferred or NODE), last)
-        return outward[first : last + 1]
+        return self.packing.levels(outward[first : last + 1])
 
     def _seat_elastic(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> bool:
         """Seats the minimum, then adds members there while they fit; inside a node, the largest size that fits."""
@@ -125,7 +146,7 @@ class GangTrial:
         anchor, count = max(_leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
         ask = self.fit.ask(anchor.task, self.job)
         passing = self._passes(ask)
-        rooms = self.capacity.rooms(level, ask.types, ask.gpus, count, span(*within))
+        rooms = self.packing.rooms(self.capacity.rooms(level, ask.types, ask.gpus, count, span(*within)), self.capacity)
         for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
             yield domain
 
@@ -212,6 +233,8 @@ class GangTrial:
         return most
 
     def _tasks(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
+        if ask.portions:
+            return self._shares(ask, path, least, most, within)
         if self.job.kind is Kind.SERVICE and most > 1:
             return self._one_by_one(ask, path, least, most, within)
         picks = self._picks(ask, most, within)
@@ -235,6 +258,47 @@ class GangTrial:
             self._book_tasks(ask, path, picks[0][0], 1)
         return most
 
+    def _shares(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
+        """Seats tasks that share devices: on the fullest shared device that has room, else on a device of its own."""
+        mark = len(self.seats)
+        for seated in range(most):
+            found = self._shared_device(ask, within) or self._fresh_device(ask, within)
+            if found is None:
+                if seated < least:
+                    self._undo_to(mark)
+                    return 0
+                return seated
+            node, device, portion = found
+            holder = f"{self.job.id}#{len(self.seats)}"
+            self._book(path, Booking(node, 1 << device, ask.needs, portion, holder))
+        return most
+
+    def _shared_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
+        capacity = self.capacity
+        least = min((portion.compute_permille for portion in ask.portions if portion is not None), default=1)
+        nodes = self._passes(ask) & span(*within) & capacity.share_room.at_least(least)
+        best: tuple[int, int, int, Portion] | None = None
+        for _, node in zip(range(TRIALS_MAX), members(nodes), strict=False):
+            wanted = ask.portions[capacity.type_of[node]]
+            usable = capacity.shared[node] & ~(capacity.claimed[node] | capacity.unhealthy[node])
+            for device in members(usable):
+                load = capacity.loads[node, device]
+                portion = fit_portion(load, wanted) if wanted is not None else None
+                if portion is not None and (best is None or load.free_permille < best[0]):
+                    best = (load.free_permille, node, device, portion)
+        return best and best[1:]
+
+    def _fresh_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
+        capacity = self.capacity
+        for best in self.packing.ranked(capacity, 1, self._passes(ask) & span(*within)):
+            node = lowest(best)
+            wanted = ask.portions[capacity.type_of[node]]
+            device = lowest(capacity.topology.layouts[node].pick(capacity.free[node], 1))
+            portion = fit_portion(capacity.load(node, device), wanted) if wanted is not None else None
+            if portion is not None:
+                return node, device, portion
+        return None
+
     def _picks(self, ask: Ask, most: int, within: Range) -> list[tuple[int, int]]:
         """Nodes and numbers of tasks: the emptiest nodes filled first, the rest where it fits tightest.
 
@@ -242,7 +306,7 @@ class GangTrial:
         """
         picks: list[tuple[int, int]] = []
         nodes = self._passes(ask)
-        for node in self._emptiest_first(ask, nodes, within):
+        for node in self.packing.filling(self.capacity, ask.gpus, nodes, *within):
             fits = self._fits(ask, node)
             if fits >= most:
                 picks.append((self._tightest(ask, most, nodes, within, node), most))
@@ -252,20 +316,6 @@ class GangTrial:
                 nodes &= ~self.capacity.topology.bit[node]
                 most -= fits
         return picks
-
-    def _emptiest_first(self, ask: Ask, nodes: int, within: Range) -> Iterator[int]:
-        capacity = self.capacity
-        first, last = within
-        if last - first <= RANGE_SMALL:
-            here = [first + i for i in members(nodes >> first & (1 << last - first) - 1)]
-            if ask.gpus and len(here) > 1:
-                here.sort(key=lambda node: -capacity.free[node].bit_count())
-            yield from here
-            return
-        if last - first < len(capacity.topology.nodes):
-            nodes &= span(first, last)
-        for free in range(capacity.gpus_max, ask.gpus - 1, -1) if ask.gpus else range(capacity.gpus_max + 1):
-            yield from members(nodes & capacity.with_free[free])
 
     def _tightest(self, ask: Ask, count: int, nodes: int, within: Range, fallback: int) -> int:
         """The node that `count` tasks fill best."""

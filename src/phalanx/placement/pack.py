@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from phalanx.cluster.bits import members, span
 from phalanx.cluster.capacity import Capacity
+from phalanx.cluster.topology import Domain
+
+RANGE_SMALL = 64
+"""Nodes up to which listing a range is cheaper than intersecting sets as long as the cluster."""
 
 ODD_PENALTY = 2
 """A node left with 1, 3, 5 or 7 free GPUs counts as two GPUs worse: pairs and fours no longer fit it."""
@@ -28,7 +33,8 @@ SCORES = {"tight": tight, "even": even}
 class Packing:
     """Partly used nodes first, so that empty nodes stay whole; among them the least score, then the lowest number.
 
-    All that is scored depends on how many GPUs a node has free, so nodes are ranked a set at a time.
+    All that is scored depends on how many GPUs a node has free, so nodes are ranked a set at a time. Every choice
+    among places that fit is made here; what fits, and that the whole gang does, is for the search.
     """
 
     _orders: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
@@ -58,3 +64,24 @@ class Packing:
                 found = idle & capacity.with_free[free]
                 if found:
                     yield found
+
+    def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of the levels that would do are tried, in turn: all, from the tightest."""
+        return outward
+
+    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
+        """Domains with room for a gang, the best first: the tightest."""
+        return tightest_first
+
+    def filling(self, capacity: Capacity, gpus: int, nodes: int, first: int, last: int) -> Iterator[int]:
+        """Nodes from `first` up to `last` in the order in which a gang of tasks of `gpus` fills them: emptiest first."""
+        if last - first <= RANGE_SMALL:
+            here = [first + i for i in members(nodes >> first & (1 << last - first) - 1)]
+            if gpus and len(here) > 1:
+                here.sort(key=lambda node: -capacity.free[node].bit_count())
+            yield from here
+            return
+        if last - first < len(capacity.topology.nodes):
+            nodes &= span(first, last)
+        for free in range(capacity.gpus_max, gpus - 1, -1) if gpus else range(capacity.gpus_max + 1):
+            yield from members(nodes & capacity.with_free[free])

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from phalanx.cluster.device import Portion
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where one task runs. `rank` counts the job's tasks; `role` is the path of role names, as in replica/worker."""
+    """Where one task runs. `rank` counts the job's tasks; `role` is the path of role names, as in replica/worker.
+
+    Devices are whole ones, unless `portion` says which part of the one device the task has.
+    """
 
     rank: int
     role: str
     node: str
     devices: tuple[int, ...] = ()
+    portion: Portion | None = None
 
 
 @dataclass(frozen=True, slots=True)

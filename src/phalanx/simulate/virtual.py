@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from phalanx.engine.action import Action, ActionId, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Lost, Outcome
 
 Fault = Callable[[Action], Event | None]
@@ -33,6 +33,7 @@ class VirtualBackend:
     durations_ms: Mapping[str, int]
     start_ms: int = 0
     stop_ms: int = 0
+    repartition_ms: int = 0
     fault: Fault = no_fault
     term: int = 0
     _runs: dict[str, _Run] = field(default_factory=dict)
@@ -60,6 +61,8 @@ class VirtualBackend:
             case Stop():
                 self._runs.pop(action.id.job, None)
                 self._at(now + min(self.stop_ms, action.grace_ms), Done(action.id))
+            case Repartition():
+                self._at(now + self.repartition_ms, Done(action.id))
             case Suspend() | Resume() | Resize():
                 self._at(now, Done(action.id))
 
