@@ -241,12 +241,14 @@ class Capacity:
     def _name(self, node: int) -> str:
         return self.topology.nodes[node].name
 
-    def rooms(self, level: str, gpu_types: tuple[int, ...], gpus: int, tasks: int, within: int) -> Iterator[Domain]:
+    def rooms(
+        self, level: str, gpu_types: tuple[int, ...], gpus: int, tasks: int, first: int, last: int
+    ) -> Iterator[Domain]:
         """Domains of a level with room for `tasks` tasks of `gpus` GPUs each, the tightest first.
 
         Counts free GPUs by type only: labels, taints and amounts are for the caller to check.
         """
-        return self._levels[level].index(gpu_types, gpus).at_least(tasks, within)
+        return self._levels[level].index(gpu_types, gpus).at_least(tasks, first, last)
 
     def free_gpus(self, nodes: int) -> int:
         """Free GPUs on a set of nodes."""
@@ -372,13 +374,14 @@ class _RoomIndex:
             self._add(domain, new)
         self.seen = len(changes)
 
-    def at_least(self, tasks: int, within: int) -> Iterator[Domain]:
+    def at_least(self, tasks: int, first: int, last: int) -> Iterator[Domain]:
         self.catch_up()
         domains = self.table.domains
         for above in members(self.occupied >> tasks):
             for domain in members(self.with_room.get(above + tasks, 0)):
-                if domains[domain].nodes & within:
-                    yield domains[domain]
+                found = domains[domain]
+                if first <= found.first and found.last <= last:
+                    yield found
 
     def check(self) -> None:
         self.catch_up()

@@ -1,0 +1,88 @@
+"""`phalanx demo`: a small cluster, a few jobs, a failing node, and what the engine decides, drawn in the terminal."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import click
+
+from phalanx.cli.map import draw, letters_of
+from phalanx.cli.words import because
+from phalanx.cluster.cluster import Health
+from phalanx.cluster.formats.native import read_cluster
+from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
+from phalanx.engine.explain import explain
+from phalanx.engine.plan import Plan
+from phalanx.engine.turn import verify
+from phalanx.simulate.run import Run
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.workload.array import members
+from phalanx.workload.formats.native import read_job
+
+START_MS, STOP_MS = 2_000, 10_000
+FAILURE_MS = 60_000
+END_MS = 120_000
+FAILING = "a1"
+
+
+@click.command()
+def demo() -> None:
+    """Show what phalanx decides: a cluster, five submissions, a node that fails, and why the rest waits."""
+    run = _run()
+    click.echo("Eight nodes of eight H100 in two racks. Five submissions arrive a second apart; policy: priority.\n")
+    told_failure = False
+    while run.state.now < END_MS:
+        plan = run.step()
+        if plan is None:
+            break
+        if run.state.now >= FAILURE_MS and not told_failure:
+            told_failure = True
+            click.echo(f"{_time(FAILURE_MS)} node {FAILING} fails; who runs there is told to leave (small letters).")
+            _show(run)
+            click.echo()
+        _tell(run, plan)
+    _show(run)
+    verify(run.journal)
+    records = len(run.journal.records)
+    click.echo(f"\n{records} records were journaled; decided again from the journal, every plan is the same.")
+    click.echo("Next: `phalanx plan --cluster examples/cluster-small.yaml examples/job-gang.yaml`, `phalanx --help`.")
+
+
+def _run() -> Run:
+    folder = files("phalanx.cli") / "demo_files"
+    cluster = read_cluster((folder / "cluster.yaml").read_text("utf-8"), "cluster.yaml")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name[0].isdigit())
+    arrivals: list[tuple[int, Event]] = []
+    for number, name in enumerate(names, start=1):
+        job = read_job((folder / name).read_text("utf-8"), name, job_id=str(number))
+        arrivals.extend((number * 1000, JobSubmitted(member)) for member in members(job))
+    arrivals.append((FAILURE_MS, NodeHealthChanged(FAILING, Health.FAILED, "XID 79")))
+    return Run.of(cluster, cluster.policy, VirtualBackend({}, START_MS, STOP_MS), arrivals)
+
+
+def _tell(run: Run, plan: Plan) -> None:
+    state = run.state
+    letters = letters_of(state)
+    for claim in plan.claims:
+        job = state.record(claim.job).job
+        where = ", ".join(claim.placement.nodes)
+        waits = f", once {', '.join(claim.victims) or 'those leaving'} has left" if claim.waits else ""
+        click.echo(f"{_time(state.now)} {letters[claim.job]}  {_name(claim.job, job.name)}: {where}{waits}")
+    for verdict in plan.verdicts:
+        job = state.record(verdict.job).job
+        line = because(explain(state, verdict.job))
+        click.echo(f"{_time(state.now)} {letters[verdict.job]}  {_name(verdict.job, job.name)} waits: {line}")
+
+
+def _show(run: Run) -> None:
+    click.echo()
+    for line in draw(run.state):
+        click.echo(line)
+
+
+def _name(job: str, name: str) -> str:
+    return f"job {job} ({name})"
+
+
+def _time(now_ms: int) -> str:
+    return f"{now_ms / 1000:6.1f} s"

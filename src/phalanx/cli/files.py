@@ -1,0 +1,65 @@
+"""Files that people hand to verbs: opened here, read by the rooms that know their form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.formats.native import read_cluster
+from phalanx.engine.journal import Journal
+from phalanx.errors import PhalanxError
+from phalanx.workload.array import members
+from phalanx.workload.formats.native import read_job
+from phalanx.workload.job import Job
+
+TEXT_BYTES_MAX = 64 * 1024 * 1024
+
+
+class FileError(PhalanxError):
+    """A file that cannot be opened or is not text."""
+
+
+def cluster_from(path: str) -> Cluster:
+    """The cluster of a file."""
+    return read_cluster(text_of(path), path)
+
+
+def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:
+    """The job of a file, or the members of its array."""
+    types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
+    return members(read_job(text_of(path), path, job_id=str(first_id), gpu_types=types))
+
+
+def journal_from(path: str) -> Journal:
+    """A journal: a saved state is one."""
+    try:
+        with Path(path).open("rb") as lines:
+            return Journal.read(line for line in lines if line.strip())
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from error
+
+
+def save_journal(journal: Journal, path: str) -> None:
+    """Writes a journal, a record a line."""
+    try:
+        Path(path).write_bytes(b"".join(line + b"\n" for line in journal.lines()))
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+
+
+def text_of(path: str) -> str:
+    """The text of a file."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(TEXT_BYTES_MAX + 1)
+        if len(content) > TEXT_BYTES_MAX:
+            raise FileError(f"{path}: expected at most {TEXT_BYTES_MAX} bytes")
+        return content.decode()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path}: expected UTF-8 text, found byte {content[error.start]:#04x} at {error.start}"
+        ) from None

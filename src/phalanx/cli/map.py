@@ -1,0 +1,46 @@
+"""The cluster drawn as text: a line a node, a letter a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.cluster import Health
+from phalanx.engine.records import Phase
+from phalanx.engine.state import State
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+NODES_SHOWN_MAX = 64
+
+
+def draw(state: State) -> Iterator[str]:
+    """Nodes by domain with one letter per device: a job's letter (small while it leaves), `.` free, `x` unusable."""
+    letters = letters_of(state)
+    cells: dict[str, list[str]] = {node.name: ["."] * node.gpus for node in state.topology.nodes}
+    for attempt in state.attempts():
+        letter = letters[attempt.job.id]
+        letter = letter.lower() if attempt.phase is Phase.STOPPING else letter
+        for slot in attempt.placement.slots:
+            for device in slot.devices:
+                if not attempt.waits:
+                    cells[slot.node][device] = letter
+    domain = ""
+    for i, node in enumerate(state.topology.nodes[:NODES_SHOWN_MAX]):
+        here = " / ".join(name for name in node.path if name)
+        if here != domain:
+            yield here
+            domain = here
+        row = cells[node.name]
+        for device in range(node.gpus):
+            if state.capacity.unhealthy[i] >> device & 1:
+                row[device] = "x"
+        health = state.capacity.health[i]
+        note = "" if health is Health.HEALTHY else f"  {health.value}"
+        yield f"  {node.name:<12} {node.gpu_type:<8} {' '.join(row)}{note}"
+    hidden = len(state.topology.nodes) - NODES_SHOWN_MAX
+    if hidden > 0:
+        yield f"  … and {hidden} more nodes"
+
+
+def letters_of(state: State) -> dict[str, str]:
+    """A letter for each job, in the order of submission."""
+    return {job: LETTERS[i % len(LETTERS)] for i, job in enumerate(state.jobs)}

@@ -1,0 +1,72 @@
+"""`phalanx plan`: the real decision for some jobs on a cluster, with nothing changed."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.files import cluster_from, jobs_from, save_journal
+from phalanx.cli.map import draw
+from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.words import because
+from phalanx.engine.explain import explain
+from phalanx.engine.state import State
+from phalanx.errors import PhalanxError
+from phalanx.placement.ranks import communication
+from phalanx.planning import plan as decide_for
+from phalanx.workload.job import Job
+
+COLUMNS = (
+    Column("job"),
+    Column("name"),
+    Column("state"),
+    Column("gpus"),
+    Column("nodes"),
+    Column("communication_ms", "COMM MS"),
+    Column("why"),
+)
+
+
+class Refused(PhalanxError):  # noqa: N818
+    """A job or cluster that the engine does not take."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--cluster", "cluster_path", required=True, metavar="FILE", help="The cluster file.")
+@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Default: the cluster file's.")
+@click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
+@output_option
+def plan(files: tuple[str, ...], cluster_path: str, policy: str, save: str | None, output: Output) -> None:
+    """Decide where the jobs of FILE... would go on a cluster, in the order given, and change nothing."""
+    cluster = cluster_from(cluster_path)
+    jobs = [job for path in files for job in jobs_from(path, 1 + files.index(path), cluster)]
+    try:
+        state, journal = decide_for(cluster, jobs, policy)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    emit([_row(state, job) for job in jobs], COLUMNS, output)
+    if output in ("table", "wide"):
+        click.echo()
+        for line in draw(state):
+            click.echo(line)
+    if save:
+        save_journal(journal, save)
+
+
+def _row(state: State, job: Job) -> dict[str, object]:
+    attempt = state.record(job.id).attempt
+    placement = attempt.placement if attempt is not None else None
+    cost = communication(state.topology, job, placement) if placement is not None else None
+    return {
+        "job": job.id,
+        "name": job.name,
+        "state": state.record(job.id).state.value,
+        "gpus": job.gang.gpus_max,
+        "nodes": list(placement.nodes) if placement is not None else [],
+        "communication_ms": cost.total_ms if cost is not None else None,
+        "why": because(explain(state, job.id)) if placement is None else "",
+        "slots": [
+            {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
+            for slot in (placement.slots if placement is not None else ())
+        ],
+    }

@@ -1,0 +1,23 @@
+"""`plan`: the real decision for some jobs on an idle cluster, with nothing carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.engine.event import ClusterDefined, JobSubmitted
+from phalanx.engine.journal import Journal
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
+from phalanx.workload.job import Job
+
+
+def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "") -> tuple[State, Journal]:
+    """Submits the jobs in order at one moment and decides. The State says who goes where and why the rest waits.
+
+    A job or policy that the engine refuses raises ValueError.
+    """
+    state, journal = State(), Journal()
+    record(state, journal, ClusterDefined(cluster, policy or cluster.policy), 0)
+    turn(state, journal, [JobSubmitted(job) for job in jobs], 0)
+    return state, journal
