@@ -6,7 +6,7 @@ from heapq import heappop
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine import attempts, waiting
-from phalanx.engine.action import ActionId, Repartition, Resume, Start, Stop, Suspend
+from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import (
     Accepted,
     Advice,
@@ -191,6 +191,8 @@ def _done(state: State, action: ActionId) -> None:
             attempt.phase = Phase.SUSPENDED
         case Resume() if attempt.phase is Phase.RESUMING:
             attempt.phase = Phase.RUNNING
+        case Resize(placement=placement) if attempt.phase is Phase.RESIZING:
+            attempts.resized(state, attempt, placement)
 
 
 def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> None:
@@ -206,6 +208,8 @@ def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> Non
             attempt.phase = Phase.RUNNING
         case Resume() if attempt.phase is Phase.RESUMING:
             attempt.phase = Phase.SUSPENDED
+        case Resize() if attempt.phase is Phase.RESIZING:
+            attempts.resize_failed(state, attempt)
 
 
 def _lost(state: State, action: ActionId) -> None:
@@ -284,12 +288,12 @@ def _decision(state: State, plan: Plan) -> None:
         state.capacity.grown = 0
     state.head = plan.head
     for action in plan.actions:
-        if isinstance(action, Stop):
+        if isinstance(action, Stop | Resize):
             attempts.send(state, action)
     for claim in plan.claims:
         attempts.open_attempt(state, claim)
     for action in plan.actions:
-        if not isinstance(action, Stop):
+        if not isinstance(action, Stop | Resize):
             attempts.send(state, action)
     for verdict in plan.verdicts:
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason

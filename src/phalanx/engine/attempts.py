@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason
 from phalanx.engine.state import State
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up
+from phalanx.placement.placement import Placement
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
@@ -59,8 +61,9 @@ def send(state: State, action: Action) -> None:
             attempt.phase = Phase.SUSPENDING
         case Resume():
             attempt.phase = Phase.RESUMING
-        case Resize():
-            attempt.phase = Phase.RESIZING
+        case Resize(placement=placement):
+            _begin_resize(state, attempt, placement)
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Repartition():
             take_over(state, attempt)
             state.preparing[attempt.key] = attempt
@@ -92,7 +95,55 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
         state.leaving[attempt.key] = attempt
         state.running[attempt.job.priority].pop(attempt.key, None)
         for booking in attempt.bookings:
-            state.capacity.cede(booking)
+            if booking not in attempt.removing:
+                state.capacity.cede(booking)
+
+
+def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) -> None:
+    """New members get their devices at once; those that go cede theirs until the backend says they are gone."""
+    attempt.phase = Phase.RESIZING
+    bookings = state.bookings(attempt.job, placement)
+    attempt.adding = [booking for booking in bookings if booking not in attempt.bookings]
+    attempt.removing = [booking for booking in attempt.bookings if booking not in bookings]
+    for booking in attempt.adding:
+        state.capacity.hold(booking)
+        state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+        attempt.bookings.append(booking)
+    for booking in attempt.removing:
+        state.capacity.cede(booking)
+
+
+def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
+    """The backend says the attempt has its new size."""
+    for booking in attempt.removing:
+        _give_up(state, attempt, booking, ceded=True)
+    attempt.removing, attempt.adding = [], []
+    attempt.placement = placement
+    attempt.phase = Phase.RUNNING
+    attempt.resize_failures = 0
+
+
+def resize_failed(state: State, attempt: AttemptRecord) -> None:
+    """A failed growth is given back and tried again later. What a failed shrink promised to others is had by a stop."""
+    if attempt.removing:
+        want_stopped(state, attempt, StopReason.PREEMPTED)
+        return
+    for booking in attempt.adding:
+        _give_up(state, attempt, booking, ceded=False)
+    attempt.adding = []
+    attempt.phase = Phase.RUNNING
+    attempt.resize_failures += 1
+    attempt.grow_after_ms = state.now + backoff_ms(attempt.resize_failures)
+    state.set_timer(attempt.grow_after_ms, "wake", attempt.job.id, attempt.number)
+
+
+def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool) -> None:
+    if ceded:
+        state.capacity.keep(booking)
+    state.capacity.release(booking)
+    attempt.bookings.remove(booking)
+    if all(other.node != booking.node for other in attempt.bookings):
+        state.on_node[booking.node].pop(attempt.key, None)
 
 
 def started(state: State, attempt: AttemptRecord) -> None:
@@ -106,6 +157,8 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if record.first_start_ms is None:
         record.first_start_ms = state.now
         call_dependents(state, record.job.id)
+    if attempt.job.gang.elastic:
+        state.elastic[attempt.key] = attempt
     if attempt.job.max_run_ms is not None:
         state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
 
@@ -170,12 +223,13 @@ def _close(state: State, attempt: AttemptRecord) -> None:
         if attempt.waits:
             capacity.unclaim(booking)
         else:
-            if attempt.ceding:
+            if attempt.ceding or booking in attempt.removing:
                 capacity.keep(booking)
             capacity.release(booking)
         state.on_node[booking.node].pop(attempt.key, None)
     state.waiting_claims.pop(attempt.key, None)
     state.preparing.pop(attempt.key, None)
+    state.elastic.pop(attempt.key, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
     state.running[attempt.job.priority].pop(attempt.key, None)

@@ -32,7 +32,10 @@ def decide(state: State, now: int) -> Plan:
                 line.placed()
             else:
                 line.refused(lack(state.fit, record.job))
-        # 4. The difference between what is and what should be, and why the rest waits.
+        # 4. What nobody waits for goes to those who could use more.
+        if line.nobody_waits:
+            draft.grow_who_could_use_more()
+        # 5. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line)
 
 

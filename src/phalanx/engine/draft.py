@@ -9,14 +9,16 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
-from phalanx.engine.action import Action, ActionId, Repartition, Start, Stop
+from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
+from phalanx.engine.elastic import missing
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, StopReason
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
-from phalanx.placement.place import placement_of
-from phalanx.placement.placement import Placement
+from phalanx.placement.place import placement_of, slots_of
+from phalanx.placement.placement import Placement, Slot
+from phalanx.placement.ranks import with_mesh
 
 if TYPE_CHECKING:
     from phalanx.engine.line import Line
@@ -33,6 +35,7 @@ class Draft:
         self.actions: list[Action] = []
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
         self.fresh = self.state.capacity.grown
+        self._touched: dict[str, None] = {}
 
     def stop_who_must_leave(self) -> None:
         """Stops the cancelled, those on failed hardware, those who ran too long, and repeats stops that failed."""
@@ -43,12 +46,13 @@ class Draft:
             self._stop(attempt, reason)
 
     def _stop(self, attempt: AttemptRecord, reason: StopReason) -> None:
+        self._touched[attempt.key] = None
         action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
         grace_ms = attempt.job.grace_ms if not attempt.stop_failures else 0
         self.actions.append(Stop(action, grace_ms, reason.value))
         if attempt.key not in self.leaving:
             self.leaving[attempt.key] = attempt
-            self.trial.cede(attempt)
+            self.trial.cede(booking for booking in attempt.bookings if booking not in attempt.removing)
         for booking in attempt.bookings:
             self.fresh |= self.state.topology.bit[booking.node]
 
@@ -96,10 +100,38 @@ class Draft:
         """A claim on devices that others still hold, and the stops that free them."""
         for victim in room.victims:
             self._stop(victim, StopReason.PREEMPTED)
+        for attempt, slots in room.shrunk:
+            self._shrink(attempt, slots)
         for booking in room.bookings:
             self.trial.claim(booking)
         victims = tuple(victim.key for victim in room.victims)
         self.claims.append(Claim(record.job.id, record.attempts + 1, room.placement, True, victims))
+
+    def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
+        slots = attempt.placement.slots
+        gone = [booking for slot, booking in zip(slots, attempt.bookings, strict=True) if slot in going]
+        self.trial.cede(gone)
+        self._resize(attempt, tuple(slot for slot in slots if slot not in going))
+        for booking in gone:
+            self.fresh |= self.state.topology.bit[booking.node]
+
+    def grow_who_could_use_more(self) -> None:
+        """When nobody waits for devices, elastic attempts take up what is free, the earliest submitted first."""
+        for attempt in sorted(self.state.elastic.values(), key=lambda attempt: attempt.created_ms):
+            if attempt.key in self._touched or attempt.grow_after_ms > self.now:
+                continue
+            slots = attempt.placement.slots
+            for role, more in missing(attempt):
+                seats = self.trial.grow(attempt, role, more)
+                slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
+            if len(slots) > len(attempt.placement.slots):
+                self._resize(attempt, slots)
+
+    def _resize(self, attempt: AttemptRecord, slots: tuple[Slot, ...]) -> None:
+        self._touched[attempt.key] = None
+        action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+        placement = with_mesh(self.state.topology, attempt.job, Placement(slots))
+        self.actions.append(Resize(action, placement))
 
     def plan(self, line: Line) -> Plan:
         """The finished Plan."""

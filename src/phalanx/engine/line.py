@@ -28,6 +28,7 @@ class Line:
         self.verdicts: list[Verdict] = []
         self.head = ""
         self.exhaustive = True
+        self._refused = False
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
@@ -53,6 +54,12 @@ class Line:
             yield record
             self._look_again()
 
+    @property
+    def nobody_waits(self) -> bool:
+        """Whether everybody in line got their devices, but for those who never will."""
+        refused = (waiting.verdict for waiting in (self._classes[i] for i in self._passed_over))
+        return not self._refused and all(reason is Reason.NEVER_FITS for reason in refused)
+
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
         waiting = self._classes[self._current]
@@ -66,6 +73,7 @@ class Line:
         waiting = self._classes[self._current]
         job = waiting.jobs[self._next[self._current]][1]
         reason = LACK_REASON[lack]
+        self._refused |= lack is not Lack.NEVER
         if waiting.verdict is not reason:
             self.verdicts.append(Verdict(job, reason))
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:

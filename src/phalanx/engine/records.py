@@ -92,6 +92,10 @@ class AttemptRecord:
     next_seq: int = 0
     in_flight: dict[int, Action] = field(default_factory=dict)
     ceding: bool = False
+    removing: list[Booking] = field(default_factory=list)
+    adding: list[Booking] = field(default_factory=list)
+    resize_failures: int = 0
+    grow_after_ms: int = 0
 
     @property
     def key(self) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.elastic import surplus
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task, placement_of
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.job import Kind
 
 SEATINGS_MAX = 400
@@ -27,26 +28,77 @@ class Room:
 
     placement: Placement
     bookings: tuple[Booking, ...]
-    victims: tuple[AttemptRecord, ...]
+    victims: tuple[AttemptRecord, ...] = ()
+    shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
 
 
 def make_room(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord], now: int) -> Room | None:
-    """The victims whose stopping loses the least work, and none that is not needed; None if stopping nobody helps.
+    """Where the head fits at the least harm: beside those who leave anyway, else by shrinking, else by stopping others.
 
-    Those who are leaving anyway cost nothing and go first.
+    Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
     mark = trial.mark()
     for attempt in leaving.values():
         if _unpromised(trial.state, attempt):
-            trial.release(attempt)
-    search = _Search(trial, head, leaving, now)
-    seated = trial.seat(head) or search.run()
-    room = None
-    if seated is not None:
-        bookings = tuple(seat.booking for seat in seated.seats)
-        room = Room(placement_of(seated), bookings, tuple(search.chosen))
+            trial.release(attempt.bookings)
+    room = _wait(trial, head) or _shrink(trial, head, leaving) or _preempt(trial, head, leaving, now)
     trial.undo_to(mark)
     return room
+
+
+def _wait(trial: Trial, head: JobRecord) -> Room | None:
+    seated = trial.seat(head)
+    return _room(seated) if seated is not None else None
+
+
+def _room(seated: GangTrial) -> Room:
+    return Room(placement_of(seated), tuple(seat.booking for seat in seated.seats))
+
+
+def _preempt(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord], now: int) -> Room | None:
+    search = _Search(trial, head, leaving, now)
+    seated = search.run()
+    return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
+
+
+def _shrink(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
+    """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
+    state = trial.state
+    spare = [
+        (attempt, slot)
+        for attempt in state.elastic.values()
+        if attempt.key not in leaving and state.policy.victims(head, attempt)
+        for slot in surplus(attempt)
+    ]
+    if not spare or not _fits_without(trial, head, spare):
+        return None
+    for member in list(spare)[:SEATINGS_MAX]:
+        fewer = [other for other in spare if other is not member]
+        if _fits_without(trial, head, fewer):
+            spare = fewer
+    mark = trial.mark()
+    trial.release(_booking(state, *member) for member in spare)
+    seated = trial.seat(head)
+    assert seated is not None, f"{head.job.id} fitted a moment ago"
+    room = _room(seated)
+    trial.undo_to(mark)
+    going: dict[str, list[Slot]] = {}
+    for attempt, slot in spare:
+        going.setdefault(attempt.key, []).append(slot)
+    attempts = {attempt.key: attempt for attempt, _ in spare}
+    return replace(room, shrunk=tuple((attempts[key], tuple(slots)) for key, slots in going.items()))
+
+
+def _fits_without(trial: Trial, head: JobRecord, spare: list[tuple[AttemptRecord, Slot]]) -> bool:
+    mark = trial.mark()
+    trial.release(_booking(trial.state, *member) for member in spare)
+    fits = trial.seat(head) is not None
+    trial.undo_to(mark)
+    return fits
+
+
+def _booking(state: State, attempt: AttemptRecord, slot: Slot) -> Booking:
+    return attempt.bookings[attempt.placement.slots.index(slot)]
 
 
 def _unpromised(state: State, leaving: AttemptRecord) -> bool:
@@ -171,7 +223,7 @@ class _Search:
         """Seats the head with the victims gone; leaves both in place if it fits."""
         mark = self.trial.mark()
         for victim in victims:
-            self.trial.release(victim)
+            self.trial.release(victim.bookings)
         self._seatings += 1
         seated = self.trial.seat(self.head)
         if seated is None:

@@ -44,6 +44,7 @@ class State:
         self.running: dict[int, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
+        self.elastic: dict[str, AttemptRecord] = {}
         self.preparing: dict[str, AttemptRecord] = {}
         self.to_stop: dict[str, StopReason] = {}
         self.on_node: dict[int, dict[str, AttemptRecord]] = {}
@@ -149,6 +150,7 @@ class State:
                     record.not_before_ms,
                     record.attempt and (record.attempt.key, record.attempt.phase, tuple(record.attempt.bookings)),
                     record.attempt and tuple(record.attempt.in_flight),
+                    record.attempt and (tuple(record.attempt.removing), tuple(record.attempt.adding)),
                 )
                 for record in self.jobs.values()
             ),
@@ -156,6 +158,7 @@ class State:
             tuple(self.to_stop.items()),
             tuple(self.waiting_claims),
             tuple(self.preparing),
+            tuple(self.elastic),
             tuple(self.leaving),
             tuple(sorted(self.timers)),
             repr(self.memory),

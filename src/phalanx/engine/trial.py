@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
-from phalanx.placement.gang import GangTrial
+from phalanx.placement.gang import GangTrial, Seat
+from phalanx.workload.gang import Role
 
 Step = tuple[Callable[[Booking], None], Booking]
 
@@ -50,15 +51,23 @@ class Trial:
         self._undo.extend((release, seat.booking) for seat in trial.seats)
         return trial
 
-    def release(self, attempt: AttemptRecord) -> None:
-        """As if an attempt were gone."""
-        for booking in attempt.bookings:
+    def release(self, bookings: Iterable[Booking]) -> None:
+        """As if those who hold these were gone."""
+        for booking in bookings:
             self.state.capacity.release(booking)
             self._undo.append((self.state.capacity.hold, booking))
 
-    def cede(self, attempt: AttemptRecord) -> None:
-        """As if an attempt were told to leave."""
-        for booking in attempt.bookings:
+    def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
+        """Seats up to so many more members of a role beside those an attempt has."""
+        trial = GangTrial(self.state.fit, self.state.packing, attempt.job)
+        seats = trial.grow(role, more, attempt.bookings[0].node)
+        release = self.state.capacity.release
+        self._undo.extend((release, seat.booking) for seat in seats)
+        return seats
+
+    def cede(self, bookings: Iterable[Booking]) -> None:
+        """As if somebody were told to leave these."""
+        for booking in bookings:
             self.state.capacity.cede(booking)
             self._undo.append((self.state.capacity.keep, booking))
 

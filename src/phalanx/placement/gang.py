@@ -57,6 +57,19 @@ class GangTrial:
         gang = self.job.gang
         return self._group(gang.roles, gang.topology, Range(0, len(self.capacity.topology.nodes)), "")
 
+    def grow(self, role: Role, more: int, beside: int) -> list[Seat]:
+        """Seats up to `more` members of a role in the domain that the gang requires and a node of it lies in."""
+        topology = self.capacity.topology
+        within = Range(0, len(topology.nodes))
+        required = self.job.gang.topology.required
+        if required in topology.domains:
+            domain = topology.domains[required][topology.domain_of[required][beside]]
+            within = Range(domain.first, domain.last)
+        elif required in topology.cluster.levels:
+            within = Range(beside, beside + 1)
+        self._replicas(role, 1, more, within, "")
+        return self.seats
+
     def undo(self) -> None:
         """Gives every booking back."""
         self._undo_to(0)
@@ -85,8 +98,8 @@ class GangTrial:
 
     def _share_group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
         """Seats a group that shares devices: domains of the required level in turn, since no index counts shares."""
-        at_minimum = tuple(_at_minimum(role) for role in roles)
-        for size in dict.fromkeys((roles, at_minimum)):
+        fewer = max(role.replicas_max - role.replicas_min for role in roles)
+        for size in dict.fromkeys((roles, _less(roles, fewer))):
             for _, domain in zip(range(TRIALS_MAX), self._share_domains(topology.required, within), strict=False):
                 if self._fill(size, domain, path):
                     return True
@@ -114,17 +127,20 @@ class GangTrial:
         return self.packing.levels(outward[first : last + 1])
 
     def _seat_elastic(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> bool:
-        """Seats the minimum, then adds members there while they fit; inside a node, the largest size that fits."""
-        if level in self.capacity.topology.cluster.levels_inside:
-            fewer = max(role.replicas_max - role.replicas_min for role in roles)
-            sizes = (tuple(_less(role, less) for role in roles) for less in range(1, fewer + 1))
-            return any(self._seat_at(level, size, within, path) is not None for size in sizes)
-        at = self._seat_at(level, tuple(_at_minimum(role) for role in roles), within, path)
-        if at is None:
+        """Seats the group at the largest size that fits one domain: what fits at a size fits at any smaller one."""
+        mark = len(self.seats)
+        too_few, enough = 0, max(role.replicas_max - role.replicas_min for role in roles)
+        if self._seat_at(level, _less(roles, enough), within, path) is None:
             return False
-        for role in roles:
-            self._replicas(role, 1, role.replicas_max - role.replicas_min, at, path)
-        return True
+        while enough - too_few > 1:
+            self._undo_to(mark)
+            middle = (too_few + enough) // 2
+            if self._seat_at(level, _less(roles, middle), within, path) is not None:
+                enough = middle
+            else:
+                too_few = middle
+        self._undo_to(mark)
+        return self._seat_at(level, _less(roles, enough), within, path) is not None
 
     def _seat_at(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> Range | None:
         """Seats all roles at their maximum in one domain of a level; where it did, or None."""
@@ -146,21 +162,32 @@ class GangTrial:
         anchor, count = max(_leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
         ask = self.fit.ask(anchor.task, self.job)
         passing = self._passes(ask)
-        rooms = self.packing.rooms(self.capacity.rooms(level, ask.types, ask.gpus, count, span(*within)), self.capacity)
+        rooms = self.packing.rooms(self.capacity.rooms(level, ask.types, ask.gpus, count, *within), self.capacity)
         for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
             yield domain
 
     def _worth_trying(self, rooms: Iterable[Domain], ask: Ask, count: int, passing: int) -> Iterator[Range]:
         """Drops domains whose labels, taints or amounts leave too few nodes: counting is cheaper than filling."""
-        free = self.capacity.free
+        holding = self._holding(ask, passing)
         for domain in rooms:
-            here = passing >> domain.first & (1 << domain.last - domain.first) - 1
-            if ask.gpus:
-                room = sum(free[domain.first + i].bit_count() // ask.gpus for i in members(here))
-            else:
-                room = count if here else 0
-            if room >= count:
-                yield Range(domain.first, domain.last)
+            first, everybody = domain.first, (1 << domain.last - domain.first) - 1
+            room = 0
+            for nodes in holding:
+                room += (nodes >> first & everybody).bit_count()
+            if room >= count or (not ask.gpus and room):
+                yield Range(first, domain.last)
+
+    def _holding(self, ask: Ask, passing: int) -> list[int]:
+        """Sets of nodes with GPUs for at least one task, two tasks, …: a domain's room is how often it is in them."""
+        if not ask.gpus:
+            return [passing]
+        holding = []
+        having = 0
+        for free in range(self.capacity.gpus_max, ask.gpus - 1, -1):
+            having |= self.capacity.with_free[free]
+            if free % ask.gpus == 0:
+                holding.append(having & passing)
+        return holding
 
     def _nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
         """Single nodes with room for everybody, the best first; inside the node, within one group of a level."""
@@ -348,12 +375,9 @@ class GangTrial:
             self._book(path, Booking(node, own, ask.needs))
 
 
-def _at_minimum(role: Role) -> Role:
-    return replace(role, replicas_max=role.replicas_min)
-
-
-def _less(role: Role, less: int) -> Role:
-    return replace(role, replicas_max=max(role.replicas_min, role.replicas_max - less))
+def _less(roles: tuple[Role, ...], less: int) -> tuple[Role, ...]:
+    """Roles with so many fewer replicas each, but none below its minimum."""
+    return tuple(replace(role, replicas_max=max(role.replicas_min, role.replicas_max - less)) for role in roles)
 
 
 def _leaves(roles: tuple[Role, ...], times: int = 1) -> list[tuple[Role, int]]:

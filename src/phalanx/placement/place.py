@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phalanx.cluster.bits import members
+from phalanx.cluster.topology import Topology
 from phalanx.placement.fit import Fit
-from phalanx.placement.gang import GangTrial
+from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
+from phalanx.placement.ranks import with_mesh
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
 
 def placement_of(trial: GangTrial) -> Placement:
     """The seats of a trial by names, ranked in the order of the gang's roles and, within a role, of the tree."""
-    nodes = trial.capacity.topology.nodes
-    return Placement(
-        tuple(
-            Slot(rank, seat.role, nodes[seat.booking.node].name, tuple(members(seat.booking.devices)))
-            for rank, seat in enumerate(trial.seats)
-        )
+    slots = slots_of(trial.capacity.topology, trial.seats, 0)
+    if trial.job.parallel is None:
+        return Placement(slots)
+    return with_mesh(trial.capacity.topology, trial.job, Placement(slots))
+
+
+def slots_of(topology: Topology, seats: Sequence[Seat], first_rank: int) -> tuple[Slot, ...]:
+    """Seats by names, ranked from `first_rank` on."""
+    nodes = topology.nodes
+    return tuple(
+        Slot(rank, seat.role, nodes[seat.booking.node].name, tuple(members(seat.booking.devices)), seat.booking.portion)
+        for rank, seat in enumerate(seats, start=first_rank)
     )
 
 
@@ -42,7 +52,7 @@ def lack(fit: Fit, job: Job) -> Lack:
 
 def refusal(fit: Fit, job: Job) -> Refusal:
     """Why a gang does not fit, with counts: for whoever asks."""
-    task, count = largest_task(job)
+    task, _ = largest_task(job)
     ask = fit.ask(task, job)
     capacity = fit.capacity
     return Refusal(

@@ -34,6 +34,7 @@ class VirtualBackend:
     start_ms: int = 0
     stop_ms: int = 0
     repartition_ms: int = 0
+    resize_ms: int = 0
     fault: Fault = no_fault
     term: int = 0
     _runs: dict[str, _Run] = field(default_factory=dict)
@@ -63,7 +64,9 @@ class VirtualBackend:
                 self._at(now + min(self.stop_ms, action.grace_ms), Done(action.id))
             case Repartition():
                 self._at(now + self.repartition_ms, Done(action.id))
-            case Suspend() | Resume() | Resize():
+            case Resize():
+                self._at(now + self.resize_ms, Done(action.id))
+            case Suspend() | Resume():
                 self._at(now, Done(action.id))
 
     def _fence(self, action: ActionId) -> Event | None:

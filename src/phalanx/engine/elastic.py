@@ -1,0 +1,51 @@
+"""Elastic attempts: which of their members may go, and which more they could use."""
+
+from __future__ import annotations
+
+from phalanx.engine.records import AttemptRecord, Phase
+from phalanx.placement.placement import Slot
+from phalanx.workload.gang import ANYWHERE, Role
+from phalanx.workload.job import Job, Kind
+
+
+def surplus(attempt: AttemptRecord) -> list[Slot]:
+    """Slots a running attempt can do without, the highest ranks first.
+
+    A gang keeps the minimum of each role, a service also `min_available` in all.
+    """
+    if attempt.phase is not Phase.RUNNING:
+        return []
+    job = attempt.job
+    spare = {role.name: _count(attempt, role) - role.replicas_min for role in _resizable_roles(job)}
+    if job.kind is Kind.SERVICE:
+        in_all = len(attempt.placement.slots) - job.min_available
+    else:
+        in_all = len(attempt.placement.slots)
+    found: list[Slot] = []
+    for slot in reversed(attempt.placement.slots):
+        if len(found) < in_all and spare.get(slot.role, 0) > 0:
+            spare[slot.role] -= 1
+            found.append(slot)
+    return found
+
+
+def missing(attempt: AttemptRecord) -> list[tuple[Role, int]]:
+    """Roles a running attempt could have more members of, and how many."""
+    if attempt.phase is not Phase.RUNNING:
+        return []
+    counted = ((role, role.replicas_max - _count(attempt, role)) for role in _resizable_roles(attempt.job))
+    return [(role, more) for role, more in counted if more > 0]
+
+
+def _resizable_roles(job: Job) -> list[Role]:
+    """Roles of single tasks; with a parallel plan, only if each member holds whole replicas of the model."""
+    replica = job.parallel.tp * job.parallel.pp if job.parallel is not None else 1
+    return [
+        role
+        for role in job.gang.roles
+        if not role.members and role.topology == ANYWHERE and role.task.gpus % replica == 0
+    ]
+
+
+def _count(attempt: AttemptRecord, role: Role) -> int:
+    return sum(slot.role == role.name for slot in attempt.placement.slots)
