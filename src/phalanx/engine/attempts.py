@@ -41,7 +41,6 @@ def open_attempt(state: State, claim: Claim) -> None:
         state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
-    state.running.setdefault(record.job.priority, {})[attempt.key] = attempt
 
 
 def send(state: State, action: Action) -> None:
@@ -82,7 +81,10 @@ def take_over(state: State, attempt: AttemptRecord) -> None:
 
 def _begin(state: State, attempt: AttemptRecord) -> None:
     take_over(state, attempt)
-    state.preparing.pop(attempt.key, None)
+    if state.preparing.pop(attempt.key, None) is not None:
+        # From now on it may be stopped for others, which nobody could count on before.
+        for booking in attempt.bookings:
+            state.capacity.grown |= state.topology.bit[booking.node]
     attempt.phase = Phase.STARTING
 
 
@@ -93,7 +95,6 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
     if not attempt.ceding:
         attempt.ceding = True
         state.leaving[attempt.key] = attempt
-        state.running[attempt.job.priority].pop(attempt.key, None)
         for booking in attempt.bookings:
             if booking not in attempt.removing:
                 state.capacity.cede(booking)
@@ -232,7 +233,6 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     state.elastic.pop(attempt.key, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
-    state.running[attempt.job.priority].pop(attempt.key, None)
     state.jobs[attempt.job.id].attempt = None
 
 

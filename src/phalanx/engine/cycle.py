@@ -9,7 +9,7 @@ from phalanx.engine.draft import Draft
 from phalanx.engine.line import Line
 from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobRecord
-from phalanx.engine.room import make_room
+from phalanx.engine.room import Context, make_room
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import lack
@@ -28,12 +28,12 @@ def decide(state: State, now: int) -> Plan:
         line = Line(state, draft)
         for record in line:
             # 3. Place each as a whole gang, or make room for it, or say what it lacks.
-            if _place(draft, record) or _make_room(draft, record):
+            if _place(draft, record) or _make_room(draft, record, line.fresh(record)):
                 line.placed()
             else:
                 line.refused(lack(state.fit, record.job))
         # 4. What nobody waits for goes to those who could use more.
-        if line.nobody_waits:
+        if state.elastic and line.nobody_waits:
             draft.grow_who_could_use_more()
         # 5. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line)
@@ -47,10 +47,10 @@ def _place(draft: Draft, record: JobRecord) -> bool:
     return True
 
 
-def _make_room(draft: Draft, record: JobRecord) -> bool:
+def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.policy.victims is nobody:
         return False
-    room = make_room(draft.trial, record, draft.leaving, draft.now)
+    room = make_room(draft.trial, record, Context(draft.leaving, fresh, draft.now))
     if room is None:
         return False
     draft.promise(record, room)

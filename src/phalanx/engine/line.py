@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
+from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.records import JobRecord, WaitingClass
 from phalanx.engine.state import State
+from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Key, always, never
+from phalanx.policy.policy import Key, always, never, nobody
 
 Entry = tuple[Key, str, int]
+
+FRESH_MAX = 32
+"""Nodes on which something grew up to which each is looked at for every class; past it classes are simply tried."""
 
 
 class Line:
     """Walks the waiting classes by their heads. After each job it is told whether that was placed or refused.
 
-    A class that was refused before, and for which nothing has grown since, is passed over: it would be refused again.
+    A class that was refused before is passed over, unless something has grown since on a node that could now take a
+    task of it: it would be refused again.
     Where the policy lets not everybody pass, the first that is refused becomes the head.
     """
 
@@ -33,19 +39,65 @@ class Line:
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._fresh = draft.fresh
+        self._fresh_nodes = list(members(draft.fresh))
         self._heap: list[Entry] = []
-        for i, waiting in enumerate(self._classes):
-            if self._known_refused(waiting):
-                self._passed_over.append(i)
-            else:
-                self._heap.append((*waiting.head, i))
-        heapify(self._heap)
         self._current = 0
+        known = 0 if self._fresh_nodes else self._known_count()
+        self._passed_over.extend(range(known))
+        self._enter(range(known, len(self._classes)))
+
+    def _known_count(self) -> int:
+        """How many classes, of which the newest come last, were there when all were last looked at."""
+        known = len(self._classes)
+        while known and not self._known(self._classes[known - 1]):
+            known -= 1
+        return known
+
+    def _enter(self, classes: Iterable[int]) -> None:
+        """Lets classes into the heap, but for those that would be refused again."""
+        knows = self.state.policy.backfill is always
+        clean_seq = self.state.clean_seq
+        offers: dict[tuple[int, str], list[tuple[int, int]]] = {}
+        for i in classes:
+            waiting = self._classes[i]
+            if knows and waiting.born < clean_seq and waiting.verdict is not Reason.UNDECIDED:
+                record = self.state.jobs[waiting.jobs[0][1]]
+                group = (record.job.priority, record.job.queue)
+                offer = offers.get(group)
+                if offer is None:
+                    offer = offers[group] = self._offer(record)
+                reach, least = waiting.reach or self._measure(waiting, record)
+                if not any(gpus >= least and reach >> node & 1 for node, gpus in offer):
+                    self._passed_over.append(i)
+                    continue
+            self._heap.append((*waiting.jobs[0], i))
+        heapify(self._heap)
+
+    def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
+        """For each node on which something grew: the GPUs a job could have there, at most."""
+        free = self.state.capacity.free
+        if self.state.policy.victims is nobody:
+            return [(node, free[node].bit_count()) for node in self._fresh_nodes]
+        return [(node, free[node].bit_count() + self._stoppable(node, record)) for node in self._fresh_nodes]
+
+    def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int]:
+        """Nodes on which the class could ever run, and the GPUs its smallest task takes of one."""
+        asks = [self.state.fit.ask(task, record.job) for task in record.tasks.values()]
+        reach = 0
+        for ask in asks:
+            reach |= ask.eligible
+        least = min(0 if ask.portions else ask.gpus for ask in asks)
+        waiting.asks, waiting.reach = tuple(asks), (reach, least)
+        return reach, least
 
     def __iter__(self) -> Iterator[JobRecord]:
         while self._heap:
             _, job, self._current = heappop(self._heap)
+            waiting = self._classes[self._current]
             record = self.state.jobs[job]
+            if self._known(waiting) and not self._makes_a_difference(waiting, record):
+                self._passed_over.append(self._current)
+                continue
             if self.head and not self.state.policy.backfill(self.state.jobs[self.head], record):
                 self.exhaustive = False
                 if self.state.policy.backfill is never:
@@ -54,11 +106,15 @@ class Line:
             yield record
             self._look_again()
 
+    def fresh(self, record: JobRecord) -> int | None:
+        """Nodes on which something grew since the job's class was last refused; None if it never was."""
+        return self.draft.fresh if self._known(self._classes[self._current]) else None
+
     @property
     def nobody_waits(self) -> bool:
         """Whether everybody in line got their devices, but for those who never will."""
-        refused = (waiting.verdict for waiting in (self._classes[i] for i in self._passed_over))
-        return not self._refused and all(reason is Reason.NEVER_FITS for reason in refused)
+        verdicts = (self._classes[i].verdict for i in self._passed_over)
+        return not self._refused and all(verdict is Reason.NEVER_FITS for verdict in verdicts)
 
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
@@ -79,31 +135,48 @@ class Line:
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             self.head = job
 
-    def _known_refused(self, waiting: WaitingClass) -> bool:
-        if self.state.policy.backfill is not always:
-            return False
-        if waiting.born >= self.state.clean_seq or waiting.verdict is Reason.UNDECIDED:
-            return False
-        return not self._reach(waiting) & self.draft.fresh
+    def _known(self, waiting: WaitingClass) -> bool:
+        """Whether the class was refused when all classes were last looked at."""
+        return (
+            waiting.born < self.state.clean_seq
+            and waiting.verdict is not Reason.UNDECIDED
+            and self.state.policy.backfill is always
+        )
 
-    def _reach(self, waiting: WaitingClass) -> int:
-        """Nodes on which a class could ever run."""
-        if waiting.reach is None:
-            record = self.state.jobs[waiting.head[1]]
-            waiting.reach = 0
-            for task in record.tasks.values():
-                waiting.reach |= self.state.fit.ask(task, record.job).eligible
-        return waiting.reach
+    def _makes_a_difference(self, waiting: WaitingClass, record: JobRecord) -> bool:
+        """Whether something grew on a node that could now take a task of the class."""
+        if len(self._fresh_nodes) > FRESH_MAX:
+            return True
+        for ask in waiting.asks:
+            for node in self._fresh_nodes:
+                if ask.eligible >> node & 1 and self._may_take(ask, node, record):
+                    return True
+        return False
+
+    def _may_take(self, ask: Ask, node: int, record: JobRecord) -> bool:
+        if ask.portions or not ask.gpus:
+            return True
+        capacity = self.state.capacity
+        free = capacity.free[node].bit_count()
+        if self.state.policy.victims is nobody:
+            return free >= ask.gpus and all(capacity.amounts[n].free[node] >= amount for n, amount in ask.needs)
+        return free >= ask.gpus or free + self._stoppable(node, record) >= ask.gpus
+
+    def _stoppable(self, node: int, record: JobRecord) -> int:
+        """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
+        return sum(
+            booking.devices.bit_count()
+            for attempt in self.state.on_node.get(node, {}).values()
+            if attempt.key in self.draft.leaving or self.state.policy.victims(record, attempt)
+            for booking in attempt.bookings
+            if booking.node == node
+        )
 
     def _look_again(self) -> None:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
         if self.draft.fresh == self._fresh:
             return
         self._fresh = self.draft.fresh
-        still = []
-        for i in self._passed_over:
-            if self._known_refused(self._classes[i]):
-                still.append(i)
-            else:
-                heappush(self._heap, (*self._classes[i].head, i))
-        self._passed_over = still
+        self._fresh_nodes = list(members(self._fresh))
+        again, self._passed_over = self._passed_over, []
+        self._enter(again)

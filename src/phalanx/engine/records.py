@@ -10,6 +10,7 @@ from enum import StrEnum
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action
 from phalanx.engine.plan import Reason
+from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key
 from phalanx.workload.gang import Role, Task
@@ -158,13 +159,14 @@ class JobRecord:
 class WaitingClass:
     """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
 
-    __slots__ = ("born", "jobs", "reach", "verdict")
+    __slots__ = ("asks", "born", "jobs", "reach", "verdict")
 
     def __init__(self, born: int) -> None:
         self.born = born
         self.jobs: list[tuple[Key, str]] = []
         self.verdict = Reason.UNDECIDED
-        self.reach: int | None = None
+        self.asks: tuple[Ask, ...] = ()
+        self.reach: tuple[int, int] | None = None
 
     @property
     def head(self) -> tuple[Key, str]:

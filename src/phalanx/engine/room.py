@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.elastic import surplus
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
@@ -19,7 +20,7 @@ SEATINGS_MAX = 400
 """Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
 
 SETS_MAX = 16
-"""Sets of victims tried, cheapest first, before all candidates together are."""
+"""Sets of victims tried, cheapest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,29 @@ class Room:
     shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
 
 
-def make_room(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord], now: int) -> Room | None:
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known when room is made: who leaves anyway, where something grew since the head was last refused, when.
+
+    `fresh` is None for a head that was never refused: then every node is looked at.
+    """
+
+    leaving: Mapping[str, AttemptRecord]
+    fresh: int | None
+    now: int
+
+
+def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Where the head fits at the least harm: beside those who leave anyway, else by shrinking, else by stopping others.
 
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
     mark = trial.mark()
-    for attempt in leaving.values():
+    for attempt in context.leaving.values():
         if _unpromised(trial.state, attempt):
             trial.release(attempt.bookings)
-    room = _wait(trial, head) or _shrink(trial, head, leaving) or _preempt(trial, head, leaving, now)
+    room = _wait(trial, head) if trial.mark() > mark else None
+    room = room or _shrink(trial, head, context) or _preempt(trial, head, context)
     trial.undo_to(mark)
     return room
 
@@ -55,19 +69,19 @@ def _room(seated: GangTrial) -> Room:
     return Room(placement_of(seated), tuple(seat.booking for seat in seated.seats))
 
 
-def _preempt(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord], now: int) -> Room | None:
-    search = _Search(trial, head, leaving, now)
+def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    search = _Search(trial, head, context)
     seated = search.run()
     return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
 
-def _shrink(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
+def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
     state = trial.state
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
-        if attempt.key not in leaving and state.policy.victims(head, attempt)
+        if attempt.key not in context.leaving and state.policy.victims(head, attempt)
         for slot in surplus(attempt)
     ]
     if not spare or not _fits_without(trial, head, spare):
@@ -118,101 +132,121 @@ def _may_stop(attempt: AttemptRecord) -> bool:
 class _Search:
     """Looks for victims where they are cheapest.
 
-    For each domain in which the head would have to lie, the nodes that are cheapest to clear are added up; the
-    cheapest sums are tried first. What fits is then pruned, so that every victim left is needed.
+    For each node or domain in which the head would have to lie, the victims that clear it are added up; the cheapest
+    sums are tried first. What fits is then pruned, so that every victim left is needed.
     """
 
-    def __init__(self, trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord], now: int) -> None:
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
         self.trial = trial
-        self.leaving = leaving
+        self.context = context
         self.state = trial.state
         self.head = head
-        self.now = now
         self.chosen: list[AttemptRecord] = []
+        self._task, self._count = largest_task(head.job)
+        self._one_node = head.job.gang.gpus_min <= self.state.capacity.gpus_max
         self._seatings = 0
+        self._mark = 0
         self._loss: dict[str, int] = {}
 
     def run(self) -> GangTrial | None:
-        candidates = self._candidates()
-        if not candidates:
+        on_node = self._candidates()
+        if not on_node:
             return None
-        sets = self._cheap_sets(candidates)[:SETS_MAX]
-        for victims in [*sets, candidates]:
+        sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
+        for victims in sets:
             seated = self._try(victims)
             if seated is not None:
                 return self._prune(seated, victims)
         return None
 
-    def _candidates(self) -> list[AttemptRecord]:
-        """Attempts that the policy lets be stopped and that hold something the head could use, least loss first."""
-        reach = self._reach()
-        allowed = self.state.policy.victims
-        found = [
-            attempt
-            for attempts in self.state.running.values()
-            for attempt in attempts.values()
-            if attempt.key not in self.leaving
-            and allowed(self.head, attempt)
-            and _may_stop(attempt)
-            and any(reach >> booking.node & 1 for booking in attempt.bookings)
-        ]
-        for attempt in found:
-            self._loss[attempt.key] = attempt.lost_gpu_ms(self.now)
-        return sorted(found, key=lambda attempt: (self._loss[attempt.key], attempt.created_ms, attempt.key))
+    def _candidates(self) -> dict[int, list[AttemptRecord]]:
+        """Attempts that may be stopped for the head, by the nodes it could use."""
+        allowed: dict[tuple[int, str], bool] = {}
+        found: dict[int, list[AttemptRecord]] = {}
+        for node in self._nodes():
+            for attempt in self.state.on_node.get(node, {}).values():
+                group = (attempt.job.priority, attempt.job.queue)
+                if group not in allowed:
+                    allowed[group] = self.state.policy.victims(self.head, attempt)
+                if allowed[group] and attempt.key not in self.context.leaving and _may_stop(attempt):
+                    found.setdefault(node, []).append(attempt)
+                    if attempt.key not in self._loss:
+                        self._loss[attempt.key] = attempt.lost_gpu_ms(self.context.now)
+        return found
 
-    def _reach(self) -> int:
-        """Nodes the head could use."""
+    def _nodes(self) -> Iterator[int]:
+        """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
         reach = 0
         for task in self.head.tasks.values():
             reach |= self.state.fit.ask(task, self.head.job).eligible
-        return reach & self.state.capacity.open
+        reach &= self.state.capacity.open
+        fresh = self.context.fresh
+        if fresh is not None and self._one_node:
+            reach &= fresh
+        elif fresh is not None:
+            domains = self.state.topology.domains.get(self.head.job.gang.topology.required)
+            if domains is not None:
+                reach &= sum(domain.nodes for domain in domains if domain.nodes & fresh)
+        return members(reach)
 
-    def _cheap_sets(self, candidates: list[AttemptRecord]) -> list[list[AttemptRecord]]:
-        """Sets of victims by what they lose, then by how many they are; one for each domain the head may lie in."""
-        on_node: dict[int, list[AttemptRecord]] = {}
-        for attempt in candidates:
-            for node in dict.fromkeys(booking.node for booking in attempt.bookings):
-                on_node.setdefault(node, []).append(attempt)
+    def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
+        """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
+        offers = {}
+        for node, candidates in on_node.items():
+            victims = self._clear(node, self._task.gpus, candidates)
+            if victims:
+                offers[node] = victims
+        if self._one_node:
+            gpus = self.head.job.gang.gpus_min
+            for node, candidates in on_node.items():
+                victims = offers.get(node) if self._count == 1 else self._clear(node, gpus, candidates)
+                if victims:
+                    yield victims
+        if self._count > 1:
+            yield from self._spread(offers)
+
+    def _spread(self, offers: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
+        """In each domain of the required level, the cheapest nodes to clear beside those that are clear already."""
+        topology = self.state.topology
+        required = self.head.job.gang.topology.required
+        of_node = topology.domain_of.get(required)
+        if of_node is None and required in topology.cluster.levels:
+            return
         domains: dict[int, list[int]] = {}
-        of_node = self.state.topology.domain_of.get(self.head.job.gang.topology.required)
-        for node in on_node:
+        for node in offers:
             domains.setdefault(of_node[node] if of_node else 0, []).append(node)
-        sets = [self._clear(nodes, on_node) for nodes in domains.values()]
-        return sorted((found for found in sets if found), key=self._price)
+        for index, nodes in domains.items():
+            everybody = topology.domains[required][index].nodes if of_node else topology.everything
+            lacking = self._count - self._clear_already(everybody)
+            if 0 < lacking <= len(nodes):
+                nodes.sort(key=lambda node: (*self._price(offers[node]), node))
+                chosen = {attempt.key: attempt for node in nodes[:lacking] for attempt in offers[node]}
+                yield list(chosen.values())
+
+    def _clear_already(self, nodes: int) -> int:
+        capacity = self.state.capacity
+        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.job)) & nodes
+        gpus = max(self._task.gpus, 1)
+        return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
 
     def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
         return sum(self._loss[attempt.key] for attempt in victims), len(victims)
 
-    def _clear(self, nodes: list[int], on_node: dict[int, list[AttemptRecord]]) -> list[AttemptRecord]:
-        """Victims that clear the cheapest nodes for the head's largest role."""
-        task, count = largest_task(self.head.job)
-        reach = self._reach()
-        offers = []
-        for node in nodes:
-            victims = self._clear_node(node, task.gpus, on_node[node])
-            if victims is not None and reach >> node & 1:
-                offers.append((*self._price(victims), node, victims))
-        offers.sort(key=lambda offer: offer[:3])
-        chosen: dict[str, AttemptRecord] = {}
-        for _, _, _, victims in offers[:count]:
-            chosen.update((attempt.key, attempt) for attempt in victims)
-        return list(chosen.values())
-
-    def _clear_node(self, node: int, gpus: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
-        """Victims that give one task its GPUs on a node, added by loss per GPU; what is not needed is dropped."""
+    def _clear(self, node: int, gpus: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
+        """Victims that give a task its GPUs on a node, added by loss per GPU; what is not needed is dropped."""
         have = self.state.capacity.free[node].bit_count()
         gains = {
             attempt.key: sum(b.devices.bit_count() for b in attempt.bookings if b.node == node)
             for attempt in candidates
         }
+        if have + sum(gains.values()) < gpus:
+            return None
         chosen: list[AttemptRecord] = []
         for attempt in sorted(candidates, key=lambda a: (self._loss[a.key] / max(gains[a.key], 1), -gains[a.key])):
             if have >= gpus and chosen:
                 break
             chosen.append(attempt)
             have += gains[attempt.key]
-        if have < gpus:
-            return None
         for attempt in sorted(chosen, key=lambda a: -self._loss[a.key]):
             if have - gains[attempt.key] >= gpus and len(chosen) > 1:
                 chosen.remove(attempt)
@@ -221,38 +255,29 @@ class _Search:
 
     def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head with the victims gone; leaves both in place if it fits."""
-        mark = self.trial.mark()
+        self._mark = self.trial.mark()
         for victim in victims:
             self.trial.release(victim.bookings)
         self._seatings += 1
         seated = self.trial.seat(self.head)
         if seated is None:
-            self.trial.undo_to(mark)
-        self._mark = mark
+            self.trial.undo_to(self._mark)
         return seated
 
     def _prune(self, seated: GangTrial, victims: list[AttemptRecord]) -> GangTrial:
-        """Spares first whoever the seated head does not touch, then, dearest first, whoever it can do without."""
-        touched: dict[int, int] = {}
-        for seat in seated.seats:
-            touched[seat.booking.node] = touched.get(seat.booking.node, 0) | seat.booking.devices
-        needed = [v for v in victims if any(b.node in touched for b in v.bookings)]
-        self.trial.undo_to(self._mark)
-        best = self._try(needed)
-        if best is None:
-            needed = list(victims)
-            best = self._try(needed)
-        assert best is not None
-        for victim in sorted(needed, key=lambda attempt: -self._loss[attempt.key]):
-            if self._seatings >= SEATINGS_MAX:
+        """Spares, dearest first, whoever the head can do without."""
+        needed = victims
+        for victim in sorted(victims, key=lambda attempt: -self._loss[attempt.key]):
+            if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
                 break
             fewer = [other for other in needed if other is not victim]
             self.trial.undo_to(self._mark)
             without = self._try(fewer)
             if without is not None:
-                needed, best = fewer, without
+                needed, seated = fewer, without
             else:
-                best = self._try(needed)
-                assert best is not None
+                again = self._try(needed)
+                assert again is not None, f"{self.head.job.id} fitted a moment ago"
+                seated = again
         self.chosen = needed
-        return best
+        return seated

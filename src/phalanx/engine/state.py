@@ -41,7 +41,6 @@ class State:
         self.digest = Digest()
         self.jobs: dict[str, JobRecord] = {}
         self.classes: dict[Hashable, WaitingClass] = {}
-        self.running: dict[int, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}

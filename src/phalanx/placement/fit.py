@@ -44,6 +44,7 @@ class Fit:
         self.capacity = capacity
         self._nodes = capacity.topology.nodes
         self._bit = capacity.topology.bit
+        self._healthy_rooms: dict[Ask, tuple[int, int]] = {}
         self._rooms: dict[tuple[Ask, str], int] = {}
         self._asks: dict[tuple[object, ...], Ask] = {}
         self._labels: dict[tuple[str, str], int] = {}
@@ -145,6 +146,15 @@ class Fit:
             if number is not None:
                 amounts.append((number, size_gb))
         return tuple((number, amount) for number, amount in amounts if amount)
+
+    def healthy_room(self, task: Task, ask: Ask) -> int:
+        """How many tasks the healthy nodes hold when nothing else runs. Worked out anew only when health changes."""
+        open_nodes = self.capacity.open
+        known = self._healthy_rooms.get(ask)
+        if known is None or known[0] != open_nodes:
+            lost = sum(self.room(task, node) for node in members(ask.eligible & ~open_nodes))
+            known = self._healthy_rooms[ask] = (open_nodes, ask.room - lost)
+        return known[1]
 
     def room_in_one(self, task: Task, job: Job) -> int:
         """How many tasks the roomiest domain of the level that the gang requires holds when nothing else runs."""

@@ -39,7 +39,7 @@ def lack(fit: Fit, job: Job) -> Lack:
     if ask.room < count or fit.room_in_one(task, job) < count:
         return Lack.NEVER
     healthy = ask.eligible & capacity.open
-    if ask.room - sum(fit.room(task, node) for node in members(ask.eligible ^ healthy)) < count:
+    if fit.healthy_room(task, ask) < count:
         return Lack.UNHEALTHY
     if not task.gpus:
         return Lack.AMOUNT

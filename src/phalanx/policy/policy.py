@@ -52,8 +52,9 @@ class Policy:
 
     `order` gives the key by which waiting jobs claim capacity, least first. `backfill(head, job)` says whether a job
     may pass a head that does not fit. `victims(head, run)` says whether a running attempt may be stopped for a head;
-    which of those are, the engine works out: the set that loses the least work. `observe` folds events into the
-    policy's memory, and `next_wakeup` says when its order changes without any event.
+    which of those are, the engine works out: the set that loses the least work. It is asked once for all attempts of a
+    queue and priority. `observe` folds events into the policy's memory, and `next_wakeup` says when its order changes
+    without any event.
     """
 
     name: str
