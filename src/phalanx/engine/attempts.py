@@ -38,9 +38,21 @@ def open_attempt(state: State, claim: Claim) -> None:
     take = state.capacity.claim if claim.waits else state.capacity.hold
     for booking in bookings:
         take(booking)
-        state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+        _arrive(state, attempt, booking)
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
+    state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
+
+
+def _arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+    """Takes note of who is on a node."""
+    state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+    state.stoppable.add(attempt, booking, 1)
+
+
+def _depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+    state.on_node[booking.node].pop(attempt.key, None)
+    state.stoppable.add(attempt, booking, -1)
 
 
 def send(state: State, action: Action) -> None:
@@ -108,7 +120,7 @@ def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) ->
     attempt.removing = [booking for booking in attempt.bookings if booking not in bookings]
     for booking in attempt.adding:
         state.capacity.hold(booking)
-        state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+        _arrive(state, attempt, booking)
         attempt.bookings.append(booking)
     for booking in attempt.removing:
         state.capacity.cede(booking)
@@ -143,8 +155,9 @@ def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool
         state.capacity.keep(booking)
     state.capacity.release(booking)
     attempt.bookings.remove(booking)
-    if all(other.node != booking.node for other in attempt.bookings):
-        state.on_node[booking.node].pop(attempt.key, None)
+    _depart(state, attempt, booking)
+    if any(other.node == booking.node for other in attempt.bookings):
+        state.on_node[booking.node][attempt.key] = attempt
 
 
 def started(state: State, attempt: AttemptRecord) -> None:
@@ -227,7 +240,8 @@ def _close(state: State, attempt: AttemptRecord) -> None:
             if attempt.ceding or booking in attempt.removing:
                 capacity.keep(booking)
             capacity.release(booking)
-        state.on_node[booking.node].pop(attempt.key, None)
+        _depart(state, attempt, booking)
+    del state.runs[attempt.group][attempt.key]
     state.waiting_claims.pop(attempt.key, None)
     state.preparing.pop(attempt.key, None)
     state.elastic.pop(attempt.key, None)

@@ -28,7 +28,7 @@ def decide(state: State, now: int) -> Plan:
         line = Line(state, draft)
         for record in line:
             # 3. Place each as a whole gang, or make room for it, or say what it lacks.
-            if _place(draft, record) or _make_room(draft, record, line.fresh(record)):
+            if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh(record)):
                 line.placed()
             else:
                 line.refused(lack(state.fit, record.job))

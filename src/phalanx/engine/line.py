@@ -16,7 +16,7 @@ from phalanx.policy.policy import Key, always, never, nobody
 
 Entry = tuple[Key, str, int]
 
-FRESH_MAX = 32
+FRESH_MAX = 64
 """Nodes on which something grew up to which each is looked at for every class; past it classes are simply tried."""
 
 
@@ -25,7 +25,8 @@ class Line:
 
     A class that was refused before is passed over, unless something has grown since on a node that could now take a
     task of it: it would be refused again.
-    Where the policy lets not everybody pass, the first that is refused becomes the head.
+    Where the policy lets not everybody pass, the first that is refused becomes the head. `may_fit` says whether the
+    present job could fit without anybody leaving.
     """
 
     def __init__(self, state: State, draft: Draft) -> None:
@@ -34,6 +35,7 @@ class Line:
         self.verdicts: list[Verdict] = []
         self.head = ""
         self.exhaustive = True
+        self.may_fit = True
         self._refused = False
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
@@ -76,8 +78,6 @@ class Line:
     def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
         """For each node on which something grew: the GPUs a job could have there, at most."""
         free = self.state.capacity.free
-        if self.state.policy.victims is nobody:
-            return [(node, free[node].bit_count()) for node in self._fresh_nodes]
         return [(node, free[node].bit_count() + self._stoppable(node, record)) for node in self._fresh_nodes]
 
     def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int]:
@@ -95,9 +95,12 @@ class Line:
             _, job, self._current = heappop(self._heap)
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
-            if self._known(waiting) and not self._makes_a_difference(waiting, record):
-                self._passed_over.append(self._current)
-                continue
+            self.may_fit = True
+            if self._known(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
+                self.may_fit = self._takes_a_task(waiting, record, with_victims=False)
+                if not self.may_fit and not self._takes_a_task(waiting, record, with_victims=True):
+                    self._passed_over.append(self._current)
+                    continue
             if self.head and not self.state.policy.backfill(self.state.jobs[self.head], record):
                 self.exhaustive = False
                 if self.state.policy.backfill is never:
@@ -143,27 +146,30 @@ class Line:
             and self.state.policy.backfill is always
         )
 
-    def _makes_a_difference(self, waiting: WaitingClass, record: JobRecord) -> bool:
-        """Whether something grew on a node that could now take a task of the class."""
-        if len(self._fresh_nodes) > FRESH_MAX:
-            return True
+    def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
+        """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
         for ask in waiting.asks:
             for node in self._fresh_nodes:
-                if ask.eligible >> node & 1 and self._may_take(ask, node, record):
-                    return True
+                if ask.eligible >> node & 1:
+                    if ask.portions or not ask.gpus:
+                        return True
+                    if self._has_gpus(ask, node, record) if with_victims else self._has_room(ask, node):
+                        return True
         return False
 
-    def _may_take(self, ask: Ask, node: int, record: JobRecord) -> bool:
-        if ask.portions or not ask.gpus:
-            return True
+    def _has_room(self, ask: Ask, node: int) -> bool:
         capacity = self.state.capacity
-        free = capacity.free[node].bit_count()
-        if self.state.policy.victims is nobody:
-            return free >= ask.gpus and all(capacity.amounts[n].free[node] >= amount for n, amount in ask.needs)
-        return free >= ask.gpus or free + self._stoppable(node, record) >= ask.gpus
+        return capacity.free[node].bit_count() >= ask.gpus and all(
+            capacity.amounts[number].free[node] >= amount for number, amount in ask.needs
+        )
+
+    def _has_gpus(self, ask: Ask, node: int, record: JobRecord) -> bool:
+        return self.state.capacity.free[node].bit_count() + self._stoppable(node, record) >= ask.gpus
 
     def _stoppable(self, node: int, record: JobRecord) -> int:
         """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
+        if self.state.policy.victims is nobody:
+            return 0
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()

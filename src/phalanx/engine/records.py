@@ -14,7 +14,10 @@ from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, Kind
+
+Group = tuple[int, str]
+"""Priority and queue."""
 
 
 class JobState(StrEnum):
@@ -102,6 +105,16 @@ class AttemptRecord:
     def key(self) -> str:
         """The attempt's name: 4821/2."""
         return f"{self.job.id}/{self.number}"
+
+    @property
+    def group(self) -> Group:
+        """What a policy tells it apart by when it says who gives way."""
+        return (self.job.priority, self.job.queue)
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether it may be stopped for others at all. To stop a service whole would take its minimum from it."""
+        return self.job.preemptible and self.job.kind is not Kind.SERVICE
 
     @property
     def gpus(self) -> int:

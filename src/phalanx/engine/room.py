@@ -14,10 +14,12 @@ from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task, placement_of
 from phalanx.placement.placement import Placement, Slot
-from phalanx.workload.job import Kind
 
 SEATINGS_MAX = 400
 """Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
+
+NODES_FEW = 256
+"""Nodes up to which all are looked at for victims at once."""
 
 SETS_MAX = 16
 """Sets of victims tried, cheapest first."""
@@ -125,8 +127,8 @@ def _unpromised(state: State, leaving: AttemptRecord) -> bool:
 
 
 def _may_stop(attempt: AttemptRecord) -> bool:
-    """Services keep their minimum, which to stop the whole attempt would take from them."""
-    return attempt.job.preemptible and attempt.job.kind is not Kind.SERVICE and attempt.phase is not Phase.CLAIMED
+    """One that only has a claim holds nothing yet that it could give."""
+    return attempt.stoppable and attempt.phase is not Phase.CLAIMED
 
 
 class _Search:
@@ -149,45 +151,77 @@ class _Search:
         self._loss: dict[str, int] = {}
 
     def run(self) -> GangTrial | None:
-        on_node = self._candidates()
-        if not on_node:
+        self._groups = {
+            group: attempts
+            for group, attempts in self.state.runs.items()
+            if attempts and self.state.policy.victims(self.head, next(iter(attempts.values())))
+        }
+        if not self._groups:
             return None
-        sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
-        for victims in sets:
-            seated = self._try(victims)
-            if seated is not None:
-                return self._prune(seated, victims)
+        up_to = max(priority for priority, _ in self._groups)
+        clearable = self.state.stoppable.nodes(self.state.capacity, up_to, self._task.gpus)
+        for nodes in self._samples(self._reach() & clearable):
+            sets = sorted(self._sets(self._candidates(nodes)), key=self._price)[:SETS_MAX]
+            for victims in sets:
+                seated = self._try(victims)
+                if seated is not None:
+                    return self._prune(seated, victims)
         return None
 
-    def _candidates(self) -> dict[int, list[AttemptRecord]]:
-        """Attempts that may be stopped for the head, by the nodes it could use."""
-        allowed: dict[tuple[int, str], bool] = {}
+    def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
+        """Attempts that may be stopped for the head, by node."""
         found: dict[int, list[AttemptRecord]] = {}
-        for node in self._nodes():
+        for node in members(nodes):
             for attempt in self.state.on_node.get(node, {}).values():
-                group = (attempt.job.priority, attempt.job.queue)
-                if group not in allowed:
-                    allowed[group] = self.state.policy.victims(self.head, attempt)
-                if allowed[group] and attempt.key not in self.context.leaving and _may_stop(attempt):
+                if attempt.group not in self._groups or not _may_stop(attempt):
+                    continue
+                key = attempt.key
+                if key not in self.context.leaving:
                     found.setdefault(node, []).append(attempt)
-                    if attempt.key not in self._loss:
-                        self._loss[attempt.key] = attempt.lost_gpu_ms(self.context.now)
+                    if key not in self._loss:
+                        self._loss[key] = attempt.lost_gpu_ms(self.context.now)
         return found
 
-    def _nodes(self) -> Iterator[int]:
+    def _reach(self) -> int:
         """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
         reach = 0
         for task in self.head.tasks.values():
             reach |= self.state.fit.ask(task, self.head.job).eligible
         reach &= self.state.capacity.open
         fresh = self.context.fresh
-        if fresh is not None and self._one_node:
-            reach &= fresh
-        elif fresh is not None:
-            domains = self.state.topology.domains.get(self.head.job.gang.topology.required)
-            if domains is not None:
-                reach &= sum(domain.nodes for domain in domains if domain.nodes & fresh)
-        return members(reach)
+        if fresh is None:
+            return reach
+        if self._one_node:
+            return reach & fresh
+        domains = self.state.topology.domains.get(self.head.job.gang.topology.required)
+        if domains is None:
+            return reach
+        return reach & sum(domain.nodes for domain in domains if domain.nodes & fresh)
+
+    def _samples(self, reach: int) -> Iterator[int]:
+        """Nodes to look at: in a large cluster first those of the newest victims, who have least to lose; then all."""
+        if reach.bit_count() > NODES_FEW:
+            yield self._of_newest(reach, max(NODES_FEW, 4 * self._count))
+        if reach:
+            yield reach
+
+    def _of_newest(self, reach: int, count: int) -> int:
+        """About `count` nodes of those who started last; where the head must lie in one domain, whole domains."""
+        topology = self.state.topology
+        required = self.head.job.gang.topology.required
+        of_node = topology.domain_of.get(required)
+        found = left = 0
+        for group in sorted(self._groups):
+            for attempt in reversed(self._groups[group].values()):
+                for booking in attempt.bookings:
+                    if of_node is None:
+                        found |= topology.bit[booking.node]
+                    else:
+                        found |= topology.domains[required][of_node[booking.node]].nodes
+                left += 1
+                if left % 32 == 0 and (found & reach).bit_count() >= count:
+                    return found & reach
+        return found & reach
 
     def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """Victims for each single node that would hold the whole head, and for each domain it may spread over."""

@@ -11,7 +11,8 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
@@ -41,6 +42,7 @@ class State:
         self.digest = Digest()
         self.jobs: dict[str, JobRecord] = {}
         self.classes: dict[Hashable, WaitingClass] = {}
+        self.runs: dict[Group, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
@@ -66,6 +68,7 @@ class State:
         self.capacity = Capacity(self.topology)
         self.fit = Fit(self.capacity)
         self.packing = Packing()
+        self.stoppable = Stoppable(len(cluster.nodes))
 
     def record(self, job: str) -> JobRecord:
         """The record of a job; an unknown id is an error that names it."""
