@@ -81,8 +81,7 @@ class Traffic:
         # Written so that NaN, which fails every comparison, is refused too.
         if not 0 <= self.num_params_billions < float("inf"):
             raise ValueError(
-                f"traffic: num_params_billions must be a finite number of at least 0, "
-                f"got {self.num_params_billions!r}"
+                f"traffic: num_params_billions must be a finite number of at least 0, got {self.num_params_billions!r}"
             )
 
     @property
