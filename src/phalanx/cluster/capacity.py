@@ -55,6 +55,8 @@ class Capacity:
         self.unhealthy = [0] * count
         self.shared = [0] * count
         self.partitioned = [0] * count
+        self.cutting = [0] * count
+        self.promised: dict[tuple[int, int], int] = {}
         self.loads: dict[tuple[int, int], DeviceLoad] = {}
         self.share_room = Amount("share", [0] * count, topology.bit)
         self.health = [Health.HEALTHY] * count
@@ -130,8 +132,11 @@ class Capacity:
 
         A device of which a portion is promised takes nobody else until the promise is kept or taken back.
         """
-        node, devices, needs, _, _ = booking
-        assert not self.claimed[node] & devices, f"{self._name(node)}: a device is claimed twice"
+        node, devices, needs, portion, _ = booking
+        if portion is not None:
+            self.promised[node, devices] = self.promised.get((node, devices), 0) + 1
+        else:
+            assert not self.claimed[node] & devices, f"{self._name(node)}: a device is claimed twice"
         assert not devices & self.held[node] & ~self.ceding[node], f"{self._name(node)}: a claim on a kept device"
         self.claimed[node] |= devices
         for number, amount in needs:
@@ -141,8 +146,11 @@ class Capacity:
 
     def unclaim(self, booking: Booking) -> None:
         """Takes a promise back."""
-        node, devices, needs, _, _ = booking
-        self.claimed[node] &= ~devices
+        node, devices, needs, portion, _ = booking
+        if portion is not None:
+            self.promised[node, devices] -= 1
+        if portion is None or not self.promised[node, devices]:
+            self.claimed[node] &= ~devices
         for number, amount in needs:
             self.amounts[number].claim(node, -amount)
         self._refresh_share(node)
@@ -177,10 +185,23 @@ class Capacity:
         bit = 1 << device
         self.partitioned[node] = self.partitioned[node] & ~bit | (bit if layout is not None else 0)
 
+    def set_cutting(self, node: int, device: int, cutting: bool) -> None:
+        """A device that is being cut is given to nobody until it is known how it came out."""
+        bit = 1 << device
+        self.cutting[node] = self.cutting[node] | bit if cutting else self.cutting[node] & ~bit
+        if not cutting:
+            self.grown |= self.topology.bit[node]
+        self._refresh_share(node)
+        self._refresh(node)
+
+    def usable_shares(self, node: int) -> int:
+        """Shared devices of a node that others may join."""
+        return self.shared[node] & ~(self.claimed[node] | self.unhealthy[node] | self.cutting[node])
+
     def _refresh_share(self, node: int) -> None:
         """The most compute that one shared device of the node can still guarantee."""
-        usable = self.shared[node] & ~(self.claimed[node] | self.unhealthy[node])
-        self.share_room.put(node, max((self.loads[node, i].free_permille for i in members(usable)), default=0))
+        rooms = (self.loads[node, device].free_permille for device in members(self.usable_shares(node)))
+        self.share_room.put(node, max(rooms, default=0))
 
     def set_health(self, node: int, health: Health) -> None:
         """Changes the health of a node; only a healthy one is open for new work."""
@@ -209,7 +230,7 @@ class Capacity:
         new = 0
         if self.health[node] is Health.HEALTHY:
             new = self.all_devices[node] & ~(
-                self.held[node] | self.claimed[node] | self.unhealthy[node] | self.shared[node]
+                self.held[node] | self.claimed[node] | self.unhealthy[node] | self.shared[node] | self.cutting[node]
             )
         old = self.free[node]
         if new == old:
@@ -265,8 +286,17 @@ class Capacity:
             tuple(self.unhealthy),
             tuple(self.shared),
             tuple(self.partitioned),
+            tuple(self.cutting),
+            tuple((at, count) for at, count in sorted(self.promised.items()) if count),
             tuple(
-                (at, tuple(load.holders.items()), load.layout)
+                (
+                    at,
+                    tuple(sorted(load.holders)),
+                    load.guaranteed_permille,
+                    load.resident_mb,
+                    load.occupied,
+                    load.layout,
+                )
                 for at, load in sorted(self.loads.items())
                 if load.holders
             ),

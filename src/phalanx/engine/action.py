@@ -19,14 +19,14 @@ class ActionId(NamedTuple):
     seq: int
 
 
-class Start(msgspec.Struct, frozen=True, tag=True):
+class Start(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Start every task of the attempt at its slot; all of them, or report failure and leave none running."""
 
     id: ActionId
     placement: Placement
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
+class Stop(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Give notice to every task, wait up to the grace, end what is left, and report once all devices are free."""
 
     id: ActionId
@@ -34,26 +34,26 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class Suspend(msgspec.Struct, frozen=True, tag=True):
+class Suspend(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Freeze every task where it is, for its devices to be used in turns."""
 
     id: ActionId
 
 
-class Resume(msgspec.Struct, frozen=True, tag=True):
+class Resume(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Let a suspended attempt go on."""
 
     id: ActionId
 
 
-class Resize(msgspec.Struct, frozen=True, tag=True):
+class Resize(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Bring a running attempt to another placement that keeps the slots both have in common."""
 
     id: ActionId
     placement: Placement
 
 
-class Repartition(msgspec.Struct, frozen=True, tag=True):
+class Repartition(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Cut a device into these MIG instances, or (None) switch MIG off. Instances both have in common keep running."""
 
     id: ActionId

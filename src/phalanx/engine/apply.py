@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappop
+from math import isfinite
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine import attempts, waiting
@@ -26,7 +27,7 @@ from phalanx.engine.event import (
     TimerDue,
 )
 from phalanx.engine.journal import Record
-from phalanx.engine.plan import Plan
+from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of, tasks_of
 from phalanx.engine.state import State, Timer
 from phalanx.policy.registry import policy as policy_named
@@ -41,7 +42,9 @@ def apply(state: State, record: Record) -> None:
     if record.now < state.now:
         raise ValueError(f"record {record.seq} is of {record.now} ms, before {state.now} ms: time never goes back")
     body = record.body
-    if not isinstance(body, Plan):
+    if isinstance(body, Plan):
+        check_plan(state, body)
+    else:
         check(state, body)
     state.seq = record.seq
     state.now = record.now
@@ -56,6 +59,8 @@ def apply(state: State, record: Record) -> None:
 
 def check(state: State, event: Event) -> None:
     """Raises ValueError if an event contradicts the State. News of attempts that are gone are no contradiction."""
+    if state.seq < 0 and not isinstance(event, ClusterDefined):
+        raise ValueError("the first record must define the cluster")
     match event:
         case ClusterDefined(cluster=cluster, policy=policy):
             if state.seq >= 0:
@@ -76,6 +81,13 @@ def check(state: State, event: Event) -> None:
             gpus = state.topology.nodes[_check_node(state, node)].gpus
             if not 0 <= device < gpus:
                 raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+        case Progress(job=name, metrics=metrics):
+            measured = (event.samples_per_s, event.gpu_busy, event.memory_gb, *metrics.values())
+            if not all(map(isfinite, measured)):
+                raise ValueError(f"progress of job {name}: expected finite numbers")
+        case Advice(policy=policy, body=advice):
+            if not all(map(isfinite, advice.values())):
+                raise ValueError(f"advice of policy {policy}: expected finite numbers")
 
 
 def _check_node(state: State, node: str) -> int:
@@ -95,20 +107,26 @@ def _check_job(state: State, job: Job) -> None:
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
     _check_topology(state, job.id, job.gang.topology)
-    for role in job.gang.roles:
-        _check_role(state, job.id, role)
+    _check_roles(state, job.id, job.gang.roles)
     if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
         raise ValueError(
             f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
         )
 
 
+def _check_roles(state: State, job: str, roles: tuple[Role, ...]) -> None:
+    names = [role.name for role in roles]
+    for role in roles:
+        if names.count(role.name) > 1:
+            raise ValueError(f"job {job} has two roles named {role.name!r} side by side")
+        _check_role(state, job, role)
+
+
 def _check_role(state: State, job: str, role: Role) -> None:
     if not 1 <= role.replicas_min <= role.replicas_max:
         raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
     _check_topology(state, job, role.topology)
-    for member in role.members:
-        _check_role(state, job, member)
+    _check_roles(state, job, role.members)
 
 
 def _check_topology(state: State, job: str, topology: Topology) -> None:
@@ -116,6 +134,36 @@ def _check_topology(state: State, job: str, topology: Topology) -> None:
         if level and not state.topology.knows(level):
             known = ", ".join(state.cluster.levels)
             raise ValueError(f"job {job} asks for the level {level!r}; this cluster has {known}")
+
+
+def check_plan(state: State, plan: Plan) -> None:
+    """Raises ValueError if a decision contradicts the State."""
+    opened = {(claim.job, claim.attempt) for claim in plan.claims}
+    for claim in plan.claims:
+        record = state.record(claim.job)
+        if record.queued is None or claim.attempt != record.attempts + 1:
+            raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
+        _check_claim(state, record, claim)
+    for action in plan.actions:
+        job, attempt = action.id.job, action.id.attempt
+        if (job, attempt) not in opened and state.attempt(job, attempt) is None:
+            raise ValueError(f"an action for attempt {attempt} of job {job}, which there is not")
+        if isinstance(action, Stop):
+            StopReason(action.reason)
+    for verdict in plan.verdicts:
+        if state.record(verdict.job).queued is None:
+            raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
+
+
+def _check_claim(state: State, record: JobRecord, claim: Claim) -> None:
+    for slot in claim.placement.slots:
+        node = _check_node(state, slot.node)
+        free = state.capacity.free[node] if not claim.waits else state.capacity.all_devices[node]
+        if slot.role not in record.tasks:
+            raise ValueError(f"a claim for role {slot.role!r}, which job {claim.job} does not have")
+        for device in slot.devices:
+            if slot.portion is None and not free >> device & 1:
+                raise ValueError(f"a claim of job {claim.job} on device {device} of {slot.node}, which is not free")
 
 
 def _event(state: State, event: Event) -> None:
@@ -170,6 +218,9 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
 
 def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:
     """The attempt and the action an answer is about; None if it is late news."""
+    cut = state.cuts.pop(action, None)
+    if cut is not None:
+        attempts.cut_answered(state, cut)
     attempt = state.attempt(action.job, action.attempt)
     if attempt is None:
         return None, None
@@ -177,6 +228,9 @@ def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, ob
 
 
 def _done(state: State, action: ActionId) -> None:
+    cut = state.cuts.get(action)
+    if cut is not None:
+        state.capacity.set_layout(state.topology.number[cut.node], cut.device, cut.layout)
     attempt, asked = _action_of(state, action)
     if attempt is None:
         return
@@ -185,8 +239,6 @@ def _done(state: State, action: ActionId) -> None:
             attempts.started(state, attempt)
         case Stop():
             attempts.end(state, attempt)
-        case Repartition(node=node, device=device, layout=layout):
-            state.capacity.set_layout(state.topology.number[node], device, layout)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempt.phase = Phase.SUSPENDED
         case Resume() if attempt.phase is Phase.RESUMING:
@@ -228,21 +280,25 @@ def _lost(state: State, action: ActionId) -> None:
 def _node_health(state: State, node: int, health: Health) -> None:
     state.capacity.set_health(node, health)
     if health is not Health.HEALTHY:
-        _return_claims(state, node)
+        _return_claims(state, node, -1)
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
             attempts.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
-def _return_claims(state: State, node: int) -> None:
-    """Who was promised a place on a node that takes no new work any more goes back in line."""
+def _return_claims(state: State, node: int, devices: int) -> None:
+    """Who was promised a place on hardware that takes no new work any more goes back in line."""
     for attempt in list(state.on_node.get(node, {}).values()):
-        if attempt.phase is Phase.CLAIMED:
+        if attempt.phase is Phase.CLAIMED and any(
+            booking.node == node and (devices == -1 or booking.devices & devices) for booking in attempt.bookings
+        ):
             attempts.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
 def _device_health(state: State, node: int, device: int, health: Health) -> None:
     state.capacity.set_device_health(node, device, health)
+    if health is not Health.HEALTHY:
+        _return_claims(state, node, 1 << device)
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
             if any(booking.node == node and booking.devices >> device & 1 for booking in attempt.bookings):
@@ -272,8 +328,9 @@ def _fire(state: State, timer: Timer) -> None:
             if record.final is None and record.attempt is None:
                 waiting.line_up(state, record)
         case "action":
-            if attempt is not None and timer.seq in attempt.in_flight:
-                _lost(state, ActionId(state.term, timer.job, timer.attempt, timer.seq))
+            action = ActionId(state.term, timer.job, timer.attempt, timer.seq)
+            if action in state.cuts or (attempt is not None and timer.seq in attempt.in_flight):
+                _lost(state, action)
         case "stop_again":
             if attempt is not None and attempt.stop_reason is not None:
                 state.to_stop.setdefault(attempt.key, attempt.stop_reason)
@@ -287,6 +344,8 @@ def _decision(state: State, plan: Plan) -> None:
         state.clean_seq = state.seq
         state.capacity.grown = 0
     state.head = plan.head
+    for key in plan.withdrawn:
+        attempts.withdraw(state, key)
     for action in plan.actions:
         if isinstance(action, Stop | Resize):
             attempts.send(state, action)

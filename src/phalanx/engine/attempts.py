@@ -75,9 +75,11 @@ def send(state: State, action: Action) -> None:
         case Resize(placement=placement):
             _begin_resize(state, attempt, placement)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
-        case Repartition():
+        case Repartition(node=node, device=device):
             take_over(state, attempt)
             state.preparing[attempt.key] = attempt
+            state.cuts[action.id] = action
+            state.capacity.set_cutting(state.topology.number[node], device, cutting=True)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
 
 
@@ -212,9 +214,26 @@ def end(state: State, attempt: AttemptRecord) -> None:
     _after_stop(state, state.jobs[attempt.job.id], attempt)
 
 
+def withdraw(state: State, key: str) -> None:
+    """Takes back a claim for somebody who goes before."""
+    job, _, number = key.rpartition("/")
+    attempt = state.attempt(job, int(number))
+    if attempt is not None and attempt.phase is Phase.CLAIMED:
+        attempt.stop_reason = StopReason.PREEMPTED
+        _close(state, attempt)
+        _again(state, state.jobs[job], 0)
+
+
+def cut_answered(state: State, cut: Repartition) -> None:
+    """The backend has said how a cut came out: the device can be given again, unless another cut is under way."""
+    if not any((other.node, other.device) == (cut.node, cut.device) for other in state.cuts.values()):
+        state.capacity.set_cutting(state.topology.number[cut.node], cut.device, cutting=False)
+
+
 def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reason: str) -> None:
     """An attempt has ended without our asking, or before our asking reached it."""
     record = state.jobs[attempt.job.id]
+    attempt.stop_reason = attempt.stop_reason or state.to_stop.get(attempt.key)
     _close(state, attempt)
     if outcome is Outcome.SUCCEEDED:
         _finish(state, record, JobState.SUCCEEDED, reason)

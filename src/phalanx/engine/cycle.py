@@ -20,10 +20,8 @@ def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
     with Trial(state) as trial:
         draft = Draft(trial, now)
-        # 1. What was decided before and is due now: stops, starts of those whose victims have left or devices are cut.
+        # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
-        draft.start_who_was_promised()
-        draft.start_who_is_prepared()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
         for record in line:
@@ -32,10 +30,13 @@ def decide(state: State, now: int) -> Plan:
                 line.placed()
             else:
                 line.refused(lack(state.fit, record.job))
-        # 4. What nobody waits for goes to those who could use more.
+        # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
+        draft.start_who_was_promised()
+        draft.start_who_is_prepared()
+        # 5. What nobody waits for goes to those who could use more.
         if state.elastic and line.nobody_waits:
             draft.grow_who_could_use_more()
-        # 5. The difference between what is and what should be, and why the rest waits.
+        # 6. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line)
 
 
@@ -50,7 +51,7 @@ def _place(draft: Draft, record: JobRecord) -> bool:
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.policy.victims is nobody:
         return False
-    room = make_room(draft.trial, record, Context(draft.leaving, fresh, draft.now))
+    room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
     if room is None:
         return False
     draft.promise(record, room)

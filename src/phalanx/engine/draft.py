@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.bits import members
@@ -12,7 +12,7 @@ from phalanx.cluster.mig import Layout
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.elastic import missing
 from phalanx.engine.plan import Claim, Plan
-from phalanx.engine.records import AttemptRecord, JobRecord, StopReason
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
@@ -35,6 +35,7 @@ class Draft:
         self.actions: list[Action] = []
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
         self.fresh = self.state.capacity.grown
+        self.withdrawn: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
     def stop_who_must_leave(self) -> None:
@@ -58,17 +59,14 @@ class Draft:
 
     def start_who_was_promised(self) -> None:
         """Starts of claims whose devices are all free by now."""
-        capacity = self.state.capacity
         for attempt in self.state.waiting_claims.values():
-            if any(capacity.held_by_others(booking) for booking in attempt.bookings):
-                continue
-            self.trial.promote(attempt)
-            self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+            if attempt.key not in self.withdrawn and self.trial.promote(attempt):
+                self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
 
     def start_who_is_prepared(self) -> None:
         """Starts of those whose devices have been cut; if something undid it, they are cut again."""
         for attempt in self.state.preparing.values():
-            if not attempt.in_flight:
+            if not attempt.in_flight and attempt.key not in self.withdrawn:
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
 
     def _begin(self, job: str, attempt: int, seq: int, placement: Placement, bookings: Sequence[Booking]) -> None:
@@ -99,13 +97,29 @@ class Draft:
     def promise(self, record: JobRecord, room: Room) -> None:
         """A claim on devices that others still hold, and the stops that free them."""
         for victim in room.victims:
-            self._stop(victim, StopReason.PREEMPTED)
+            if victim.phase is Phase.CLAIMED:
+                self._withdraw(victim)
+            else:
+                self._stop(victim, StopReason.PREEMPTED)
         for attempt, slots in room.shrunk:
             self._shrink(attempt, slots)
         for booking in room.bookings:
             self.trial.claim(booking)
         victims = tuple(victim.key for victim in room.victims)
         self.claims.append(Claim(record.job.id, record.attempts + 1, room.placement, True, victims))
+
+    def _withdraw(self, attempt: AttemptRecord) -> None:
+        """Takes a claim back; what it lay on may be had by others, too."""
+        self.withdrawn[attempt.key] = attempt
+        give_back = self.trial.unclaim if attempt.waits else self.trial.release
+        give_back(attempt.bookings)
+        for booking in attempt.bookings:
+            self.fresh |= self.state.topology.bit[booking.node]
+
+    @property
+    def untouchable(self) -> Container[str]:
+        """Attempts that this plan already stops, resizes or takes a claim from."""
+        return {**self.leaving, **self._touched, **self.withdrawn}
 
     def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
         slots = attempt.placement.slots
@@ -135,4 +149,7 @@ class Draft:
 
     def plan(self, line: Line) -> Plan:
         """The finished Plan."""
-        return Plan(tuple(self.claims), tuple(self.actions), tuple(line.verdicts), line.head, line.exhaustive)
+        withdrawn = tuple(self.withdrawn)
+        return Plan(
+            tuple(self.claims), tuple(self.actions), tuple(line.verdicts), line.head, line.exhaustive, withdrawn
+        )

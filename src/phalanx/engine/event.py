@@ -19,7 +19,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-class ClusterDefined(msgspec.Struct, frozen=True, tag=True):
+class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The first record of every journal: the cluster, the policy that decides on it, and the leader's term."""
 
     cluster: Cluster
@@ -27,43 +27,43 @@ class ClusterDefined(msgspec.Struct, frozen=True, tag=True):
     term: int = 1
 
 
-class JobSubmitted(msgspec.Struct, frozen=True, tag=True):
+class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Somebody asks for a job. An array's members are submitted one by one."""
 
     job: Job
 
 
-class JobCancelled(msgspec.Struct, frozen=True, tag=True):
+class JobCancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Somebody wants a job gone."""
 
     job: str
 
 
-class JobHeld(msgspec.Struct, frozen=True, tag=True):
+class JobHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Somebody wants a waiting job not to start for now."""
 
     job: str
 
 
-class JobReleased(msgspec.Struct, frozen=True, tag=True):
+class JobReleased(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Somebody lets a held job start again."""
 
     job: str
 
 
-class Accepted(msgspec.Struct, frozen=True, tag=True):
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The backend has taken an action on."""
 
     action: ActionId
 
 
-class Done(msgspec.Struct, frozen=True, tag=True):
+class Done(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The backend has carried an action out."""
 
     action: ActionId
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True):
+class Failed(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The backend could not carry an action out. `node` is where, if it is known."""
 
     action: ActionId
@@ -72,13 +72,13 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     node: str = ""
 
 
-class Lost(msgspec.Struct, frozen=True, tag=True):
+class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Nobody knows what became of an action."""
 
     action: ActionId
 
 
-class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
+class AttemptEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Every task of an attempt is gone and its devices are free, without our having asked for it."""
 
     job: str
@@ -88,7 +88,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
     reason: str = ""
 
 
-class NodeHealthChanged(msgspec.Struct, frozen=True, tag=True):
+class NodeHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """A node became healthy, suspect, draining or failed."""
 
     node: str
@@ -96,7 +96,7 @@ class NodeHealthChanged(msgspec.Struct, frozen=True, tag=True):
     reason: str = ""
 
 
-class DeviceHealthChanged(msgspec.Struct, frozen=True, tag=True):
+class DeviceHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """One device became healthy, suspect, draining or failed."""
 
     node: str
@@ -105,7 +105,7 @@ class DeviceHealthChanged(msgspec.Struct, frozen=True, tag=True):
     reason: str = ""
 
 
-class Progress(msgspec.Struct, frozen=True, tag=True):
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """What an attempt says of itself: how far it is, what of it would survive, and what stopping it would cost."""
 
     job: str
@@ -119,14 +119,14 @@ class Progress(msgspec.Struct, frozen=True, tag=True):
     metrics: dict[str, float] = {}
 
 
-class Advice(msgspec.Struct, frozen=True, tag=True):
+class Advice(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The rounded answer of a solver that a policy asked at a wake-up. Replays use it instead of asking again."""
 
     policy: str
     body: dict[str, float]
 
 
-class TimerDue(msgspec.Struct, frozen=True, tag=True):
+class TimerDue(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Time has passed: what the State had set for this moment happens now."""
 
 

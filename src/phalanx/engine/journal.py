@@ -45,6 +45,8 @@ def decode(line: bytes) -> Record:
         version = raw["version"]
         if version == VERSION:
             return _decoder.decode(line)
+        if version > VERSION:
+            raise ValueError(f"a record of version {version}; this phalanx knows up to version {VERSION}")
         while version < VERSION:
             raw = UPCASTS[version](raw)
             version = raw["version"]

@@ -41,7 +41,7 @@ LACK_REASON = {
 }
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exact device shares for a new attempt, from the moment it is planned.
 
     A claim that `waits` lies on devices that `victims`, and others who are leaving, still hold; nobody else gets them.
@@ -54,18 +54,19 @@ class Claim(msgspec.Struct, frozen=True):
     victims: tuple[str, ...] = ()
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a job, and every waiting job of the same shape in the same queue, does not run."""
 
     job: str
     reason: Reason
 
 
-class Plan(msgspec.Struct, frozen=True, tag="Decision"):
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     """The difference between what is and what should be.
 
     `verdicts` are those that changed. `head` is the job behind which everything waits, where the policy does not let
-    others pass. `exhaustive` says that every kind of waiting job was looked at.
+    others pass. `exhaustive` says that every kind of waiting job was looked at. `withdrawn` are attempts that had no
+    more than a claim, which goes to somebody before them.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -73,6 +74,7 @@ class Plan(msgspec.Struct, frozen=True, tag="Decision"):
     verdicts: tuple[Verdict, ...] = ()
     head: str = ""
     exhaustive: bool = True
+    withdrawn: tuple[str, ...] = ()
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -81,4 +83,4 @@ class Plan(msgspec.Struct, frozen=True, tag="Decision"):
 
     def news(self, head: str) -> bool:
         """Whether the plan changes anything, given the head that is known already."""
-        return bool(self.claims or self.actions or self.verdicts or self.head != head)
+        return bool(self.claims or self.actions or self.verdicts or self.withdrawn or self.head != head)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.bits import members
@@ -21,6 +21,9 @@ SEATINGS_MAX = 400
 NODES_FEW = 256
 """Nodes up to which all are looked at for victims at once."""
 
+CANDIDATES_MAX = 256
+"""Victims up to which all together are tried when no single place will do."""
+
 SETS_MAX = 16
 """Sets of victims tried, cheapest first."""
 
@@ -37,12 +40,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known when room is made: who leaves anyway, where something grew since the head was last refused, when.
+    """What is known when room is made: who leaves anyway, and who must not be touched.
 
-    `fresh` is None for a head that was never refused: then every node is looked at.
+    `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
     """
 
     leaving: Mapping[str, AttemptRecord]
+    untouchable: Container[str]
     fresh: int | None
     now: int
 
@@ -83,7 +87,7 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
-        if attempt.key not in context.leaving and state.policy.victims(head, attempt)
+        if attempt.key not in context.untouchable and state.policy.victims(head, attempt)
         for slot in surplus(attempt)
     ]
     if not spare or not _fits_without(trial, head, spare):
@@ -127,8 +131,8 @@ def _unpromised(state: State, leaving: AttemptRecord) -> bool:
 
 
 def _may_stop(attempt: AttemptRecord) -> bool:
-    """One that only has a claim holds nothing yet that it could give."""
-    return attempt.stoppable and attempt.phase is not Phase.CLAIMED
+    """One that is being resized is left alone until it is known how that came out."""
+    return attempt.stoppable and attempt.phase is not Phase.RESIZING
 
 
 class _Search:
@@ -149,6 +153,7 @@ class _Search:
         self._seatings = 0
         self._mark = 0
         self._loss: dict[str, int] = {}
+        self._promised = [attempt for attempt in context.leaving.values() if not _unpromised(self.state, attempt)]
 
     def run(self) -> GangTrial | None:
         self._groups = {
@@ -161,12 +166,31 @@ class _Search:
         up_to = max(priority for priority, _ in self._groups)
         clearable = self.state.stoppable.nodes(self.state.capacity, up_to, self._task.gpus)
         for nodes in self._samples(self._reach() & clearable):
-            sets = sorted(self._sets(self._candidates(nodes)), key=self._price)[:SETS_MAX]
+            on_node = self._candidates(nodes)
+            sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
             for victims in sets:
                 seated = self._try(victims)
                 if seated is not None:
                     return self._prune(seated, victims)
-        return None
+        return self._add_up()
+
+    def _add_up(self) -> GangTrial | None:
+        """For gangs of several roles or levels: the cheapest victims together, as few of them as will do."""
+        found = {attempt.key: attempt for attempts in self._candidates(self._reach()).values() for attempt in attempts}
+        victims = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
+        if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
+            return None
+        self.trial.undo_to(self._mark)
+        too_few, enough = 0, len(victims)
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            if self._try(victims[:middle]) is not None:
+                self.trial.undo_to(self._mark)
+                enough = middle
+            else:
+                too_few = middle
+        seated = self._try(victims[:enough])
+        return seated and self._prune(seated, victims[:enough])
 
     def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
         """Attempts that may be stopped for the head, by node."""
@@ -176,7 +200,7 @@ class _Search:
                 if attempt.group not in self._groups or not _may_stop(attempt):
                     continue
                 key = attempt.key
-                if key not in self.context.leaving:
+                if key not in self.context.untouchable:
                     found.setdefault(node, []).append(attempt)
                     if key not in self._loss:
                         self._loss[key] = attempt.lost_gpu_ms(self.context.now)
@@ -225,37 +249,49 @@ class _Search:
 
     def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
-        offers = {}
-        for node, candidates in on_node.items():
-            victims = self._clear(node, self._task.gpus, candidates)
-            if victims:
-                offers[node] = victims
         if self._one_node:
-            gpus = self.head.job.gang.gpus_min
             for node, candidates in on_node.items():
-                victims = offers.get(node) if self._count == 1 else self._clear(node, gpus, candidates)
+                victims = self._clear(node, self._count, candidates)
                 if victims:
                     yield victims
         if self._count > 1:
-            yield from self._spread(offers)
+            yield from self._spread(on_node)
 
-    def _spread(self, offers: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
+    def _spread(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """In each domain of the required level, the cheapest nodes to clear beside those that are clear already."""
         topology = self.state.topology
         required = self.head.job.gang.topology.required
         of_node = topology.domain_of.get(required)
         if of_node is None and required in topology.cluster.levels:
             return
-        domains: dict[int, list[int]] = {}
-        for node in offers:
-            domains.setdefault(of_node[node] if of_node else 0, []).append(node)
-        for index, nodes in domains.items():
+        domains: dict[int, list[tuple[float, int, int, list[AttemptRecord]]]] = {}
+        for node, candidates in on_node.items():
+            tasks, victims = self._clear_whole(node, candidates)
+            if tasks:
+                loss, _ = self._price(victims)
+                domains.setdefault(of_node[node] if of_node else 0, []).append((loss / tasks, node, tasks, victims))
+        for index, offers in domains.items():
             everybody = topology.domains[required][index].nodes if of_node else topology.everything
             lacking = self._count - self._clear_already(everybody)
-            if 0 < lacking <= len(nodes):
-                nodes.sort(key=lambda node: (*self._price(offers[node]), node))
-                chosen = {attempt.key: attempt for node in nodes[:lacking] for attempt in offers[node]}
+            chosen: dict[str, AttemptRecord] = {}
+            for _, _, tasks, victims in sorted(offers, key=lambda offer: offer[:2]):
+                if lacking > 0:
+                    lacking -= tasks
+                    chosen.update((attempt.key, attempt) for attempt in victims)
+            if lacking <= 0 and chosen:
                 yield list(chosen.values())
+
+    def _clear_whole(self, node: int, candidates: list[AttemptRecord]) -> tuple[int, list[AttemptRecord]]:
+        """As many tasks as the node gains by stopping victims, and the victims."""
+        if self._task.gpus * 2 > self.state.capacity.gpus_max or not self._task.gpus:
+            return 1, self._clear(node, 1, candidates) or []
+        free = self.state.capacity.free[node].bit_count()
+        gained = sum(self._gain(attempt, node) for attempt in candidates)
+        tasks = min((free + gained) // self._task.gpus, self._count)
+        return tasks - free // self._task.gpus, self._clear(node, tasks, candidates) or []
+
+    def _gain(self, attempt: AttemptRecord, node: int) -> int:
+        return sum(booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
 
     def _clear_already(self, nodes: int) -> int:
         capacity = self.state.capacity
@@ -266,32 +302,58 @@ class _Search:
     def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
         return sum(self._loss[attempt.key] for attempt in victims), len(victims)
 
-    def _clear(self, node: int, gpus: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
-        """Victims that give a task its GPUs on a node, added by loss per GPU; what is not needed is dropped."""
-        have = self.state.capacity.free[node].bit_count()
-        gains = {
-            attempt.key: sum(b.devices.bit_count() for b in attempt.bookings if b.node == node)
-            for attempt in candidates
-        }
-        if have + sum(gains.values()) < gpus:
+    def _clear(self, node: int, tasks: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
+        """The cheapest victims that give so many tasks their GPUs on a node, and then what else they need of it."""
+        lacking = self._task.gpus * tasks - self.state.capacity.free[node].bit_count()
+        gains = [self._gain(attempt, node) for attempt in candidates]
+        if sum(gains) < lacking:
             return None
-        chosen: list[AttemptRecord] = []
-        for attempt in sorted(candidates, key=lambda a: (self._loss[a.key] / max(gains[a.key], 1), -gains[a.key])):
-            if have >= gpus and chosen:
+        chosen = self._cheapest(lacking, candidates, gains)
+        for attempt in sorted(candidates, key=lambda attempt: self._loss[attempt.key]):
+            if not self._short_of_amounts(node, tasks, chosen):
                 break
-            chosen.append(attempt)
-            have += gains[attempt.key]
-        for attempt in sorted(chosen, key=lambda a: -self._loss[a.key]):
-            if have - gains[attempt.key] >= gpus and len(chosen) > 1:
-                chosen.remove(attempt)
-                have -= gains[attempt.key]
+            if attempt not in chosen:
+                chosen.append(attempt)
         return chosen
+
+    def _cheapest(self, lacking: int, candidates: list[AttemptRecord], gains: list[int]) -> list[AttemptRecord]:
+        """The least loss, then the fewest, that gain so many GPUs: exact, one victim after the other for every gain."""
+        best: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
+        for i, attempt in enumerate(candidates):
+            for had, (loss, count, who) in list(best.items()):
+                gained = min(had + gains[i], max(lacking, 0))
+                offer = (loss + self._loss[attempt.key], count + 1, (*who, i))
+                if gained not in best or offer < best[gained]:
+                    best[gained] = offer
+        return [candidates[i] for i in best[max(lacking, 0)][2]]
+
+    def _short_of_amounts(self, node: int, tasks: int, chosen: list[AttemptRecord]) -> bool:
+        """Whether CPUs, memory or NICs would still be short with the chosen gone."""
+        ask = self.state.fit.ask(self._task, self.head.job)
+        for number, amount in ask.needs:
+            gained = sum(
+                given
+                for attempt in chosen
+                for booking in attempt.bookings
+                if booking.node == node
+                for which, given in booking.needs
+                if which == number
+            )
+            if self.state.capacity.amounts[number].free[node] + gained < amount * tasks:
+                return True
+        return False
 
     def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head with the victims gone; leaves both in place if it fits."""
         self._mark = self.trial.mark()
         for victim in victims:
-            self.trial.release(victim.bookings)
+            give_back = self.trial.unclaim if victim.waits else self.trial.release
+            give_back(victim.bookings)
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            # What those who are leaving hold was promised to the victims, and is to be had now.
+            for attempt in self._promised:
+                if _unpromised(self.state, attempt):
+                    self.trial.release(attempt.bookings)
         self._seatings += 1
         seated = self.trial.seat(self.head)
         if seated is None:

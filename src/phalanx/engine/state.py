@@ -9,6 +9,7 @@ from typing import NamedTuple
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
+from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
@@ -47,6 +48,7 @@ class State:
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
         self.preparing: dict[str, AttemptRecord] = {}
+        self.cuts: dict[ActionId, Repartition] = {}
         self.to_stop: dict[str, StopReason] = {}
         self.on_node: dict[int, dict[str, AttemptRecord]] = {}
         self.dependents: dict[str, dict[str, None]] = {}
@@ -100,8 +102,7 @@ class State:
             for device in slot.devices:
                 devices |= 1 << device
             needs = self.fit.ask(tasks[slot.role], job).needs
-            holder = f"{job.id}#{slot.rank}" if slot.portion is not None else ""
-            bookings.append(Booking(number[slot.node], devices, needs, slot.portion, holder))
+            bookings.append(Booking(number[slot.node], devices, needs, slot.portion, f"{job.id}#{slot.rank}"))
         return bookings
 
     def set_timer(self, at_ms: int, kind: str, job: str, attempt: int = 0, seq: int = 0) -> None:
@@ -126,9 +127,10 @@ class State:
             return Reason.MAKING_ROOM if record.attempt.waits else Reason.PREPARING
         if record.parked is not None:
             return record.parked
-        if self.head and self.record(self.head).shape != record.shape:
+        verdict = self.classes[record.shape].verdict
+        if self.head and self.record(self.head).shape != record.shape and verdict is not Reason.NEVER_FITS:
             return Reason.BEHIND
-        return self.classes[record.shape].verdict
+        return verdict
 
     @property
     def stale(self) -> bool:
@@ -160,6 +162,7 @@ class State:
             tuple(self.to_stop.items()),
             tuple(self.waiting_claims),
             tuple(self.preparing),
+            tuple(self.cuts),
             tuple(self.elastic),
             tuple(self.leaving),
             tuple(sorted(self.timers)),

@@ -39,7 +39,7 @@ class Stoppable:
         index = self._index(capacity, up_to)
         found = 0
         for free, having in enumerate(capacity.with_free):
-            found |= having & index.at_least(max(gpus - free, 1))
+            found |= having & index.at_least(max(gpus - free, 0))
         return found
 
     def _index(self, capacity: Capacity, up_to: int) -> Amount:

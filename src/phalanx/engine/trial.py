@@ -60,7 +60,8 @@ class Trial:
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Seats up to so many more members of a role beside those an attempt has."""
         trial = GangTrial(self.state.fit, self.state.packing, attempt.job)
-        seats = trial.grow(role, more, attempt.bookings[0].node)
+        trial.first_rank = 1 + max(slot.rank for slot in attempt.placement.slots)
+        seats = trial.grow(role, more, attempt.bookings[0])
         release = self.state.capacity.release
         self._undo.extend((release, seat.booking) for seat in seats)
         return seats
@@ -76,10 +77,20 @@ class Trial:
         self.state.capacity.claim(booking)
         self._undo.append((self.state.capacity.unclaim, booking))
 
-    def promote(self, attempt: AttemptRecord) -> None:
-        """As if a promise were kept: what was claimed is held."""
-        for booking in attempt.bookings:
+    def unclaim(self, bookings: Iterable[Booking]) -> None:
+        """As if a promise were taken back."""
+        for booking in bookings:
             self.state.capacity.unclaim(booking)
             self._undo.append((self.state.capacity.claim, booking))
+
+    def promote(self, attempt: AttemptRecord) -> bool:
+        """As if a promise were kept: what was claimed is held. Not while somebody is still in the way."""
+        mark = self.mark()
+        for booking in attempt.bookings:
+            if self.state.capacity.held_by_others(booking):
+                self.undo_to(mark)
+                return False
+            self.unclaim((booking,))
             self.state.capacity.hold(booking)
             self._undo.append((self.state.capacity.release, booking))
+        return True

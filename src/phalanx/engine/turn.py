@@ -19,7 +19,7 @@ def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> P
     due = state.next_wakeup()
     if due is not None and due <= now:
         record(state, journal, TimerDue(), now)
-    plan = decide(state, state.now)
+    plan = decide(state, max(now, state.now))
     if plan.news(state.head) or state.stale:
         record(state, journal, plan, now)
     return plan

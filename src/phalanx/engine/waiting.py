@@ -11,11 +11,13 @@ from phalanx.workload.job import After, Dependency
 def line_up(state: State, record: JobRecord) -> None:
     """Puts a waiting job in line, or aside with the reason why it may not stand there yet."""
     leave(state, record)
-    give_up_array_seat(state, record)
+    had_seat = give_up_array_seat(state, record)
     record.parked = _obstacle(state, record)
     if record.parked is not None:
         if record.parked is Reason.ARRAY_LIMIT:
             state.array_parked.setdefault(record.job.array_of, {})[record.job.id] = None
+        if had_seat:
+            call_array(state, record.job.array_of)
         return
     if record.job.array is not None:
         record.array_seat = True
@@ -56,11 +58,13 @@ def call_array(state: State, array: str) -> None:
             line_up(state, record)
 
 
-def give_up_array_seat(state: State, record: JobRecord) -> None:
-    """A member counts against its array's limit while it is in line or has an attempt."""
-    if record.array_seat:
-        record.array_seat = False
-        state.array_active[record.job.array_of] -= 1
+def give_up_array_seat(state: State, record: JobRecord) -> bool:
+    """A member counts against its array's limit while it is in line or has an attempt. Whether it did."""
+    if not record.array_seat:
+        return False
+    record.array_seat = False
+    state.array_active[record.job.array_of] -= 1
+    return True
 
 
 def _obstacle(state: State, record: JobRecord) -> Reason | None:

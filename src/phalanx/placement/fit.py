@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from phalanx.cluster.bits import from_flags, members
 from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MB_PER_GB, MEMORY, MEMORY_LIMIT, NICS, Capacity
-from phalanx.cluster.cluster import NODE, Health, Node
+from phalanx.cluster.cluster import Health, Node
 from phalanx.cluster.device import FULL_PERMILLE, Portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.placement.sharing import wanted
@@ -45,7 +45,8 @@ class Fit:
         self._nodes = capacity.topology.nodes
         self._bit = capacity.topology.bit
         self._healthy_rooms: dict[Ask, tuple[int, int]] = {}
-        self._rooms: dict[tuple[Ask, str], int] = {}
+        self._ideal: Fit | None = None
+        self.ever: dict[Hashable, bool] = {}
         self._asks: dict[tuple[object, ...], Ask] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._taints: dict[tuple[str, str, str], int] = {}
@@ -156,20 +157,12 @@ class Fit:
             known = self._healthy_rooms[ask] = (open_nodes, ask.room - lost)
         return known[1]
 
-    def room_in_one(self, task: Task, job: Job) -> int:
-        """How many tasks the roomiest domain of the level that the gang requires holds when nothing else runs."""
-        level = job.gang.topology.required
-        ask = self.ask(task, job)
-        domains = self.capacity.topology.domains.get(level)
-        if level == NODE:
-            return max((self.room(task, node) for node in members(ask.eligible)), default=0)
-        if domains is None:
-            return ask.room
-        known = self._rooms.get((ask, level))
-        if known is None:
-            known = max((sum(self.room(task, i) for i in members(d.nodes & ask.eligible)) for d in domains), default=0)
-            self._rooms[ask, level] = known
-        return known
+    def ideal(self) -> Fit:
+        """The predicates of the same cluster, idle and healthy."""
+        if self._ideal is None:
+            self._ideal = Fit(Capacity(self.capacity.topology))
+            self._ideal._asks = self._asks
+        return self._ideal
 
     def passing(self, ask: Ask) -> int:
         """Nodes that take one task as far as health, CPUs, memory, NICs and storage go."""

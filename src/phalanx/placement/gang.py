@@ -48,6 +48,7 @@ class GangTrial:
         self.packing = packing
         self.job = job
         self.seats: list[Seat] = []
+        self.first_rank = 0
         self._step = 0
         self._allowed = -1
         self._passing: dict[Ask, tuple[int, int]] = {}
@@ -57,16 +58,20 @@ class GangTrial:
         gang = self.job.gang
         return self._group(gang.roles, gang.topology, Range(0, len(self.capacity.topology.nodes)), "")
 
-    def grow(self, role: Role, more: int, beside: int) -> list[Seat]:
-        """Seats up to `more` members of a role in the domain that the gang requires and a node of it lies in."""
+    def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
+        """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in."""
         topology = self.capacity.topology
+        node = beside.node
         within = Range(0, len(topology.nodes))
         required = self.job.gang.topology.required
         if required in topology.domains:
-            domain = topology.domains[required][topology.domain_of[required][beside]]
+            domain = topology.domains[required][topology.domain_of[required][node]]
             within = Range(domain.first, domain.last)
         elif required in topology.cluster.levels:
-            within = Range(beside, beside + 1)
+            within = Range(node, node + 1)
+            for group in topology.layouts[node].levels.get(required, ()):
+                if group & beside.devices:
+                    self._allowed = group
         self._replicas(role, 1, more, within, "")
         return self.seats
 
@@ -107,14 +112,28 @@ class GangTrial:
 
     def _share_domains(self, level: str, within: Range) -> Iterator[Range]:
         if level in self.capacity.topology.domains:
-            for domain in self.capacity.topology.domains[level]:
-                if within.first <= domain.first and domain.last <= within.last:
-                    yield Range(domain.first, domain.last)
+            yield from self._domains_within(level, within)
         elif level in self.capacity.topology.cluster.levels:
             for node in members(self.capacity.open & span(*within)):
-                yield Range(node, node + 1)
+                groups = self.capacity.topology.layouts[node].levels.get(level, ())
+                for group in (-1,) if level == NODE else groups:
+                    yield from self._only(group, node)
         else:
             yield within
+
+    def _domains_within(self, level: str, within: Range) -> Iterator[Range]:
+        for domain in self.capacity.topology.domains[level]:
+            if within.first <= domain.first and domain.last <= within.last:
+                yield Range(domain.first, domain.last)
+
+    def _only(self, devices: int, node: int) -> Iterator[Range]:
+        """One node, of which no other devices than these are looked at for as long as it is tried."""
+        outer = self._allowed
+        self._allowed &= devices
+        try:
+            yield Range(node, node + 1)
+        finally:
+            self._allowed = outer
 
     def search_levels(self, topology: Topology) -> tuple[str, ...]:
         """Levels from the preferred one (else the node) outwards to the required one (else the whole cluster)."""
@@ -162,6 +181,9 @@ class GangTrial:
         anchor, count = max(_leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
         ask = self.fit.ask(anchor.task, self.job)
         passing = self._passes(ask)
+        if not ask.gpus:
+            yield from self._domains_within(level, within)
+            return
         rooms = self.packing.rooms(self.capacity.rooms(level, ask.types, ask.gpus, count, *within), self.capacity)
         for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
             yield domain
@@ -174,13 +196,11 @@ class GangTrial:
             room = 0
             for nodes in holding:
                 room += (nodes >> first & everybody).bit_count()
-            if room >= count or (not ask.gpus and room):
+            if room >= count:
                 yield Range(first, domain.last)
 
     def _holding(self, ask: Ask, passing: int) -> list[int]:
         """Sets of nodes with GPUs for at least one task, two tasks, …: a domain's room is how often it is in them."""
-        if not ask.gpus:
-            return [passing]
         holding = []
         having = 0
         for free in range(self.capacity.gpus_max, ask.gpus - 1, -1):
@@ -199,16 +219,14 @@ class GangTrial:
         topology = self.capacity.topology
         trials = 0
         for best in self.packing.ranked(self.capacity, gpus, nodes):
-            for node in members(best) if level != NODE else (lowest(best),):
+            for node in members(best):
+                devices = -1
                 if level != NODE:
-                    group = topology.layouts[node].pick_within(level, self.capacity.free[node], gpus)
-                    if not group and gpus:
+                    free = self.capacity.free[node] & self._allowed
+                    devices = topology.layouts[node].pick_within(level, free, gpus)
+                    if not devices and gpus:
                         continue
-                    self._allowed = group
-                try:
-                    yield Range(node, node + 1)
-                finally:
-                    self._allowed = -1
+                yield from self._only(devices, node)
                 trials += 1
                 if trials >= TRIALS_MAX:
                     return
@@ -237,11 +255,15 @@ class GangTrial:
 
     def _fill(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
         mark = len(self.seats)
-        for role in roles:
+        for role in sorted(roles, key=self._choice) if len(roles) > 1 else roles:
             if self._replicas(role, role.replicas_max, role.replicas_max, within, path) < role.replicas_max:
                 self._undo_to(mark)
                 return False
         return True
+
+    def _choice(self, role: Role) -> int:
+        """How many nodes a role could use: who has the least choice chooses first."""
+        return min(self.fit.ask(leaf.task, self.job).eligible.bit_count() for leaf, _ in _leaves((role,)))
 
     def _replicas(self, role: Role, least: int, most: int, within: Range, path: str) -> int:
         """Seats `least` to `most` replicas of a role, or none; how many."""
@@ -296,8 +318,7 @@ class GangTrial:
                     return 0
                 return seated
             node, device, portion = found
-            holder = f"{self.job.id}#{len(self.seats)}"
-            self._book(path, Booking(node, 1 << device, ask.needs, portion, holder))
+            self._book(path, Booking(node, 1 << device, ask.needs, portion, self._holder()))
         return most
 
     def _shared_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
@@ -307,8 +328,7 @@ class GangTrial:
         best: tuple[int, int, int, Portion] | None = None
         for _, node in zip(range(TRIALS_MAX), members(nodes), strict=False):
             wanted = ask.portions[capacity.type_of[node]]
-            usable = capacity.shared[node] & ~(capacity.claimed[node] | capacity.unhealthy[node])
-            for device in members(usable):
+            for device in members(capacity.usable_shares(node) & self._allowed):
                 load = capacity.loads[node, device]
                 portion = fit_portion(load, wanted) if wanted is not None else None
                 if portion is not None and (best is None or load.free_permille < best[0]):
@@ -320,8 +340,11 @@ class GangTrial:
         for best in self.packing.ranked(capacity, 1, self._passes(ask) & span(*within)):
             node = lowest(best)
             wanted = ask.portions[capacity.type_of[node]]
-            device = lowest(capacity.topology.layouts[node].pick(capacity.free[node], 1))
-            portion = fit_portion(capacity.load(node, device), wanted) if wanted is not None else None
+            free = capacity.free[node] & self._allowed
+            if wanted is None or not free:
+                continue
+            device = lowest(capacity.topology.layouts[node].pick(free, 1))
+            portion = fit_portion(capacity.load(node, device), wanted)
             if portion is not None:
                 return node, device, portion
         return None
@@ -372,7 +395,10 @@ class GangTrial:
         for left in range(count, 0, -1):
             own = devices if left == 1 else layout.pick(devices, ask.gpus)
             devices ^= own
-            self._book(path, Booking(node, own, ask.needs))
+            self._book(path, Booking(node, own, ask.needs, None, self._holder()))
+
+    def _holder(self) -> str:
+        return f"{self.job.id}#{self.first_rank + len(self.seats)}"
 
 
 def _less(roles: tuple[Role, ...], less: int) -> tuple[Role, ...]:

@@ -74,7 +74,7 @@ class Packing:
         return tightest_first
 
     def filling(self, capacity: Capacity, gpus: int, nodes: int, first: int, last: int) -> Iterator[int]:
-        """Nodes from `first` up to `last` in the order in which a gang fills them with tasks of `gpus`: emptiest first."""
+        """Nodes from `first` up to `last` in the order in which a gang of tasks fills them: the emptiest first."""
         if last - first <= RANGE_SMALL:
             here = [first + i for i in members(nodes >> first & (1 << last - first) - 1)]
             if gpus and len(here) > 1:

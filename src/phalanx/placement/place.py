@@ -8,6 +8,7 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.topology import Topology
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial, Seat
+from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
 from phalanx.placement.ranks import with_mesh
 from phalanx.workload.gang import Role, Task
@@ -16,7 +17,11 @@ from phalanx.workload.job import Job
 
 def placement_of(trial: GangTrial) -> Placement:
     """The seats of a trial by names, ranked in the order of the gang's roles and, within a role, of the tree."""
-    slots = slots_of(trial.capacity.topology, trial.seats, 0)
+    seats = trial.seats
+    if len(trial.job.gang.roles) > 1:
+        order = {role.name: i for i, role in enumerate(trial.job.gang.roles)}
+        seats = sorted(seats, key=lambda seat: order[seat.role.partition("/")[0]])
+    slots = slots_of(trial.capacity.topology, seats, 0)
     if trial.job.parallel is None:
         return Placement(slots)
     return with_mesh(trial.capacity.topology, trial.job, Placement(slots))
@@ -36,7 +41,7 @@ def lack(fit: Fit, job: Job) -> Lack:
     task, count = largest_task(job)
     ask = fit.ask(task, job)
     capacity = fit.capacity
-    if ask.room < count or fit.room_in_one(task, job) < count:
+    if not ever(fit, job):
         return Lack.NEVER
     healthy = ask.eligible & capacity.open
     if fit.healthy_room(task, ask) < count:
@@ -48,6 +53,17 @@ def lack(fit: Fit, job: Job) -> Lack:
     if capacity.free_gpus(fit.passing(ask)) < task.gpus * count:
         return Lack.AMOUNT
     return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
+
+
+def ever(fit: Fit, job: Job) -> bool:
+    """Whether a gang would fit if the whole cluster were idle and healthy. Tried once per shape, on such a cluster."""
+    shape = (job.gang, job.node_selector, job.tolerations)
+    known = fit.ever.get(shape)
+    if known is None:
+        trial = GangTrial(fit.ideal(), Packing(), job)
+        known = fit.ever[shape] = trial.seat()
+        trial.undo()
+    return known
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:

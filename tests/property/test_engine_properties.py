@@ -1,0 +1,492 @@
+"""The engine under random interleavings of events, failures and decisions: what must hold after every step."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from builders import a_job, everything, random_run
+from judge import Judge
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import (
+    AttemptEnded,
+    ClusterDefined,
+    DeviceHealthChanged,
+    Done,
+    Event,
+    Failed,
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    Lost,
+    NodeHealthChanged,
+    Outcome,
+    Progress,
+)
+from phalanx.engine.journal import Journal, Record
+from phalanx.engine.plan import Claim, Plan, Reason
+from phalanx.engine.records import AttemptRecord, JobState, Phase
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, replay, turn, verify
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
+from phalanx.simulate.run import Run, submissions
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.workload.array import members
+from phalanx.workload.job import Job, Kind
+from strategies import CLUSTERS, jobs
+
+OUTCOMES = st.sampled_from(list(Outcome))
+NUMBERS = st.integers(0, 1_000)
+OFTEN = st.sampled_from([True, True, False])
+
+
+class Engine(RuleBasedStateMachine):
+    """The test is the world: it submits, breaks things, answers actions rightly or wrongly, and watches.
+
+    `present` is what really runs where, as the world knows it: an attempt is there from its start on until the world
+    itself has said that it is gone.
+    """
+
+    policy = "fifo"
+
+    @initialize(name=st.sampled_from(sorted(CLUSTERS)), load=st.lists(st.integers(0, 2), max_size=10))
+    def define(self, name: str, load: list[int]) -> None:
+        self.cluster = CLUSTERS[name]()
+        self.state = State()
+        self.journal = Journal()
+        self.judge = Judge(self.cluster)
+        self.now = 0
+        self.submitted = 0
+        self.asked: dict[ActionId, Action] = {}
+        self.said: list[Event] = []
+        self.present: dict[str, frozenset[tuple[str, int]]] = {}
+        record(self.state, self.journal, ClusterDefined(self.cluster, self.policy), 0)
+        self.happen(*(JobSubmitted(a_job(f"load{i}", gpus)) for i, gpus in enumerate(load)), then_decide=True)
+        self.all_goes_well()
+
+    def happen(self, *events: Event, then_decide: bool) -> None:
+        for event in events:
+            record(self.state, self.journal, event, self.now)
+        if then_decide:
+            self.decide()
+
+    def decide(self) -> None:
+        """One turn, watched: nothing but the plan comes of it, and a second one has nothing to add."""
+        before = everything(self.state)
+        quiet = decide(self.state, self.state.now)
+        assert everything(self.state) == before, "deciding has changed the state"
+        length = len(self.journal.records)
+        plan = turn(self.state, self.journal, [], self.now)
+        assert plan == quiet or self.journal.records[length].body != plan, "deciding twice gives two plans"
+        self.watch(plan, self.journal.records[: self.index_of(plan)])
+        again = decide(self.state, self.state.now)
+        assert not again.news(self.state.head), f"after {plan}, again {again}"
+
+    def index_of(self, plan: Plan) -> int:
+        """Where the plan is recorded, or would be."""
+        last = len(self.journal.records) - 1
+        return last if self.journal.records[last].body is plan else last + 1
+
+    def watch(self, plan: Plan, before: list[object]) -> None:
+        for claim in plan.claims:
+            job = self.state.jobs[claim.job].job
+            self.judge.check_placement(job, claim.placement)
+            self.judge.check_open(claim.placement)
+            self.check_victims_may_be_stopped(job, claim)
+        if any(claim.victims for claim in plan.claims):
+            check_victims_are_needed(replay(Journal(before)), plan)
+        for action in plan.actions:
+            assert action.id not in self.asked, f"{action.id} is asked twice"
+            self.asked[action.id] = action
+            if isinstance(action, Start):
+                self.start(action)
+            if isinstance(action, Resize):
+                self.resize(action)
+
+    def start(self, action: Start) -> None:
+        """What is told to start must find its devices empty."""
+        self.judge.check_open(action.placement)
+        self.occupy(action.id, devices_of(action.placement))
+
+    def resize(self, action: Resize) -> None:
+        """What is told to grow must find the new devices empty; what stays, stays where it is."""
+        attempt = self.state.attempt(action.id.job, action.id.attempt)
+        assert attempt is not None
+        self.judge.check_placement(attempt.job, action.placement)
+        old = attempt.placement.slots
+        self.judge.check_open(Placement(tuple(slot for slot in action.placement.slots if slot not in old)))
+        assert len(old) != len(action.placement.slots)
+        assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
+        self.judge.resizes[attempt.key] = action.placement
+        self.occupy(action.id, self.present[attempt.key] | devices_of(action.placement))
+
+    def occupy(self, action: ActionId, wanted: frozenset[tuple[str, int]]) -> None:
+        key = f"{action.job}/{action.attempt}"
+        for other, taken in self.present.items():
+            assert other == key or not taken & wanted, f"{action} wants {taken & wanted}, where {other} still runs"
+        self.present[key] = wanted
+
+    def check_victims_may_be_stopped(self, head: Job, claim: Claim) -> None:
+        for key in claim.victims:
+            victim = self.state.jobs[key.rpartition("/")[0]].job
+            assert self.policy == "priority"
+            assert victim.priority < head.priority
+            assert victim.preemptible
+            assert victim.kind is not Kind.SERVICE
+            assert not (victim.priority >= 200 and head.priority < 300), "production stops production"
+
+    @rule(data=st.data(), count=st.integers(1, 3), then_decide=OFTEN)
+    def submit(self, data: st.DataObject, count: int, then_decide: bool) -> None:
+        for _ in range(count):
+            name = f"j{self.submitted}"
+            self.submitted += 1
+            job = data.draw(jobs(self.cluster, name, self.now, tuple(self.state.jobs)))
+            self.happen(*map(JobSubmitted, members(job)), then_decide=then_decide)
+
+    @rule()
+    def all_goes_well(self) -> None:
+        """The world does what it has been asked."""
+        for action in list(self.asked.values()):
+            self.happen(self.answer_to(action, "done"), then_decide=False)
+        self.asked.clear()
+        self.decide()
+
+    @rule(number=NUMBERS, then_decide=OFTEN)
+    def cancel(self, number: int, then_decide: bool) -> None:
+        open_jobs = [name for name, each in self.state.jobs.items() if each.final is None and not each.cancelled]
+        if open_jobs:
+            self.happen(JobCancelled(open_jobs[number % len(open_jobs)]), then_decide=then_decide)
+
+    @rule(number=NUMBERS, then_decide=OFTEN)
+    def hold_or_release(self, number: int, then_decide: bool) -> None:
+        open_jobs = [name for name, each in self.state.jobs.items() if each.final is None]
+        if open_jobs:
+            name = open_jobs[number % len(open_jobs)]
+            event = JobReleased(name) if self.state.jobs[name].held else JobHeld(name)
+            self.happen(event, then_decide=then_decide)
+
+    @rule(number=NUMBERS, health=st.sampled_from(list(Health)), then_decide=OFTEN)
+    def node_health(self, number: int, health: Health, then_decide: bool) -> None:
+        node = self.cluster.nodes[number % len(self.cluster.nodes)].name
+        self.judge.health[node] = health
+        self.happen(NodeHealthChanged(node, health), then_decide=then_decide)
+
+    @rule(number=NUMBERS, device=st.integers(0, 3), health=st.sampled_from(list(Health)), then_decide=OFTEN)
+    def device_health(self, number: int, device: int, health: Health, then_decide: bool) -> None:
+        node = self.cluster.nodes[number % len(self.cluster.nodes)]
+        device %= node.gpus
+        self.judge.sick.pop((node.name, device), None)
+        if health is not Health.HEALTHY:
+            self.judge.sick[node.name, device] = health
+        self.happen(DeviceHealthChanged(node.name, device, health), then_decide=then_decide)
+
+    @rule(ms=st.sampled_from([1, 500, 1_000, 20_000, 700_000]))
+    def time_passes(self, ms: int) -> None:
+        self.now += ms
+        self.decide()
+
+    @rule()
+    def think(self) -> None:
+        self.decide()
+
+    @rule(number=NUMBERS, durable=st.integers(0, 9), then_decide=OFTEN)
+    def progress(self, number: int, durable: int, then_decide: bool) -> None:
+        if self.state.jobs:
+            name = list(self.state.jobs)[number % len(self.state.jobs)]
+            attempt = self.state.jobs[name].attempts
+            self.happen(Progress(name, attempt, durable_step=durable, stop_cost_ms=durable), then_decide=then_decide)
+
+    @precondition(lambda self: self.asked)
+    @rule(
+        number=NUMBERS,
+        answer=st.sampled_from(["done", "done", "done", "done", "failed", "hopeless", "lost"]),
+        then_decide=OFTEN,
+    )
+    def answer(self, number: int, answer: str, then_decide: bool) -> None:
+        action = self.asked.pop(list(self.asked)[number % len(self.asked)])
+        self.say(self.answer_to(action, answer), then_decide)
+
+    def answer_to(self, action: Action, answer: str) -> Event:
+        """What the world says of an action; of one whose attempt is gone it says that it is refused."""
+        key = f"{action.id.job}/{action.id.attempt}"
+        if key not in self.present:
+            return Done(action.id) if isinstance(action, Stop) else Failed(action.id, "too late", retryable=False)
+        gone = (isinstance(action, Stop) and answer == "done") or (
+            isinstance(action, Start) and answer in ("failed", "hopeless")
+        )
+        if gone:
+            del self.present[key]
+        if isinstance(action, Resize) and answer == "done":
+            self.present[key] = devices_of(action.placement)
+        if isinstance(action, Resize) and answer in ("failed", "hopeless"):
+            attempt = self.state.attempt(action.id.job, action.id.attempt)
+            self.present[key] = devices_of(attempt.placement)
+        return {
+            "done": Done(action.id),
+            "failed": Failed(action.id, "cannot"),
+            "hopeless": Failed(action.id, "never will", retryable=False),
+            "lost": Lost(action.id),
+        }[answer]
+
+    def say(self, event: Event, then_decide: bool) -> None:
+        self.said.append(event)
+        self.happen(event, then_decide=then_decide)
+
+    @precondition(lambda self: self.said)
+    @rule(number=NUMBERS, then_decide=OFTEN)
+    def repeat_old_news(self, number: int, then_decide: bool) -> None:
+        self.happen(self.said[number % len(self.said)], then_decide=then_decide)
+
+    @precondition(lambda self: self.present)
+    @rule(number=NUMBERS, outcome=OUTCOMES, then_decide=OFTEN)
+    def end(self, number: int, outcome: Outcome, then_decide: bool) -> None:
+        key = list(self.present)[number % len(self.present)]
+        del self.present[key]
+        job, _, attempt = key.rpartition("/")
+        self.say(AttemptEnded(job, int(attempt), outcome), then_decide)
+
+    @invariant()
+    def nothing_is_given_twice_and_no_job_is_lost(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        self.state.capacity.check()
+        self.judge.check_shares(self.state)
+        self.judge.check_jobs(self.state)
+        for attempt in self.state.attempts():
+            known = attempt.phase in (Phase.CLAIMED, Phase.STOPPING) or attempt.in_flight
+            assert known or attempt.key in self.present, f"{attempt.key} is {attempt.phase}, but is not there"
+
+    def teardown(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        self.check_nothing_was_overlooked()
+        self.check_the_journal_tells_it_all()
+        self.check_all_comes_to_an_end()
+
+    def check_the_journal_tells_it_all(self) -> None:
+        read = Journal.read(list(self.journal.lines()))
+        assert read.records == self.journal.records
+        for told in (replay(self.journal), replay(read), verify(self.journal)):
+            assert everything(told) == everything(self.state)
+            assert str(told.digest) == str(self.state.digest)
+
+    def check_nothing_was_overlooked(self) -> None:
+        """Passing over those who were refused before saves time and hides nobody who would fit now.
+
+        Who would only be promised what others are leaving anyway is looked at when they have left.
+        """
+        self.decide()
+        grown = self.state.capacity.grown
+        self.state.capacity.grown = self.state.topology.everything
+        plan = decide(self.state, self.state.now)
+        self.state.capacity.grown = grown
+        overlooked = [claim for claim in plan.claims if claim.victims or not claim.waits]
+        assert not overlooked, f"overlooked: {overlooked}"
+        if self.policy == "priority":
+            self.check_nobody_waits_who_could_have_room()
+
+    def check_nobody_waits_who_could_have_room(self) -> None:
+        """With all gone that run and may be stopped for it, the first of each class still finds no place."""
+        for waiting in self.state.classes.values():
+            head = self.state.jobs[waiting.head[1]].job
+            told = replay(self.journal)
+            for attempt in list(told.attempts()):
+                if attempt.phase is Phase.RUNNING and may_be_stopped(attempt.job, head):
+                    for booking in attempt.bookings:
+                        told.capacity.release(booking)
+            trial = GangTrial(told.fit, told.packing, head)
+            assert not trial.seat(), f"{head.id} could have {placement_of(trial)}"
+
+    def check_all_comes_to_an_end(self) -> None:
+        """With everything healthy and every action done, only those stay that can never run."""
+        for node in self.cluster.nodes:
+            self.happen(NodeHealthChanged(node.name, Health.HEALTHY), then_decide=False)
+            for device in range(node.gpus):
+                self.happen(DeviceHealthChanged(node.name, device, Health.HEALTHY), then_decide=False)
+        self.judge.health = {node.name: Health.HEALTHY for node in self.cluster.nodes}
+        self.judge.sick.clear()
+        for name, each in self.state.jobs.items():
+            if each.held and each.final is None:
+                self.happen(JobReleased(name), then_decide=False)
+        self.decide()
+        for _ in range(1_000):
+            if self.asked:
+                for action in list(self.asked.values()):
+                    self.happen(self.answer_to(action, "done"), then_decide=False)
+                self.asked.clear()
+            elif self.present:
+                for key in list(self.present):
+                    del self.present[key]
+                    job, _, attempt = key.rpartition("/")
+                    self.happen(AttemptEnded(job, int(attempt), Outcome.SUCCEEDED), then_decide=False)
+            elif (wakeup := self.state.next_wakeup()) is not None:
+                self.now = max(self.now, wakeup)
+            else:
+                break
+            self.decide()
+        else:
+            raise AssertionError("it never comes to rest")
+        for name, each in self.state.jobs.items():
+            if each.final is None and each.parked not in (Reason.DEPENDENCY, Reason.DEPENDENCY_FAILED):
+                trial = GangTrial(self.state.fit, self.state.packing, each.job)
+                assert not trial.seat(), f"{name} waits for {self.state.reason(name)} but fits {placement_of(trial)}"
+
+
+def check_victims_are_needed(state: State, plan: Plan) -> None:
+    """Keeps each victim in turn, in the world as it was before the plan: the head must find no place then.
+
+    Works through the plan as the decision did: who leaves, who starts, who is promised what.
+    """
+    capacity = state.capacity
+    leaving = dict(state.leaving)
+    victims = {key for claim in plan.claims for key in claim.victims}
+    for action in plan.actions:
+        attempt = state.attempt(action.id.job, action.id.attempt)
+        if attempt is None:
+            continue
+        if isinstance(action, Stop) and attempt.key not in leaving and attempt.key not in victims:
+            leave(state, attempt, leaving)
+        if isinstance(action, Resize):
+            for slot, booking in zip(attempt.placement.slots, attempt.bookings, strict=True):
+                if slot not in action.placement.slots:
+                    capacity.cede(booking)
+        if isinstance(action, Start | Repartition) and attempt.waits:
+            attempt.waits = False
+            for booking in attempt.bookings:
+                capacity.unclaim(booking)
+                capacity.hold(booking)
+    for claim in plan.claims:
+        job = state.jobs[claim.job].job
+        chosen = [state.attempt(key.rpartition("/")[0], int(key.rpartition("/")[2])) for key in claim.victims]
+        for kept in chosen:
+            gone = [each for each in (*leaving.values(), *chosen) if each is not kept and not promised(state, each)]
+            for attempt in gone:
+                for booking in attempt.bookings:
+                    capacity.release(booking)
+            trial = GangTrial(state.fit, state.packing, job)
+            assert not trial.seat(), f"{claim.job} could run at {placement_of(trial)} without stopping {kept.key}"
+            for attempt in gone:
+                for booking in attempt.bookings:
+                    capacity.hold(booking)
+        for victim in chosen:
+            leave(state, victim, leaving)
+        for booking in state.bookings(job, claim.placement):
+            (capacity.claim if claim.waits else capacity.hold)(booking)
+
+
+def may_be_stopped(victim: Job, head: Job) -> bool:
+    """The rule of `priority`: the lower makes room for the higher, but production not for production."""
+    both_production = victim.priority >= 200 and head.priority < 300
+    stoppable = victim.preemptible and victim.kind is not Kind.SERVICE
+    return stoppable and victim.priority < head.priority and not both_production
+
+
+def leave(state: State, attempt: AttemptRecord, leaving: dict[str, AttemptRecord]) -> None:
+    leaving[attempt.key] = attempt
+    for booking in attempt.bookings:
+        state.capacity.cede(booking)
+
+
+def promised(state: State, attempt: AttemptRecord) -> bool:
+    """Whether somebody has been promised any of what an attempt holds."""
+    return any(
+        state.capacity.claimed[booking.node] & booking.devices
+        or any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
+        for booking in attempt.bookings
+    )
+
+
+def devices_of(placement: Placement) -> frozenset[tuple[str, int]]:
+    """Whole devices of a placement; those that are shared cannot be told apart by who is on them."""
+    return frozenset((slot.node, device) for slot in placement.slots if not slot.portion for device in slot.devices)
+
+
+class FifoEngine(Engine):
+    policy = "fifo"
+
+
+class SkippingEngine(Engine):
+    policy = "fifo:skip=true"
+
+
+class PriorityEngine(Engine):
+    policy = "priority"
+
+
+TestFifo = FifoEngine.TestCase
+TestSkippingFifo = SkippingEngine.TestCase
+TestPriority = PriorityEngine.TestCase
+TestFifo.settings = TestSkippingFifo.settings = TestPriority.settings = settings(
+    max_examples=30, stateful_step_count=40
+)
+
+
+@st.composite
+def workloads(draw: st.DrawFn, cluster: Cluster, count: int = 12) -> list[tuple[int, Job]]:
+    """Jobs that depend on nothing but room, in order of their submission."""
+    times = sorted(draw(st.lists(st.integers(0, 20_000), min_size=1, max_size=count)))
+    return [
+        (at, replace(draw(jobs(cluster, f"j{i}")), array=None, begin_ms=None, max_run_ms=None))
+        for i, at in enumerate(times)
+    ]
+
+
+@given(st.data(), st.sampled_from(sorted(CLUSTERS)), st.sampled_from(["fifo", "fifo:skip=true", "priority"]))
+@settings(max_examples=40)
+def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject, name: str, policy: str) -> None:
+    cluster = CLUSTERS[name]()
+    work = data.draw(workloads(cluster))
+    backend = VirtualBackend({job.id: 1_000 + 700 * i for i, (_, job) in enumerate(work)}, start_ms=300, stop_ms=200)
+    state = Run.of(cluster, policy, backend, submissions(work)).finish(steps_max=5_000)
+    idle = replay(Journal([Record(0, 0, ClusterDefined(cluster, policy))]))
+    for each in state.jobs.values():
+        trial = GangTrial(idle.fit, idle.packing, each.job)
+        assert (each.state is JobState.SUCCEEDED) == trial.seat(), f"{each.job.id} is {each.state}"
+        trial.undo()
+
+
+@given(st.data(), st.sampled_from(sorted(CLUSTERS)))
+@settings(max_examples=30)
+def test_strict_fifo_gives_devices_in_the_order_of_submission(data: st.DataObject, name: str) -> None:
+    cluster = CLUSTERS[name]()
+    work = data.draw(workloads(cluster))
+    backend = VirtualBackend({job.id: 5_000 - 400 * i for i, (_, job) in enumerate(work)}, start_ms=300)
+    run = Run.of(cluster, "fifo", backend, submissions(work))
+    given_out: list[str] = []
+    while (plan := run.step()) is not None:
+        given_out.extend(plan.starts)
+    assert given_out == [job.id for _, job in work if run.state.jobs[job.id].final]
+
+
+def test_the_same_input_gives_the_same_journal_under_any_hash_seed() -> None:
+    program = "import builders; print(builders.random_run(7, 300).state.digest)"
+    digests = set()
+    for hash_seed in ("0", "1", "12345"):
+        path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        digests.add(done.stdout.strip())
+    assert len(digests) == 1
+    assert str(random_run(7, 300).state.digest) in digests
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "priority"])
+def test_a_long_run_with_failing_starts_and_nodes_is_told_whole_by_its_journal(policy: str) -> None:
+    run = random_run(3, 200, policy)
+    read = Journal.read(list(run.journal.lines()))
+    assert everything(verify(read)) == everything(run.state)
+    assert all(each.state.final or run.state.reason(name) for name, each in run.state.jobs.items())

@@ -1,0 +1,139 @@
+"""The journal: lines that can be read again, errors that name the line, and a form that stays readable."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builders import World, a_job, everything, places, stops
+from phalanx.cluster.cluster import flat
+from phalanx.engine.event import JobCancelled, JobSubmitted, TimerDue
+from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
+from phalanx.engine.turn import record, replay, verify
+
+GOLDEN = Path(__file__).parents[1] / "data" / "journal-v1.jsonl"
+TOLD = Path(__file__).parents[1] / "data" / "journal-v1.json"
+
+
+@pytest.fixture
+def world() -> World:
+    """A short history."""
+    world = World(flat(2, 4), "priority")
+    world.run(a_job("a", 4), a_job("b", 4))
+    world.submit(a_job("c", 4, priority=5), after_ms=1_000)
+    world.turn(JobCancelled("b"), after_ms=1_000)
+    return world
+
+
+def test_a_record_is_one_line_that_reads_as_it_was_written(world: World) -> None:
+    for entry in world.journal.records:
+        line = encode(entry)
+        assert b"\n" not in line
+        assert decode(line) == entry
+
+
+def test_a_journal_read_from_its_lines_is_the_journal(world: World) -> None:
+    read = Journal.read(world.journal.lines())
+    assert read.records == world.journal.records
+    assert everything(replay(read)) == everything(world.state)
+
+
+def test_equal_histories_have_equal_digests_and_others_have_not(world: World) -> None:
+    assert str(replay(world.journal).digest) == str(world.state.digest)
+    shorter = replay(Journal(world.journal.records[:-1]))
+    assert str(shorter.digest) != str(world.state.digest)
+    assert str(Digest()) == str(Digest())
+
+
+def test_a_torn_last_line_is_named_by_its_number(world: World) -> None:
+    lines = list(world.journal.lines())
+    lines[-1] = lines[-1][:-20]
+    with pytest.raises(ValueError, match=f"journal line {len(lines)}: not a journal record"):
+        Journal.read(lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b"7",
+        b"not json",
+        b"\xff\xfe",
+        b'{"seq":1,"now":0,"version":1}',
+        b'{"seq":1,"now":0,"version":1,"body":{"type":"Dance"}}',
+        b'{"seq":"one","now":0,"version":1,"body":{"type":"TimerDue"}}',
+        b'{"seq":1,"now":0,"version":"1","body":{"type":"TimerDue"}}',
+        b'{"seq":1,"now":0,"version":0,"body":{"type":"TimerDue"}}',
+        b'{"seq":1,"now":0,"version":-1,"body":{"type":"TimerDue"}}',
+        b'{"seq":1,"now":0.5,"version":1,"body":{"type":"TimerDue"}}',
+    ],
+)
+def test_a_line_that_is_no_record_is_named_by_its_number(world: World, line: bytes) -> None:
+    with pytest.raises(ValueError, match="journal line 2: "):
+        Journal.read([encode(world.journal.records[0]), line])
+
+
+def test_a_record_of_a_newer_form_is_refused_and_not_misread() -> None:
+    line = encode(Record(0, 0, TimerDue())).replace(b'"version":1', b'"version":%d' % (VERSION + 1))
+    with pytest.raises(ValueError, match=f"version {VERSION}"):
+        decode(line)
+
+
+def test_a_missing_record_is_named_by_its_line(world: World) -> None:
+    lines = list(world.journal.lines())
+    del lines[2]
+    with pytest.raises(ValueError, match="journal line 3: expected record 2, found 3"):
+        Journal.read(lines)
+
+
+def test_a_journal_whose_decision_was_changed_is_found_out(world: World) -> None:
+    lines = [line.replace(b'"node":"n0"', b'"node":"n1"', 1) for line in world.journal.lines()]
+    changed = next(i for i, (a, b) in enumerate(zip(lines, world.journal.lines(), strict=True)) if a != b)
+    with pytest.raises(ValueError, match=f"record {changed}: decided again, the plan differs"):
+        verify(Journal.read(lines))
+
+
+def test_a_journal_whose_event_was_changed_is_found_out(world: World) -> None:
+    lines = [line.replace(b'"gpus":4', b'"gpus":3') if b'"id":"a"' in line else line for line in world.journal.lines()]
+    with pytest.raises(ValueError, match="record"):
+        verify(Journal.read(lines))
+
+
+def test_a_decision_is_made_for_the_moment_it_is_recorded_at() -> None:
+    """Who loses least depends on the time: at 3 s the wide job, which has just started, at 63 s the narrow one."""
+    world = World(flat(2, 2), "priority")
+    world.run(a_job("narrow", 1), a_job("fixed", 1, preemptible=False))
+    world.run(a_job("wide", 2), after_ms=3_000)
+    record(world.state, world.journal, JobSubmitted(a_job("head", 1, priority=5)), world.now)
+    assert stops(world.turn(after_ms=60_000)) == ["narrow"]
+    verify(world.journal)
+
+
+def test_an_unknown_field_of_a_later_release_does_no_harm() -> None:
+    raw = json.loads(encode(Record(0, 0, JobCancelled("a"))))
+    raw["body"]["why"] = "because"
+    assert decode(json.dumps(raw).encode()) == Record(0, 0, JobCancelled("a"))
+
+
+def test_a_journal_written_in_the_first_form_still_tells_its_story() -> None:
+    """Fails if the form of records, what they mean, or the digest changes: then the form needs a new version."""
+    told = json.loads(TOLD.read_text())
+    journal = Journal.read(GOLDEN.read_bytes().splitlines())
+    state = replay(journal)
+    assert len(journal.records) == told["records"]
+    assert str(state.digest) == told["digest"]
+    assert {name: each.state.value for name, each in state.jobs.items()} == told["states"]
+    assert {name: places(each.attempt.placement) for name, each in state.jobs.items() if each.attempt is not None} == {
+        name: {node: tuple(devices) for node, devices in where.items()} for name, where in told["where"].items()
+    }
+    assert {name: str(state.reason(name)) for name in told["reasons"]} == told["reasons"]
+
+
+def test_a_journal_written_in_the_first_form_is_decided_again_as_it_was() -> None:
+    """Fails if a policy or the placement decides otherwise than it did: then the journal is written anew, knowingly."""
+    verify(Journal.read(GOLDEN.read_bytes().splitlines()))
