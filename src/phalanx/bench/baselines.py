@@ -1,0 +1,80 @@
+"""Baselines: the packings ours is compared with. They choose nodes one by one and know nothing of racks.
+
+Each is the same search on the same engine with other preferences. Where a gang must lie in one rack, racks are tried
+in the baseline's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from phalanx.cluster.bits import members, span
+from phalanx.cluster.capacity import Capacity
+from phalanx.cluster.topology import Domain
+from phalanx.placement.pack import Packing
+
+
+@dataclass(slots=True)
+class Baseline(Packing):
+    """Goes straight to what the gang requires: the whole cluster, unless it must lie closer."""
+
+    def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
+        """The widest only."""
+        return outward[-1:]
+
+    def filling(self, capacity: Capacity, gpus: int, nodes: int, first: int, last: int) -> Iterator[int]:
+        """A gang's tasks take nodes in the order in which single tasks would."""
+        for best in self.ranked(capacity, gpus, nodes & span(first, last)):
+            yield from members(best)
+
+
+@dataclass(slots=True)
+class BestFit(Baseline):
+    """The node, or rack, with the fewest free GPUs that still fits."""
+
+    def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
+        """Fewest free first; an empty node is like any other."""
+        for having in capacity.with_free[gpus:]:
+            if nodes & having:
+                yield nodes & having
+
+    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
+        """Fewest free GPUs first."""
+        return sorted(tightest_first, key=lambda domain: (capacity.free_gpus(domain.nodes), domain.index))
+
+
+@dataclass(slots=True)
+class FirstFit(Baseline):
+    """The lowest number that fits."""
+
+    def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
+        """All that fit, as one set: its lowest member is taken."""
+        fitting = nodes & sum(capacity.with_free[gpus:])
+        if fitting:
+            yield fitting
+
+    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
+        """In the order of the tree."""
+        return sorted(tightest_first, key=lambda domain: domain.index)
+
+
+@dataclass(slots=True)
+class AnyFit(Baseline):
+    """One at random of those that fit."""
+
+    rng: Random = field(default_factory=lambda: Random(0))
+
+    def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
+        """In random order."""
+        fitting = list(members(nodes & sum(capacity.with_free[gpus:])))
+        self.rng.shuffle(fitting)
+        for node in fitting:
+            yield capacity.topology.bit[node]
+
+    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
+        """In random order."""
+        shuffled = list(tightest_first)
+        self.rng.shuffle(shuffled)
+        return shuffled

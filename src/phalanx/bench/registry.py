@@ -1,0 +1,46 @@
+"""The benchmarks by name, each in parts that are loaded when they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from phalanx.bench.row import Row, Tell
+
+
+class Part(NamedTuple):
+    """What a part measures, and what runs it: in full, or as quickly as shows that it works."""
+
+    summary: str
+    run: Callable[[bool, Tell], list[Row]]
+
+
+def _speed(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import speed
+
+    return speed.run(speed.QUICK if quick else speed.FULL, tell)
+
+
+def _quality(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import quality
+
+    return quality.run(quality.QUICK if quick else quality.FULL, tell)
+
+
+def _mesh(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import mesh
+
+    instances = MESHES_QUICK if quick else MESHES
+    tell(f"mesh: {instances} clusters")
+    return mesh.run(instances)
+
+
+MESHES, MESHES_QUICK = 500, 5
+
+BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
+    "placement": {
+        "speed": Part("time to place a gang, to refuse one, and from an event to the plan", _speed),
+        "quality": Part("stranded GPU-hours and waits beside best-fit, first-fit and random", _quality),
+        "mesh": Part("communication cost of a mesh beside the cheapest there is", _mesh),
+    },
+}
