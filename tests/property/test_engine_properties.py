@@ -372,17 +372,22 @@ def check_victims_are_needed(state: State, plan: Plan) -> None:
         job = state.jobs[claim.job].job
         chosen = [state.attempt(key.rpartition("/")[0], int(key.rpartition("/")[2])) for key in claim.victims]
         for kept in chosen:
-            gone = [each for each in (*leaving.values(), *chosen) if each is not kept and not promised(state, each)]
+            claimants = [each for each in chosen if each is not kept and each.phase is Phase.CLAIMED]
+            for attempt in claimants:
+                give_back(state, attempt)
+            others = [each for each in (*leaving.values(), *chosen) if each is not kept and each not in claimants]
+            gone = [each for each in others if not promised(state, each)]
             for attempt in gone:
-                for booking in attempt.bookings:
-                    capacity.release(booking)
+                give_back(state, attempt)
             trial = GangTrial(state.fit, state.packing, job)
             assert not trial.seat(), f"{claim.job} could run at {placement_of(trial)} without stopping {kept.key}"
-            for attempt in gone:
-                for booking in attempt.bookings:
-                    capacity.hold(booking)
+            for attempt in (*gone, *claimants):
+                take_again(state, attempt)
         for victim in chosen:
-            leave(state, victim, leaving)
+            if victim.phase is Phase.CLAIMED:
+                give_back(state, victim)
+            else:
+                leave(state, victim, leaving)
         for booking in state.bookings(job, claim.placement):
             (capacity.claim if claim.waits else capacity.hold)(booking)
 
@@ -392,6 +397,16 @@ def may_be_stopped(victim: Job, head: Job) -> bool:
     both_production = victim.priority >= 200 and head.priority < 300
     stoppable = victim.preemptible and victim.kind is not Kind.SERVICE
     return stoppable and victim.priority < head.priority and not both_production
+
+
+def give_back(state: State, attempt: AttemptRecord) -> None:
+    for booking in attempt.bookings:
+        (state.capacity.unclaim if attempt.waits else state.capacity.release)(booking)
+
+
+def take_again(state: State, attempt: AttemptRecord) -> None:
+    for booking in attempt.bookings:
+        (state.capacity.claim if attempt.waits else state.capacity.hold)(booking)
 
 
 def leave(state: State, attempt: AttemptRecord, leaving: dict[str, AttemptRecord]) -> None:

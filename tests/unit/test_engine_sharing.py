@@ -109,3 +109,13 @@ def test_trying_who_could_leave_a_shared_device_leaves_its_holders_as_they_were(
     before = world.state.capacity.fingerprint()
     decide(world.state, world.now)
     assert world.state.capacity.fingerprint() == before
+
+
+def test_what_a_kept_promise_leaves_of_a_device_goes_to_the_next_in_the_same_decision() -> None:
+    """While half of the device is only promised nobody else may have the rest; once it is held, the next one may."""
+    world = one_gpu("priority")
+    world.run(a_job("low"))
+    world.submit(a_job("head", priority=5, task=HALF))
+    world.submit(a_job("next", priority=1, task=HALF))
+    assert starts(world.done("low")) == ["head", "next"]
+    assert not decide(world.state, world.now).news(world.state.head)

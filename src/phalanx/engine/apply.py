@@ -141,9 +141,9 @@ def check_plan(state: State, plan: Plan) -> None:
     opened = {(claim.job, claim.attempt) for claim in plan.claims}
     for claim in plan.claims:
         record = state.record(claim.job)
-        if record.queued is None or claim.attempt != record.attempts + 1:
+        if not _in_line(record, plan) or claim.attempt != record.attempts + 1:
             raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
-        _check_claim(state, record, claim)
+        _check_claim(state, record, claim, takes_over=claim.waits or bool(plan.withdrawn))
     for action in plan.actions:
         job, attempt = action.id.job, action.id.attempt
         if (job, attempt) not in opened and state.attempt(job, attempt) is None:
@@ -151,14 +151,19 @@ def check_plan(state: State, plan: Plan) -> None:
         if isinstance(action, Stop):
             StopReason(action.reason)
     for verdict in plan.verdicts:
-        if state.record(verdict.job).queued is None:
+        if not _in_line(state.record(verdict.job), plan):
             raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
 
 
-def _check_claim(state: State, record: JobRecord, claim: Claim) -> None:
+def _in_line(record: JobRecord, plan: Plan) -> bool:
+    """Whether a job waits, or will once the plan has taken its claim back."""
+    return record.queued is not None or (record.attempt is not None and record.attempt.key in plan.withdrawn)
+
+
+def _check_claim(state: State, record: JobRecord, claim: Claim, takes_over: bool) -> None:
     for slot in claim.placement.slots:
         node = _check_node(state, slot.node)
-        free = state.capacity.free[node] if not claim.waits else state.capacity.all_devices[node]
+        free = state.capacity.all_devices[node] if takes_over else state.capacity.free[node]
         if slot.role not in record.tasks:
             raise ValueError(f"a claim for role {slot.role!r}, which job {claim.job} does not have")
         for device in slot.devices:
@@ -340,9 +345,6 @@ def _fire(state: State, timer: Timer) -> None:
 
 
 def _decision(state: State, plan: Plan) -> None:
-    if plan.exhaustive:
-        state.clean_seq = state.seq
-        state.capacity.grown = 0
     state.head = plan.head
     for key in plan.withdrawn:
         attempts.withdraw(state, key)
@@ -356,3 +358,7 @@ def _decision(state: State, plan: Plan) -> None:
             attempts.send(state, action)
     for verdict in plan.verdicts:
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason
+    if plan.exhaustive:
+        # Whatever the plan itself gives back was looked at while it was made.
+        state.clean_seq = state.seq
+        state.capacity.grown = 0

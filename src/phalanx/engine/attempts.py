@@ -95,10 +95,7 @@ def take_over(state: State, attempt: AttemptRecord) -> None:
 
 def _begin(state: State, attempt: AttemptRecord) -> None:
     take_over(state, attempt)
-    if state.preparing.pop(attempt.key, None) is not None:
-        # From now on it may be stopped for others, which nobody could count on before.
-        for booking in attempt.bookings:
-            state.capacity.grown |= state.topology.bit[booking.node]
+    state.preparing.pop(attempt.key, None)
     attempt.phase = Phase.STARTING
 
 

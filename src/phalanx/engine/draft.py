@@ -95,7 +95,7 @@ class Draft:
         self._begin(record.job.id, number, 0, placement, [seat.booking for seat in seated.seats])
 
     def promise(self, record: JobRecord, room: Room) -> None:
-        """A claim on devices that others still hold, and the stops that free them."""
+        """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
         for victim in room.victims:
             if victim.phase is Phase.CLAIMED:
                 self._withdraw(victim)
@@ -103,10 +103,14 @@ class Draft:
                 self._stop(victim, StopReason.PREEMPTED)
         for attempt, slots in room.shrunk:
             self._shrink(attempt, slots)
-        for booking in room.bookings:
-            self.trial.claim(booking)
         victims = tuple(victim.key for victim in room.victims)
-        self.claims.append(Claim(record.job.id, record.attempts + 1, room.placement, True, victims))
+        number = record.attempts + 1
+        waits = not self.trial.hold(room.bookings)
+        self.claims.append(Claim(record.job.id, number, room.placement, waits, victims))
+        if waits:
+            self.trial.claim(room.bookings)
+        else:
+            self._begin(record.job.id, number, 0, room.placement, room.bookings)
 
     def _withdraw(self, attempt: AttemptRecord) -> None:
         """Takes a claim back; what it lay on may be had by others, too."""

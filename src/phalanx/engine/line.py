@@ -43,6 +43,7 @@ class Line:
         self._fresh = draft.fresh
         self._fresh_nodes = list(members(draft.fresh))
         self._heap: list[Entry] = []
+        self._rejoined: dict[str, None] = {}
         self._current = 0
         known = 0 if self._fresh_nodes else self._known_count()
         self._passed_over.extend(range(known))
@@ -62,7 +63,7 @@ class Line:
         offers: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for i in classes:
             waiting = self._classes[i]
-            if knows and waiting.born < clean_seq and waiting.verdict is not Reason.UNDECIDED:
+            if knows and waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
                 record = self.state.jobs[waiting.jobs[0][1]]
                 group = (record.job.priority, record.job.queue)
                 offer = offers.get(group)
@@ -108,6 +109,19 @@ class Line:
                 continue
             yield record
             self._look_again()
+            self._rejoin()
+
+    def _rejoin(self) -> None:
+        """Who lost a claim to the last job stands in line again, at once."""
+        for key, attempt in self.draft.withdrawn.items():
+            if key not in self._rejoined:
+                self._rejoined[key] = None
+                record = self.state.jobs[attempt.job.id]
+                alone = WaitingClass(self.state.seq)
+                alone.add(self.state.policy.order(record), record.job.id)
+                self._classes.append(alone)
+                self._next.append(0)
+                heappush(self._heap, (*alone.head, len(self._classes) - 1))
 
     def fresh(self, record: JobRecord) -> int | None:
         """Nodes on which something grew since the job's class was last refused; None if it never was."""
@@ -141,7 +155,7 @@ class Line:
     def _known(self, waiting: WaitingClass) -> bool:
         """Whether the class was refused when all classes were last looked at."""
         return (
-            waiting.born < self.state.clean_seq
+            waiting.born <= self.state.clean_seq
             and waiting.verdict is not Reason.UNDECIDED
             and self.state.policy.backfill is always
         )

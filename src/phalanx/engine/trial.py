@@ -72,10 +72,22 @@ class Trial:
             self.state.capacity.cede(booking)
             self._undo.append((self.state.capacity.keep, booking))
 
-    def claim(self, booking: Booking) -> None:
+    def claim(self, bookings: Iterable[Booking]) -> None:
         """As if somebody were promised what others still hold."""
-        self.state.capacity.claim(booking)
-        self._undo.append((self.state.capacity.unclaim, booking))
+        for booking in bookings:
+            self.state.capacity.claim(booking)
+            self._undo.append((self.state.capacity.unclaim, booking))
+
+    def hold(self, bookings: Iterable[Booking]) -> bool:
+        """As if somebody held these; not if anybody is in the way of any of them."""
+        mark = self.mark()
+        for booking in bookings:
+            if self.state.capacity.held_by_others(booking):
+                self.undo_to(mark)
+                return False
+            self.state.capacity.hold(booking)
+            self._undo.append((self.state.capacity.release, booking))
+        return True
 
     def unclaim(self, bookings: Iterable[Booking]) -> None:
         """As if a promise were taken back."""
@@ -86,11 +98,8 @@ class Trial:
     def promote(self, attempt: AttemptRecord) -> bool:
         """As if a promise were kept: what was claimed is held. Not while somebody is still in the way."""
         mark = self.mark()
-        for booking in attempt.bookings:
-            if self.state.capacity.held_by_others(booking):
-                self.undo_to(mark)
-                return False
-            self.unclaim((booking,))
-            self.state.capacity.hold(booking)
-            self._undo.append((self.state.capacity.release, booking))
-        return True
+        self.unclaim(attempt.bookings)
+        if self.hold(attempt.bookings):
+            return True
+        self.undo_to(mark)
+        return False
