@@ -24,20 +24,26 @@ def decide(state: State, now: int) -> Plan:
         draft.stop_who_must_leave()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
-        for record in line:
-            # 3. Place each as a whole gang, or make room for it, or say what it lacks.
-            if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh(record)):
-                line.placed()
-            else:
-                line.refused(lack(state.fit, record.job))
+        _walk(line, draft)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
         draft.start_who_is_prepared()
+        if line.reconsider():
+            _walk(line, draft)
         # 5. What nobody waits for goes to those who could use more.
         if state.elastic and line.nobody_waits:
             draft.grow_who_could_use_more()
         # 6. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line)
+
+
+def _walk(line: Line, draft: Draft) -> None:
+    """3. Place each as a whole gang, or make room for it, or say what it lacks."""
+    for record in line:
+        if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh(record)):
+            line.placed()
+        else:
+            line.refused(lack(draft.state.fit, record.job))
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:

@@ -35,6 +35,7 @@ class Draft:
         self.actions: list[Action] = []
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
         self.fresh = self.state.capacity.grown
+        self.opened = False
         self.withdrawn: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
@@ -61,7 +62,15 @@ class Draft:
         """Starts of claims whose devices are all free by now."""
         for attempt in self.state.waiting_claims.values():
             if attempt.key not in self.withdrawn and self.trial.promote(attempt):
+                self._open_shared(attempt)
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+
+    def _open_shared(self, attempt: AttemptRecord) -> None:
+        """A device of which a part was promised took nobody else; now that the part is held, the rest is to be had."""
+        for booking in attempt.bookings:
+            if booking.portion is not None:
+                self.opened = True
+                self.fresh |= self.state.topology.bit[booking.node]
 
     def start_who_is_prepared(self) -> None:
         """Starts of those whose devices have been cut; if something undid it, they are cut again."""
@@ -154,6 +163,4 @@ class Draft:
     def plan(self, line: Line) -> Plan:
         """The finished Plan."""
         withdrawn = tuple(self.withdrawn)
-        return Plan(
-            tuple(self.claims), tuple(self.actions), tuple(line.verdicts), line.head, line.exhaustive, withdrawn
-        )
+        return Plan(tuple(self.claims), tuple(self.actions), line.verdicts, line.head, line.exhaustive, withdrawn)

@@ -32,11 +32,11 @@ class Line:
     def __init__(self, state: State, draft: Draft) -> None:
         self.state = state
         self.draft = draft
-        self.verdicts: list[Verdict] = []
+        self._verdicts: dict[int, Verdict] = {}
         self.head = ""
         self.exhaustive = True
         self.may_fit = True
-        self._refused = False
+        self._refused: dict[int, Lack] = {}
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
@@ -131,11 +131,14 @@ class Line:
     def nobody_waits(self) -> bool:
         """Whether everybody in line got their devices, but for those who never will."""
         verdicts = (self._classes[i].verdict for i in self._passed_over)
-        return not self._refused and all(verdict is Reason.NEVER_FITS for verdict in verdicts)
+        refused = any(lack is not Lack.NEVER for lack in self._refused.values())
+        return not refused and all(verdict is Reason.NEVER_FITS for verdict in verdicts)
 
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
         waiting = self._classes[self._current]
+        self._refused.pop(self._current, None)
+        self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
         at = self._next[self._current]
         if at < len(waiting.jobs):
@@ -146,9 +149,9 @@ class Line:
         waiting = self._classes[self._current]
         job = waiting.jobs[self._next[self._current]][1]
         reason = LACK_REASON[lack]
-        self._refused |= lack is not Lack.NEVER
+        self._refused[self._current] = lack
         if waiting.verdict is not reason:
-            self.verdicts.append(Verdict(job, reason))
+            self._verdicts[self._current] = Verdict(job, reason)
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             self.head = job
 
@@ -191,6 +194,22 @@ class Line:
             for booking in attempt.bookings
             if booking.node == node
         )
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Why classes wait, where that has changed."""
+        return tuple(self._verdicts.values())
+
+    def reconsider(self) -> bool:
+        """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
+        if not self.draft.opened or self.head:
+            return False
+        self._fresh_nodes = list(members(self.draft.fresh))
+        again, self._passed_over = self._passed_over, []
+        self._enter(again)
+        for i in self._refused:
+            heappush(self._heap, (*self._classes[i].jobs[self._next[i]], i))
+        return True
 
     def _look_again(self) -> None:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
