@@ -32,6 +32,14 @@ def span(first: int, last: int) -> int:
     return ((1 << (last - first)) - 1) << first
 
 
+def from_members(numbers: Iterable[int], size: int) -> int:
+    """The set of these integers, all below `size`."""
+    flags = bytearray(b"0" * size)
+    for number in numbers:
+        flags[size - 1 - number] = 49
+    return int(flags, 2) if size else 0
+
+
 def from_flags(flags: Iterable[bool]) -> int:
     """The positions of the true flags. By way of digits: adding long integers one by one is quadratic."""
     digits = "".join("1" if flag else "0" for flag in flags)

@@ -62,6 +62,7 @@ class Draft:
         """Starts of claims whose devices are all free by now."""
         for attempt in self.state.waiting_claims.values():
             if attempt.key not in self.withdrawn and self.trial.promote(attempt):
+                self._touched[attempt.key] = None
                 self._open_shared(attempt)
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
 
@@ -76,6 +77,7 @@ class Draft:
         """Starts of those whose devices have been cut; if something undid it, they are cut again."""
         for attempt in self.state.preparing.values():
             if not attempt.in_flight and attempt.key not in self.withdrawn:
+                self._touched[attempt.key] = None
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
 
     def _begin(self, job: str, attempt: int, seq: int, placement: Placement, bookings: Sequence[Booking]) -> None:
@@ -131,7 +133,7 @@ class Draft:
 
     @property
     def untouchable(self) -> Container[str]:
-        """Attempts that this plan already stops, resizes or takes a claim from."""
+        """Attempts that this plan already starts, stops, resizes or takes a claim from."""
         return {**self.leaving, **self._touched, **self.withdrawn}
 
     def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:

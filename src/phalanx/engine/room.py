@@ -14,6 +14,7 @@ from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task, placement_of
 from phalanx.placement.placement import Placement, Slot
+from phalanx.workload.gang import ANYWHERE
 
 SEATINGS_MAX = 400
 """Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
@@ -176,6 +177,8 @@ class _Search:
 
     def _add_up(self) -> GangTrial | None:
         """For gangs of several roles or levels: the cheapest victims together, as few of them as will do."""
+        if not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
+            return None
         found = {attempt.key: attempt for attempts in self._candidates(self._reach()).values() for attempt in attempts}
         victims = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
         if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
@@ -191,6 +194,11 @@ class _Search:
                 too_few = middle
         seated = self._try(victims[:enough])
         return seated and self._prune(seated, victims[:enough])
+
+    def _is_intricate(self) -> bool:
+        """Whether the head is more than so many equal tasks, which the sets by node and domain do not look at."""
+        roles = self.head.job.gang.roles
+        return len(roles) > 1 or bool(roles[0].members) or roles[0].topology != ANYWHERE
 
     def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
         """Attempts that may be stopped for the head, by node."""

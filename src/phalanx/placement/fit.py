@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
-from phalanx.cluster.bits import from_flags, members
+from phalanx.cluster.bits import from_members
 from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MB_PER_GB, MEMORY, MEMORY_LIMIT, NICS, Capacity
 from phalanx.cluster.cluster import Health, Node
 from phalanx.cluster.device import FULL_PERMILLE, Portion
@@ -51,6 +51,7 @@ class Fit:
         self._labels: dict[tuple[str, str], int] = {}
         self._taints: dict[tuple[str, str, str], int] = {}
         self._types: dict[str, int] = {}
+        self._makes = self._nodes_by_make()
         for i, node in enumerate(self._nodes):
             self._types[node.gpu_type] = self._types.get(node.gpu_type, 0) | self._bit[i]
             for label in node.labels:
@@ -59,6 +60,15 @@ class Fit:
                 if taint.effect in HARD_EFFECTS:
                     key = (taint.key, taint.value, taint.effect)
                     self._taints[key] = self._taints.get(key, 0) | self._bit[i]
+
+    def _nodes_by_make(self) -> list[tuple[int, int]]:
+        """Nodes that are made alike, as (the first of them, all of them): clusters have few makes of node."""
+        makes: dict[tuple[object, ...], tuple[int, list[int]]] = {}
+        for i, node in enumerate(self._nodes):
+            totals = (amount.total[i] for amount in self.capacity.amounts)
+            make = (node.gpu_type, node.gpus, node.gpu_memory_gb, *totals)
+            makes.setdefault(make, (i, []))[1].append(i)
+        return [(first, from_members(alike, len(self._nodes))) for first, alike in makes.values()]
 
     def ask(self, task: Task, job: Job) -> Ask:
         """The task in this cluster's numbers."""
@@ -74,7 +84,7 @@ class Fit:
         for name, passing in self._static_predicates(task, job):
             ruled_out.append((name, (nodes & ~passing).bit_count()))
             nodes &= passing
-        room = sum(self.room(task, i) for i in members(nodes))
+        room = self._room_on(task, nodes)
         needs, types = self.needs(task), self._type_numbers(task)
         return Ask(task.gpus, needs, types, nodes, tuple(ruled_out), room, self._portions(task))
 
@@ -89,6 +99,16 @@ class Fit:
         model = node.gpu_type if node.gpu_type in GEOMETRIES else None
         return wanted(task.share, model, int(node.gpu_memory_gb * MB_PER_GB))
 
+    def _with_total(self, number: int, amount: int) -> int:
+        total = self.capacity.amounts[number].total
+        return self._where(lambda i: total[i] >= amount)
+
+    def _room_on(self, task: Task, nodes: int) -> int:
+        """How many tasks a set of nodes holds when nothing else runs."""
+        return sum(
+            self.room(task, first) * (nodes & alike).bit_count() for first, alike in self._makes if nodes & alike
+        )
+
     def room(self, task: Task, node: int) -> int:
         """How many tasks an idle node holds."""
         fits = self._nodes[node].gpus // task.gpus if task.gpus else TASKS_PER_NODE_MAX
@@ -101,20 +121,20 @@ class Fit:
 
     def _static_predicates(self, task: Task, job: Job) -> Iterable[tuple[str, int]]:
         everything = self.capacity.topology.everything
+        all_nodes = self._nodes
         if task.gpu_types and task.gpus:
             yield "gpu_type", sum(self._types.get(name, 0) for name in dict.fromkeys(task.gpu_types))
         if task.share is not None:
-            yield "share", self._where(lambda node: bool(node.gpus) and self._portion(task, node) is not None)
-        if task.gpu_memory_gb:
-            yield "gpu_memory", self._where(lambda node: node.gpu_memory_gb >= task.gpu_memory_gb)
-        if task.gpus:
-            yield "node_gpus", self._where(lambda node: node.gpus >= task.gpus)
-        for number, amount in self.needs(task):
-            resource = self.capacity.amounts[number]
             yield (
-                f"node_{resource.name}",
-                sum(bit for bit, total in zip(self._bit, resource.total, strict=True) if total >= amount),
+                "share",
+                self._where(lambda i: bool(all_nodes[i].gpus) and self._portion(task, all_nodes[i]) is not None),
             )
+        if task.gpu_memory_gb:
+            yield "gpu_memory", self._where(lambda i: all_nodes[i].gpu_memory_gb >= task.gpu_memory_gb)
+        if task.gpus:
+            yield "node_gpus", self._where(lambda i: all_nodes[i].gpus >= task.gpus)
+        for number, amount in self.needs(task):
+            yield f"node_{self.capacity.amounts[number].name}", self._with_total(number, amount)
         for tier, _ in task.storage_gb:
             if f"storage.{tier}" not in self.capacity.amount_number:
                 yield f"storage.{tier}", 0
@@ -124,8 +144,13 @@ class Fit:
             if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
                 yield f"taint {taint[0]}", everything & ~tainted
 
-    def _where(self, test: Callable[[Node], bool]) -> int:
-        return from_flags(test(node) for node in self._nodes)
+    def _where(self, test: Callable[[int], bool]) -> int:
+        """Nodes that pass a test of what they are made of: one of each make is tested."""
+        found = 0
+        for first, nodes in self._makes:
+            if test(first):
+                found |= nodes
+        return found
 
     def _type_numbers(self, task: Task) -> tuple[int, ...]:
         types = self.capacity.gpu_types
@@ -153,8 +178,7 @@ class Fit:
         open_nodes = self.capacity.open
         known = self._healthy_rooms.get(ask)
         if known is None or known[0] != open_nodes:
-            lost = sum(self.room(task, node) for node in members(ask.eligible & ~open_nodes))
-            known = self._healthy_rooms[ask] = (open_nodes, ask.room - lost)
+            known = self._healthy_rooms[ask] = (open_nodes, self._room_on(task, ask.eligible & open_nodes))
         return known[1]
 
     def ideal(self) -> Fit:
