@@ -63,6 +63,7 @@ REFUSED: list[tuple[Event, str]] = [
     (JobSubmitted(Job("new", Gang(()))), "job new has no roles"),
     (JobSubmitted(ILL_SIZED), "job new, role w: replicas 3 to 2"),
     (JobSubmitted(a_job("new", 1, 0)), "job new, role worker: replicas 0 to 0"),
+    (JobSubmitted(a_job("new", -1)), "job new, role worker: a task asks for less than nothing"),
     (JobSubmitted(TWINS), "job new.*w"),
     (JobSubmitted(INNER_TWINS), "job new.*w"),
     (

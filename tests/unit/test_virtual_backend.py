@@ -148,3 +148,10 @@ def test_a_cancelled_job_is_gone_when_its_stop_is_done() -> None:
     run = Run.of(flat(1, 1), "fifo", VirtualBackend({"a": 10_000}, stop_ms=700), arrivals)
     record = run.finish().jobs["a"]
     assert (record.state, record.ended_ms) == (JobState.CANCELLED, 2_700)
+
+
+def test_a_run_is_over_with_its_last_event() -> None:
+    """The time-out of a start that was answered long ago wakes nobody."""
+    jobs = [(0, a_job("a")), (1_000, a_job("b"))]
+    run = Run.of(flat(1, 2), "fifo", VirtualBackend({"a": 5_000, "b": 2_000}, start_ms=100), submissions(jobs))
+    assert run.finish().now == 5_100

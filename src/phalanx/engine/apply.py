@@ -54,6 +54,7 @@ def apply(state: State, record: Record) -> None:
     else:
         _fire_timers(state)
         _event(state, body)
+        _drop_moot_timers(state)
         state.policy.observe(state.memory, body, record.now)
 
 
@@ -125,6 +126,9 @@ def _check_roles(state: State, job: str, roles: tuple[Role, ...]) -> None:
 def _check_role(state: State, job: str, role: Role) -> None:
     if not 1 <= role.replicas_min <= role.replicas_max:
         raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
+    task = role.task
+    if min(task.gpus, task.cpus_milli, task.memory_mb, task.nics, *(size for _, size in task.storage_gb), 0) < 0:
+        raise ValueError(f"job {job}, role {role.name}: a task asks for less than nothing")
     _check_topology(state, job, role.topology)
     _check_roles(state, job, role.members)
 
@@ -342,6 +346,25 @@ def _fire(state: State, timer: Timer) -> None:
         case "max_run":
             if attempt is not None:
                 attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+
+
+def _drop_moot_timers(state: State) -> None:
+    """Forgets timers about what is over, as far as they come first: nobody need wake for them."""
+    while state.timers and _is_moot(state, state.timers[0]):
+        heappop(state.timers)
+
+
+def _is_moot(state: State, timer: Timer) -> bool:
+    attempt = state.attempt(timer.job, timer.attempt)
+    match timer.kind:
+        case "line_up":
+            record = state.jobs[timer.job]
+            return record.final is not None or record.attempt is not None or record.parked is None
+        case "action":
+            cut = ActionId(state.term, timer.job, timer.attempt, timer.seq) in state.cuts
+            return not cut and (attempt is None or timer.seq not in attempt.in_flight)
+        case _:
+            return attempt is None
 
 
 def _decision(state: State, plan: Plan) -> None:

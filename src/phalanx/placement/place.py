@@ -16,7 +16,7 @@ from phalanx.workload.job import Job
 
 
 def placement_of(trial: GangTrial) -> Placement:
-    """The seats of a trial by names, ranked in the order of the gang's roles and, within a role, of the tree."""
+    """The seats of a trial by names, ranked by the gang's roles and, within a role, as they were filled."""
     seats = trial.seats
     if len(trial.job.gang.roles) > 1:
         order = {role.name: i for i, role in enumerate(trial.job.gang.roles)}
@@ -57,6 +57,9 @@ def lack(fit: Fit, job: Job) -> Lack:
 
 def ever(fit: Fit, job: Job) -> bool:
     """Whether a gang would fit if the whole cluster were idle and healthy. Tried once per shape, on such a cluster."""
+    if _is_plain(job):
+        task, count = largest_task(job)
+        return fit.ask(task, job).room >= count
     shape = (job.gang, job.node_selector, job.tolerations)
     known = fit.ever.get(shape)
     if known is None:
@@ -64,6 +67,13 @@ def ever(fit: Fit, job: Job) -> bool:
         known = fit.ever[shape] = trial.seat()
         trial.undo()
     return known
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether a gang is so many equal tasks on whole devices that may lie anywhere: then counting is enough."""
+    (role, *others) = job.gang.roles
+    closeness = (role.topology.required, job.gang.topology.required)
+    return not others and not role.members and role.task.share is None and not any(closeness)
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:
