@@ -24,6 +24,7 @@ def decide(state: State, now: int) -> Plan:
         draft.stop_who_must_leave()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
+        # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks.
         _walk(line, draft)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
@@ -34,11 +35,10 @@ def decide(state: State, now: int) -> Plan:
         if state.elastic and line.nobody_waits:
             draft.grow_who_could_use_more()
         # 6. The difference between what is and what should be, and why the rest waits.
-        return draft.plan(line)
+        return draft.plan(line.verdicts, line.head, line.exhaustive)
 
 
 def _walk(line: Line, draft: Draft) -> None:
-    """3. Place each as a whole gang, or make room for it, or say what it lacks."""
     for record in line:
         if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh(record)):
             line.placed()

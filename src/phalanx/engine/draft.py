@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import TYPE_CHECKING
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -11,7 +10,7 @@ from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.elastic import missing
-from phalanx.engine.plan import Claim, Plan
+from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Trial
@@ -19,9 +18,6 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
-
-if TYPE_CHECKING:
-    from phalanx.engine.line import Line
 
 
 class Draft:
@@ -162,7 +158,8 @@ class Draft:
         placement = with_mesh(self.state.topology, attempt.job, Placement(slots))
         self.actions.append(Resize(action, placement))
 
-    def plan(self, line: Line) -> Plan:
-        """The finished Plan."""
-        withdrawn = tuple(self.withdrawn)
-        return Plan(tuple(self.claims), tuple(self.actions), line.verdicts, line.head, line.exhaustive, withdrawn)
+    def plan(self, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
+        """The finished Plan, with why the rest waits."""
+        return Plan(
+            tuple(self.claims), tuple(self.actions), verdicts, head, exhaustive, withdrawn=tuple(self.withdrawn)
+        )
