@@ -46,3 +46,12 @@ def test_every_page_the_readme_points_to_exists() -> None:
 def test_the_page_of_policies_names_every_policy_and_no_other() -> None:
     page = (ROOT / "docs/reference/policies.md").read_text("utf-8")
     assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == list(BUILTIN)
+
+
+def test_a_plan_tells_what_is_left_and_how_much_of_it_is_of_no_use(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = ROOT / "examples"
+    files = [str(examples / "cluster-small.yaml"), str(examples / "job-single-gpu.yaml")]
+    assert run(cli, ["plan", "--cluster", *files]) == 0
+    rest = capsys.readouterr().out.splitlines()[-1]
+    assert rest.startswith("31 of 32 GPUs are free; the largest gang that fits now has 3 tasks of 8; ")
+    assert rest.endswith("; 0% of what is free is of no use to such jobs")

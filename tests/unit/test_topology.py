@@ -110,12 +110,6 @@ def test_the_fullest_group_that_has_enough_is_used_when_one_group_is_required() 
     assert EIGHT.pick_within("nvlink", free, 1) == 0
 
 
-def test_the_widest_group_is_the_one_with_most_free() -> None:
-    assert EIGHT.widest("socket", devices(0, 4, 5, 6)) == 3
-    assert EIGHT.widest("switch", devices(0, 4, 5, 6)) == 2
-    assert EIGHT.widest("nvlink", devices(0)) == 0
-
-
 def test_a_node_whose_devices_do_not_divide_evenly_still_has_every_device_in_one_group() -> None:
     layout = Layout(5, (("socket", 2),))
     assert layout.levels["socket"] == (devices(0, 1), devices(2, 3, 4))

@@ -45,7 +45,7 @@ def demo() -> None:
     verify(run.journal)
     records = len(run.journal.records)
     click.echo(f"\n{records} records were journaled; decided again from the journal, every plan is the same.")
-    click.echo("Next: `phalanx plan --cluster examples/cluster-small.yaml examples/job-gang.yaml`, `phalanx --help`.")
+    click.echo("Next: `phalanx plan --cluster examples/cluster-three-types.yaml examples/job-3d-parallel-70b.yaml`.")
 
 
 def _run() -> Run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import click
 
 from phalanx.cli.files import cluster_from, jobs_from, save_journal
@@ -11,6 +13,7 @@ from phalanx.cli.words import because
 from phalanx.engine.explain import explain
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
+from phalanx.placement.fragmentation import fragmentation, largest_gang
 from phalanx.placement.ranks import communication
 from phalanx.planning import plan as decide_for
 from phalanx.workload.job import Job
@@ -49,8 +52,21 @@ def plan(files: tuple[str, ...], cluster_path: str, policy: str, save: str | Non
         click.echo()
         for line in draw(state):
             click.echo(line)
+        click.echo(f"\n{_rest(state, jobs)}")
     if save:
         save_journal(journal, save)
+
+
+def _rest(state: State, jobs: list[Job]) -> str:
+    """What is left, and how much of it the jobs just planned could not use if they came again."""
+    capacity = state.capacity
+    mix = Counter(task for job in jobs for task in state.record(job.id).tasks.values() if task.gpus)
+    lost = fragmentation(state.fit, mix, jobs[0])
+    free, whole = capacity.free_gpus(capacity.open), largest_gang(capacity, max(capacity.gpus_max, 1))
+    return (
+        f"{free} of {state.cluster.gpus} GPUs are free; the largest gang that fits now has {whole} tasks of "
+        f"{capacity.gpus_max}; {lost:.0%} of what is free is of no use to such jobs"
+    )
 
 
 def _row(state: State, job: Job) -> dict[str, object]:

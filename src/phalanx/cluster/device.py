@@ -272,10 +272,6 @@ def _recounted(load: DeviceLoad) -> DeviceLoad:
     return counted
 
 
-def _sums(load: DeviceLoad) -> tuple[int, int, int, int]:
-    return load.guaranteed_permille, load.resident_mb, load.occupied, load.turns_taken
-
-
 def _has_profile(load: DeviceLoad, wanted: Portion) -> bool:
     if load.model is None or wanted.mig_profile is None:
         return False

@@ -31,10 +31,6 @@ class Layout:
             picked = self._picks[key] = _pick(tuple(self.levels.values()), free, count)
         return picked
 
-    def widest(self, level: str, free: int) -> int:
-        """The most free devices in one group of a level."""
-        return max(((free & group).bit_count() for group in self.levels.get(level, ())), default=0)
-
     def pick_within(self, level: str, free: int, count: int) -> int:
         """`count` free devices of one group of a level (the fullest that has them), or 0."""
         fitting = [group for group in self.levels.get(level, ()) if (free & group).bit_count() >= count]

@@ -40,7 +40,7 @@ def decide(state: State, now: int) -> Plan:
 
 def _walk(line: Line, draft: Draft) -> None:
     for record in line:
-        if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh(record)):
+        if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh()):
             line.placed()
         else:
             line.refused(lack(draft.state.fit, record.job))

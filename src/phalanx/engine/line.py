@@ -123,8 +123,8 @@ class Line:
                 self._next.append(0)
                 heappush(self._heap, (*alone.head, len(self._classes) - 1))
 
-    def fresh(self, record: JobRecord) -> int | None:
-        """Nodes on which something grew since the job's class was last refused; None if it never was."""
+    def fresh(self) -> int | None:
+        """Nodes on which something grew since the present job's class was last refused; None if it never was."""
         return self.draft.fresh if self._known(self._classes[self._current]) else None
 
     @property

@@ -98,7 +98,7 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         if _fits_without(trial, head, fewer):
             spare = fewer
     mark = trial.mark()
-    trial.release(_booking(state, *member) for member in spare)
+    trial.release(_booking(*member) for member in spare)
     seated = trial.seat(head)
     assert seated is not None, f"{head.job.id} fitted a moment ago"
     room = _room(seated)
@@ -112,13 +112,13 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
 
 def _fits_without(trial: Trial, head: JobRecord, spare: list[tuple[AttemptRecord, Slot]]) -> bool:
     mark = trial.mark()
-    trial.release(_booking(trial.state, *member) for member in spare)
+    trial.release(_booking(*member) for member in spare)
     fits = trial.seat(head) is not None
     trial.undo_to(mark)
     return fits
 
 
-def _booking(state: State, attempt: AttemptRecord, slot: Slot) -> Booking:
+def _booking(attempt: AttemptRecord, slot: Slot) -> Booking:
     return attempt.bookings[attempt.placement.slots.index(slot)]
 
 
