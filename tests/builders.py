@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
@@ -24,11 +24,14 @@ from phalanx.engine.event import (
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.placement import Placement
+from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.virtual import Fault, VirtualBackend, no_fault
+from phalanx.simulate.work import Work
 from phalanx.workload.array import members
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import After, Array, Dependency, Job, Kind
@@ -170,7 +173,7 @@ def stops(plan: Plan) -> list[str]:
     return [action.id.job for action in plan.actions if isinstance(action, Stop)]
 
 
-NOT_COMPARED = ("fit", "packing", "topology", "cluster", "policy", "digest", "capacity", "stoppable")
+NOT_COMPARED = ("fit", "packing", "topology", "cluster", "policy", "digest", "capacity", "stoppable", "_settled_seq")
 """What is a cache, cannot change, or is compared by its own fingerprint."""
 
 
@@ -188,7 +191,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(plain(each) for each in value)
     if is_dataclass(value) and not isinstance(value, type) and not isinstance(value, Job | Placement):
-        return tuple(plain(getattr(value, each.name)) for each in fields(value))
+        # Where an attempt stands is worked out anew as time passes.
+        return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
+    if isinstance(value, Standing):
+        return plain(sorted(name for _, name in value._order))
     if hasattr(value, "__slots__") and type(value).__module__ == "phalanx.engine.records":
         # What a class of waiting jobs could reach is remembered when first asked for.
         return tuple(plain(getattr(value, name)) for name in value.__slots__ if name not in ("asks", "reach"))
@@ -260,7 +266,7 @@ def random_run(seed: int, count: int, policy: str = "priority") -> Run:
             return Failed(action.id, "bad luck", retryable=drawn < 0.04)
         return Lost(action.id) if drawn < 0.07 else None
 
-    backend = VirtualBackend(durations, start_ms=2_000, stop_ms=5_000, fault=fault)
+    backend = virtual_backend(durations, start_ms=2_000, stop_ms=5_000, fault=fault)
     run = Run.of(random_cluster(), policy, backend, random_arrivals(seed, count))
     run.finish()
     return run
@@ -269,3 +275,9 @@ def random_run(seed: int, count: int, policy: str = "priority") -> Run:
 def jobs_of(arrivals: Iterable[tuple[int, Event]]) -> list[Job]:
     """The jobs among arrivals."""
     return [event.job for _, event in arrivals if isinstance(event, JobSubmitted)]
+
+
+def virtual_backend(durations_ms: Mapping[str, int], fault: Fault = no_fault, **costs_ms: int) -> VirtualBackend:
+    """A backend in virtual time, where jobs last so long and nothing takes time but what is named."""
+    works = {job: Work(duration_ms) for job, duration_ms in durations_ms.items()}
+    return VirtualBackend(works, replace(NO_COSTS, **costs_ms), fault=fault)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from builders import a_job, everything, random_run
+from builders import a_job, everything, random_run, virtual_backend
 from judge import Judge
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
@@ -43,7 +43,6 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
 from phalanx.simulate.run import Run, submissions
-from phalanx.simulate.virtual import VirtualBackend
 from phalanx.workload.array import members
 from phalanx.workload.job import Job, Kind
 from strategies import CLUSTERS, jobs
@@ -464,7 +463,7 @@ def workloads(draw: st.DrawFn, cluster: Cluster, count: int = 12) -> list[tuple[
 def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject, name: str, policy: str) -> None:
     cluster = CLUSTERS[name]()
     work = data.draw(workloads(cluster))
-    backend = VirtualBackend({job.id: 1_000 + 700 * i for i, (_, job) in enumerate(work)}, start_ms=300, stop_ms=200)
+    backend = virtual_backend({job.id: 1_000 + 700 * i for i, (_, job) in enumerate(work)}, start_ms=300, stop_ms=200)
     state = Run.of(cluster, policy, backend, submissions(work)).finish(steps_max=5_000)
     idle = replay(Journal([Record(0, 0, ClusterDefined(cluster, policy))]))
     for each in state.jobs.values():
@@ -478,7 +477,7 @@ def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject
 def test_strict_fifo_gives_devices_in_the_order_of_submission(data: st.DataObject, name: str) -> None:
     cluster = CLUSTERS[name]()
     work = data.draw(workloads(cluster))
-    backend = VirtualBackend({job.id: 5_000 - 400 * i for i, (_, job) in enumerate(work)}, start_ms=300)
+    backend = virtual_backend({job.id: 5_000 - 400 * i for i, (_, job) in enumerate(work)}, start_ms=300)
     run = Run.of(cluster, "fifo", backend, submissions(work))
     given_out: list[str] = []
     while (plan := run.step()) is not None:

@@ -26,7 +26,7 @@ from phalanx.engine.event import (
     Progress,
     TimerDue,
 )
-from phalanx.engine.journal import Record
+from phalanx.engine.journal import Record, encode
 from phalanx.engine.plan import Claim, Plan, Reason, Verdict
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
@@ -99,6 +99,12 @@ def test_an_event_that_contradicts_the_state_is_refused_and_changes_nothing(
 
 
 HERE = Placement((Slot(0, "worker", "n1", (0, 1)),))
+
+
+def fold(state: State, entry: Record) -> None:
+    apply(state, entry, encode(entry))
+
+
 CONTRADICTIONS = {
     "a claim for a job nobody knows": Plan(claims=(Claim("ghost", 1, HERE),)),
     "a claim for a job that runs": Plan(claims=(Claim("a", 2, HERE),)),
@@ -120,7 +126,7 @@ CONTRADICTIONS = {
 def test_a_decision_that_contradicts_the_state_is_refused_and_changes_nothing(world: World, plan: Plan) -> None:
     before = everything(world.state)
     with pytest.raises(ValueError, match=r"\w"):
-        apply(world.state, Record(world.state.seq + 1, world.now, plan))
+        fold(world.state, Record(world.state.seq + 1, world.now, plan))
     assert everything(world.state) == before
 
 
@@ -128,7 +134,7 @@ def test_a_decision_that_contradicts_the_state_is_refused_and_changes_nothing(wo
 def test_a_record_out_of_order_is_refused(world: World, seq: int) -> None:
     before = everything(world.state)
     with pytest.raises(ValueError, match=f"record {seq} does not follow record {world.state.seq}"):
-        apply(world.state, Record(seq, world.now, TimerDue()))
+        fold(world.state, Record(seq, world.now, TimerDue()))
     assert everything(world.state) == before
 
 
@@ -137,7 +143,7 @@ def test_time_never_goes_back(world: World) -> None:
     world.submit(a_job("later"))
     before = everything(world.state)
     with pytest.raises(ValueError, match="is of 999 ms, before 1000 ms: time never goes back"):
-        apply(world.state, Record(world.state.seq + 1, 999, TimerDue()))
+        fold(world.state, Record(world.state.seq + 1, 999, TimerDue()))
     assert everything(world.state) == before
 
 
@@ -151,7 +157,7 @@ def test_a_turn_of_an_earlier_moment_happens_now(world: World) -> None:
 def test_the_first_record_must_define_the_cluster() -> None:
     state = State()
     with pytest.raises(ValueError, match="first record"):
-        apply(state, Record(0, 0, JobSubmitted(a_job("a"))))
+        fold(state, Record(0, 0, JobSubmitted(a_job("a"))))
     assert not state.jobs
     assert state.seq == -1
 
@@ -167,7 +173,7 @@ def test_the_first_record_must_define_the_cluster() -> None:
 def test_a_cluster_that_cannot_be_is_refused(cluster: Cluster, policy: str, message: str) -> None:
     state = State()
     with pytest.raises(ValueError, match=message):
-        apply(state, Record(0, 0, ClusterDefined(cluster, policy)))
+        fold(state, Record(0, 0, ClusterDefined(cluster, policy)))
     assert state.seq == -1
 
 

@@ -13,13 +13,14 @@ def test_a_policy_is_written_as_it_is_read(spec: str) -> None:
 
 
 def test_every_policy_has_the_name_it_is_known_by() -> None:
-    assert [policy(name).name for name in BUILTIN] == list(BUILTIN)
+    needed = {"tiresias-gittins": ":samples=1/2"}
+    assert [policy(name + needed.get(name, "")).name for name in BUILTIN] == list(BUILTIN)
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("lottery", r"unknown policy 'lottery' \(known: fifo, priority"),
+        ("lottery", r"unknown policy 'lottery' \(known: .*fifo"),
         ("", "unknown policy ''"),
         ("fifo:skip=maybe", "policy fifo: skip=maybe: expected true or false"),
         ("fifo:skip", "expected key=value, got 'skip'"),

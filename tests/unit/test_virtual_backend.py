@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import a_job
+from builders import a_job, virtual_backend
 from phalanx.cluster.cluster import flat
 from phalanx.engine.action import Action, ActionId, Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, JobSubmitted, Lost, Outcome
@@ -27,7 +27,7 @@ def stop(job: str = "a", attempt: int = 1, seq: int = 1, grace_ms: int = 30_000)
 @pytest.fixture
 def backend() -> VirtualBackend:
     """`a` lasts 10 s; starting takes 2 s, stopping 5 s."""
-    return VirtualBackend({"a": 10_000}, start_ms=2_000, stop_ms=5_000)
+    return virtual_backend({"a": 10_000}, start_ms=2_000, stop_ms=5_000)
 
 
 def test_a_start_takes_its_time_and_the_job_lasts_from_then_on(backend: VirtualBackend) -> None:
@@ -95,13 +95,13 @@ def faulty(answer: type[Failed] | type[Lost], *kinds: type[Action]) -> Fault:
 
 
 def test_a_start_that_is_told_to_fail_runs_nothing() -> None:
-    backend = VirtualBackend({"a": 10}, fault=faulty(Failed, Start))
+    backend = virtual_backend({"a": 10}, fault=faulty(Failed, Start))
     backend.carry_out(start(), 0)
     assert backend.events(1_000) == [Failed(start().id, "as told")]
 
 
 def test_a_lost_start_is_there_and_can_be_stopped() -> None:
-    backend = VirtualBackend({"a": 10}, fault=faulty(Lost, Start))
+    backend = virtual_backend({"a": 10}, fault=faulty(Lost, Start))
     backend.carry_out(start(), 0)
     assert backend.events(1_000) == [Lost(start().id)]
     backend.carry_out(stop(), 1_000)
@@ -109,7 +109,7 @@ def test_a_lost_start_is_there_and_can_be_stopped() -> None:
 
 
 def test_a_job_whose_stop_fails_runs_on_and_ends_by_itself() -> None:
-    backend = VirtualBackend({"a": 10_000}, fault=faulty(Failed, Stop))
+    backend = virtual_backend({"a": 10_000}, fault=faulty(Failed, Stop))
     backend.carry_out(start(), 0)
     backend.events(0)
     backend.carry_out(stop(), 1_000)
@@ -118,7 +118,7 @@ def test_a_job_whose_stop_fails_runs_on_and_ends_by_itself() -> None:
 
 def test_a_run_jumps_from_event_to_event_until_nothing_is_left() -> None:
     jobs = [(0, a_job("a", 1)), (500, a_job("b", 1))]
-    run = Run.of(flat(1, 1), "fifo", VirtualBackend({"a": 1_000, "b": 1_000}, start_ms=100), submissions(jobs))
+    run = Run.of(flat(1, 1), "fifo", virtual_backend({"a": 1_000, "b": 1_000}, start_ms=100), submissions(jobs))
     state = run.finish()
     assert [record.state for record in state.jobs.values()] == [JobState.SUCCEEDED] * 2
     assert state.jobs["a"].ended_ms == 1_100
@@ -128,24 +128,24 @@ def test_a_run_jumps_from_event_to_event_until_nothing_is_left() -> None:
 
 def test_of_one_moment_ends_come_before_arrivals() -> None:
     jobs = [(0, a_job("a", 1)), (1_000, a_job("b", 1))]
-    run = Run.of(flat(1, 1), "fifo", VirtualBackend({"a": 1_000, "b": 1}), submissions(jobs))
+    run = Run.of(flat(1, 1), "fifo", virtual_backend({"a": 1_000, "b": 1}), submissions(jobs))
     assert run.finish().jobs["b"].first_start_ms == 1_000
 
 
 def test_a_run_whose_job_never_ends_comes_to_rest_with_it_running() -> None:
-    run = Run.of(flat(1, 1), "fifo", VirtualBackend({}), submissions([(0, a_job("a"))]))
+    run = Run.of(flat(1, 1), "fifo", virtual_backend({}), submissions([(0, a_job("a"))]))
     assert run.finish().jobs["a"].state is JobState.RUNNING
 
 
 def test_a_run_that_never_comes_to_rest_says_so() -> None:
-    run = Run.of(flat(1, 1), "fifo", VirtualBackend({}, fault=faulty(Failed, Start)), submissions([(0, a_job("a"))]))
+    run = Run.of(flat(1, 1), "fifo", virtual_backend({}, fault=faulty(Failed, Start)), submissions([(0, a_job("a"))]))
     with pytest.raises(RuntimeError, match="did not come to an end within 50 steps"):
         run.finish(steps_max=50)
 
 
 def test_a_cancelled_job_is_gone_when_its_stop_is_done() -> None:
     arrivals: list[tuple[int, Event]] = [(0, JobSubmitted(a_job("a"))), (2_000, JobCancelled("a"))]
-    run = Run.of(flat(1, 1), "fifo", VirtualBackend({"a": 10_000}, stop_ms=700), arrivals)
+    run = Run.of(flat(1, 1), "fifo", virtual_backend({"a": 10_000}, stop_ms=700), arrivals)
     record = run.finish().jobs["a"]
     assert (record.state, record.ended_ms) == (JobState.CANCELLED, 2_700)
 
@@ -153,5 +153,5 @@ def test_a_cancelled_job_is_gone_when_its_stop_is_done() -> None:
 def test_a_run_is_over_with_its_last_event() -> None:
     """The time-out of a start that was answered long ago wakes nobody."""
     jobs = [(0, a_job("a")), (1_000, a_job("b"))]
-    run = Run.of(flat(1, 2), "fifo", VirtualBackend({"a": 5_000, "b": 2_000}, start_ms=100), submissions(jobs))
+    run = Run.of(flat(1, 2), "fifo", virtual_backend({"a": 5_000, "b": 2_000}, start_ms=100), submissions(jobs))
     assert run.finish().now == 5_100

@@ -23,6 +23,7 @@ from phalanx.engine.state import State
 from phalanx.placement.pack import Packing
 from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
 
 OURS, THEIRS = "phalanx", "best-fit"
 PACKINGS: Mapping[str, Callable[[], Packing]] = {
@@ -100,7 +101,8 @@ def simulate(trial: Trial) -> Outcome:
     size, mix, load, packing, seed = trial
     cluster = racks(size.nodes)
     jobs = stream(mix, load, cluster.gpus, size.jobs, seed)
-    run = Run.of(cluster, "fifo:skip=true", VirtualBackend(jobs.durations_ms), submissions(jobs.jobs))
+    works = {job: Work(duration_ms) for job, duration_ms in jobs.durations_ms.items()}
+    run = Run.of(cluster, "fifo:skip=true", VirtualBackend(works), submissions(jobs.jobs))
     run.state.packing = PACKINGS[packing]()
     outcome = Outcome(_stranded_gpu_h(run, jobs))
     records = list(run.state.jobs.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 
 import click
@@ -14,6 +15,7 @@ from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
 from phalanx.engine.explain import explain
 from phalanx.engine.plan import Plan
 from phalanx.engine.turn import verify
+from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.workload.array import members
@@ -57,7 +59,8 @@ def _run() -> Run:
         job = read_job((folder / name).read_text("utf-8"), name, job_id=str(number))
         arrivals.extend((number * 1000, JobSubmitted(member)) for member in members(job))
     arrivals.append((FAILURE_MS, NodeHealthChanged(FAILING, Health.FAILED, "XID 79")))
-    return Run.of(cluster, cluster.policy, VirtualBackend({}, START_MS, STOP_MS), arrivals)
+    costs = replace(NO_COSTS, start_ms=START_MS, stop_ms=STOP_MS)
+    return Run.of(cluster, cluster.policy, VirtualBackend({}, costs), arrivals)
 
 
 def _tell(run: Run, plan: Plan) -> None:

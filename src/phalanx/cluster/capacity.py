@@ -21,6 +21,10 @@ CHANGES_MAX = 1 << 16
 """Changes of domains kept for indexes to catch up with."""
 
 
+NODES_FEW = 8
+"""Nodes up to which looking at each is cheaper than going through all numbers of free GPUs."""
+
+
 class Booking(NamedTuple):
     """What one task takes of one node: amounts by number, and a set of whole devices or a portion of one.
 
@@ -64,6 +68,7 @@ class Capacity:
         self.with_health[Health.HEALTHY] = topology.everything
         self.device_health: dict[tuple[int, int], Health] = {}
         self.free = list(self.all_devices)
+        self.free_total = topology.cluster.gpus
         self.idle = topology.everything
         self.grown = 0
         self.amounts = _amounts(topology)
@@ -243,6 +248,7 @@ class Capacity:
         before, after = old.bit_count(), new.bit_count()
         if before == after:
             return
+        self.free_total += after - before
         self.with_free[before] ^= bit
         self.with_free[after] ^= bit
         kind = self.type_of[node]
@@ -273,6 +279,8 @@ class Capacity:
 
     def free_gpus(self, nodes: int) -> int:
         """Free GPUs on a set of nodes."""
+        if nodes.bit_count() <= NODES_FEW:
+            return sum(self.free[node].bit_count() for node in members(nodes))
         return sum(
             count * (having & nodes).bit_count() for count, having in enumerate(self.with_free) if count and having
         )
@@ -318,6 +326,7 @@ class Capacity:
             for count, having in enumerate(self.with_free):
                 assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
                 assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"
+        assert self.free_total == sum(free.bit_count() for free in self.free), "free GPUs are miscounted"
         for (node, device), load in self.loads.items():
             assert not violations(load), f"{self._name(node)}, device {device}: {violations(load)}"
             assert bool(load.holders) == bool(self.shared[node] >> device & 1), f"{self._name(node)}: not shared"

@@ -25,6 +25,8 @@ class Layout:
         """`count` of the free devices, as close together as they can be, leaving the other groups whole."""
         if free.bit_count() == count:
             return free
+        if not self.levels:
+            return _first(free, count)
         key = (free, count)
         picked = self._picks.get(key)
         if picked is None:

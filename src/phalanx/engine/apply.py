@@ -30,13 +30,14 @@ from phalanx.engine.journal import Record
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of, tasks_of
 from phalanx.engine.state import State, Timer
+from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job
 
 
-def apply(state: State, record: Record) -> None:
-    """Folds a record in. Raises ValueError, and changes nothing, if the record contradicts the State."""
+def apply(state: State, record: Record, line: bytes) -> None:
+    """Folds a record, written as `line`, in. Raises ValueError, and changes nothing, if it contradicts the State."""
     if record.seq != state.seq + 1:
         raise ValueError(f"record {record.seq} does not follow record {state.seq}")
     if record.now < state.now:
@@ -48,7 +49,7 @@ def apply(state: State, record: Record) -> None:
         check(state, body)
     state.seq = record.seq
     state.now = record.now
-    state.digest.add(record)
+    state.digest.add(line)
     if isinstance(body, Plan):
         _decision(state, body)
     else:
@@ -56,6 +57,8 @@ def apply(state: State, record: Record) -> None:
         _event(state, body)
         _drop_moot_timers(state)
         state.policy.observe(state.memory, body, record.now)
+        if isinstance(body, Advice):
+            waiting.rekey_all(state)
 
 
 def check(state: State, event: Event) -> None:
@@ -63,13 +66,14 @@ def check(state: State, event: Event) -> None:
     if state.seq < 0 and not isinstance(event, ClusterDefined):
         raise ValueError("the first record must define the cluster")
     match event:
-        case ClusterDefined(cluster=cluster, policy=policy):
+        case ClusterDefined(cluster=cluster, policy=policy, placement=placement):
             if state.seq >= 0:
                 raise ValueError("a cluster is defined once, by the first record")
             names = [node.name for node in cluster.nodes]
             if len(dict.fromkeys(names)) < len(names):
                 raise ValueError("two nodes of the cluster have one name")
             policy_named(policy)
+            packing_named(placement)
         case JobSubmitted(job=job):
             _check_job(state, job)
         case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
@@ -201,8 +205,9 @@ def _event(state: State, event: Event) -> None:
             _device_health(state, state.topology.number[node], device, health)
         case Progress():
             _progress(state, event)
-        case ClusterDefined(cluster=cluster, policy=policy, term=term):
+        case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement):
             state.define(cluster)
+            state.packing = packing_named(placement)
             state.policy = policy_named(policy)
             state.term = term
         case Accepted() | Advice() | TimerDue():
@@ -210,8 +215,9 @@ def _event(state: State, event: Event) -> None:
 
 
 def _submit(state: State, job: Job) -> None:
-    record = JobRecord(job, state.now, len(state.jobs), shape_of(job), tasks_of(job.gang.roles))
+    record = JobRecord(job, state.now, len(state.jobs), job, shape_of(job), tasks_of(job.gang.roles))
     state.jobs[job.id] = record
+    state.know_queue(job.queue)
     for dependency in job.after:
         state.dependents.setdefault(dependency.job, {})[job.id] = None
     if job.begin_ms is not None and job.begin_ms > state.now:
@@ -346,6 +352,15 @@ def _fire(state: State, timer: Timer) -> None:
         case "max_run":
             if attempt is not None:
                 attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+        case "change":
+            if _change_is_due(record, timer):
+                state.policy.due(record, state)
+                waiting.rekey(state, record)
+
+
+def _change_is_due(record: JobRecord, timer: Timer) -> bool:
+    """Whether a job's place was to change at this moment, and nothing has happened to it since that changed it."""
+    return record.final is None and record.change_ms == timer.at_ms and record.attempts == timer.attempt
 
 
 def _drop_moot_timers(state: State) -> None:
@@ -360,6 +375,8 @@ def _is_moot(state: State, timer: Timer) -> bool:
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None
+        case "change":
+            return not _change_is_due(state.jobs[timer.job], timer)
         case "action":
             cut = ActionId(state.term, timer.job, timer.attempt, timer.seq) in state.cuts
             return not cut and (attempt is None or timer.seq not in attempt.in_flight)

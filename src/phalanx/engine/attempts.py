@@ -6,10 +6,11 @@ from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up
+from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement
+from phalanx.policy.policy import Targets
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
@@ -32,9 +33,17 @@ def open_attempt(state: State, claim: Claim) -> None:
     record.attempts = claim.attempt
     bookings = state.bookings(record.job, claim.placement)
     attempt = AttemptRecord(
-        record.job, claim.attempt, claim.placement, bookings, claim.waits, created_ms=state.now, victims=claim.victims
+        record.asked,
+        claim.attempt,
+        claim.placement,
+        bookings,
+        claim.waits,
+        created_ms=state.now,
+        victims=claim.victims,
     )
     record.attempt = attempt
+    record.opened = (state.now, state.opened_count)
+    state.opened_count += 1
     take = state.capacity.claim if claim.waits else state.capacity.hold
     for booking in bookings:
         take(booking)
@@ -42,6 +51,9 @@ def open_attempt(state: State, claim: Claim) -> None:
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
+    state.use(record.job.queue, usage_of(bookings), 1)
+    if state.policy.targets is not Targets.KEEP:
+        state.standing.add(attempt, state.policy.order(record, state))
 
 
 def _arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
@@ -106,6 +118,8 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
     if not attempt.ceding:
         attempt.ceding = True
         state.leaving[attempt.key] = attempt
+        state.standing.remove(attempt)
+        state.use(attempt.job.queue, usage_of(attempt.bookings), -1)
         for booking in attempt.bookings:
             if booking not in attempt.removing:
                 state.capacity.cede(booking)
@@ -117,16 +131,19 @@ def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) ->
     bookings = state.bookings(attempt.job, placement)
     attempt.adding = [booking for booking in bookings if booking not in attempt.bookings]
     attempt.removing = [booking for booking in attempt.bookings if booking not in bookings]
+    attempt.count_service(state.now)
     for booking in attempt.adding:
         state.capacity.hold(booking)
         _arrive(state, attempt, booking)
         attempt.bookings.append(booking)
     for booking in attempt.removing:
         state.capacity.cede(booking)
+    state.use(attempt.job.queue, usage_of(attempt.adding), 1)
 
 
 def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     """The backend says the attempt has its new size."""
+    attempt.count_service(state.now)
     for booking in attempt.removing:
         _give_up(state, attempt, booking, ceded=True)
     attempt.removing, attempt.adding = [], []
@@ -140,6 +157,7 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
     if attempt.removing:
         want_stopped(state, attempt, StopReason.PREEMPTED)
         return
+    attempt.count_service(state.now)
     for booking in attempt.adding:
         _give_up(state, attempt, booking, ceded=False)
     attempt.adding = []
@@ -154,6 +172,7 @@ def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool
         state.capacity.keep(booking)
     state.capacity.release(booking)
     attempt.bookings.remove(booking)
+    state.use(attempt.job.queue, usage_of((booking,)), -1)
     _depart(state, attempt, booking)
     if any(other.node == booking.node for other in attempt.bookings):
         state.on_node[booking.node][attempt.key] = attempt
@@ -164,8 +183,9 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if attempt.phase is not Phase.STARTING:
         return
     attempt.phase = Phase.RUNNING
-    attempt.started_ms = attempt.durable_ms = state.now
+    attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
+    rekey(state, record)
     record.start_failures = 0
     if record.first_start_ms is None:
         record.first_start_ms = state.now
@@ -257,13 +277,20 @@ def _close(state: State, attempt: AttemptRecord) -> None:
                 capacity.keep(booking)
             capacity.release(booking)
         _depart(state, attempt, booking)
+    if not attempt.ceding:
+        state.use(attempt.job.queue, usage_of(attempt.bookings), -1)
+    state.standing.remove(attempt)
+    record = state.jobs[attempt.job.id]
+    record.executed_before_ms += attempt.executed_ms(state.now)
+    record.service_before_gpu_ms += attempt.service_gpu_ms(state.now)
+    record.stopped_ms = state.now
     del state.runs[attempt.group][attempt.key]
     state.waiting_claims.pop(attempt.key, None)
     state.preparing.pop(attempt.key, None)
     state.elastic.pop(attempt.key, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
-    state.jobs[attempt.job.id].attempt = None
+    record.attempt = None
 
 
 def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None:

@@ -13,7 +13,6 @@ from phalanx.engine.room import Context, make_room
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import lack
-from phalanx.policy.policy import nobody
 
 
 def decide(state: State, now: int) -> Plan:
@@ -43,7 +42,7 @@ def _walk(line: Line, draft: Draft) -> None:
         if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh()):
             line.placed()
         else:
-            line.refused(lack(draft.state.fit, record.job))
+            line.refused(lack(draft.state.fit, record.asked))
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:
@@ -55,7 +54,7 @@ def _place(draft: Draft, record: JobRecord) -> bool:
 
 
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
-    if draft.state.policy.victims is nobody:
+    if not draft.state.policy.preempts or not draft.could_make_room(record):
         return False
     room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
     if room is None:

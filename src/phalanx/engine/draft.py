@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -11,13 +11,14 @@ from phalanx.cluster.mig import Layout
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.elastic import missing
 from phalanx.engine.plan import Claim, Plan, Verdict
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason
-from phalanx.engine.room import Room
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, usage_of
+from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
+from phalanx.policy.policy import Targets
 
 
 class Draft:
@@ -30,9 +31,12 @@ class Draft:
         self.claims: list[Claim] = []
         self.actions: list[Action] = []
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
+        self.leaving_gpus = sum(attempt.gpus for attempt in self.leaving.values())
+        self.promised_gpus = sum(self._held_gpus(claim.bookings) for claim in self.state.waiting_claims.values())
         self.fresh = self.state.capacity.grown
         self.opened = False
         self.withdrawn: dict[str, AttemptRecord] = {}
+        self.stopped: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
     def stop_who_must_leave(self) -> None:
@@ -50,6 +54,8 @@ class Draft:
         self.actions.append(Stop(action, grace_ms, reason.value))
         if attempt.key not in self.leaving:
             self.leaving[attempt.key] = attempt
+            self.leaving_gpus += attempt.gpus
+            self.trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
             self.trial.cede(booking for booking in attempt.bookings if booking not in attempt.removing)
         for booking in attempt.bookings:
             self.fresh |= self.state.topology.bit[booking.node]
@@ -98,8 +104,10 @@ class Draft:
         """A claim on free devices, and the start that goes with it."""
         placement = placement_of(seated)
         number = record.attempts + 1
+        bookings = [seat.booking for seat in seated.seats]
+        self.trial.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
-        self._begin(record.job.id, number, 0, placement, [seat.booking for seat in seated.seats])
+        self._begin(record.job.id, number, 0, placement, bookings)
 
     def promise(self, record: JobRecord, room: Room) -> None:
         """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
@@ -108,22 +116,81 @@ class Draft:
                 self._withdraw(victim)
             else:
                 self._stop(victim, StopReason.PREEMPTED)
+                self.stopped[victim.key] = victim
         for attempt, slots in room.shrunk:
             self._shrink(attempt, slots)
         victims = tuple(victim.key for victim in room.victims)
         number = record.attempts + 1
         waits = not self.trial.hold(room.bookings)
+        self.trial.use(record.job.queue, usage_of(room.bookings), 1)
         self.claims.append(Claim(record.job.id, number, room.placement, waits, victims))
         if waits:
+            self.promised_gpus += self._held_gpus(room.bookings)
             self.trial.claim(room.bookings)
         else:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
+
+    def spare(self, victim: AttemptRecord) -> None:
+        """Lets a victim of this plan run on if those who were promised its devices fit beside others who leave."""
+        if victim.gpus > self.free_soon:
+            return
+        mark = self.trial.mark()
+        promised = [i for i, claim in enumerate(self.claims) if claim.waits and self._lies_on(claim, victim)]
+        for i in promised:
+            self.trial.unclaim(self._bookings(self.claims[i]))
+        self.trial.keep(booking for booking in victim.bookings if booking not in victim.removing)
+        others = {key: attempt for key, attempt in self.leaving.items() if key != victim.key}
+        moved: dict[int, Claim] = {}
+        promised_gpus = self.promised_gpus
+        for i in promised:
+            claim = self.claims[i]
+            room = room_beside(self.trial, self.state.jobs[claim.job], others)
+            if room is None:
+                self.trial.undo_to(mark)
+                self.promised_gpus = promised_gpus
+                return
+            self.promised_gpus -= self._held_gpus(self._bookings(claim))
+            self.promised_gpus += self._held_gpus(room.bookings)
+            self.trial.claim(room.bookings)
+            victims = tuple(key for key in claim.victims if key != victim.key)
+            moved[i] = Claim(claim.job, claim.attempt, room.placement, waits=True, victims=victims)
+        self.trial.use(victim.job.queue, usage_of(victim.bookings), 1)
+        self.claims = [moved.get(i, claim) for i, claim in enumerate(self.claims)]
+        self.actions = [action for action in self.actions if not _stops(action, victim)]
+        self.leaving = others
+        self.leaving_gpus -= victim.gpus
+        del self.stopped[victim.key], self._touched[victim.key]
+
+    def could_make_room(self, record: JobRecord) -> bool:
+        """Whether the GPUs of all who stand behind a job would suffice for it; True where nobody stands in order."""
+        if self.state.policy.targets is Targets.KEEP:
+            return True
+        return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.asked.gang.gpus_min
+
+    @property
+    def free_soon(self) -> int:
+        """GPUs that are free or will be once those who are leaving have left, and are promised to nobody."""
+        return self.state.capacity.free_total + self.leaving_gpus - self.promised_gpus
+
+    def _held_gpus(self, bookings: Iterable[Booking]) -> int:
+        """How many of the GPUs of bookings somebody still holds."""
+        held = self.state.capacity.held
+        return sum((booking.devices & held[booking.node]).bit_count() for booking in bookings)
+
+    def _bookings(self, claim: Claim) -> list[Booking]:
+        return self.state.bookings(self.state.jobs[claim.job].asked, claim.placement)
+
+    def _lies_on(self, claim: Claim, victim: AttemptRecord) -> bool:
+        """Whether a claim needs anything that a victim holds."""
+        nodes = [booking.node for booking in victim.bookings]
+        return any(booking.node in nodes for booking in self._bookings(claim))
 
     def _withdraw(self, attempt: AttemptRecord) -> None:
         """Takes a claim back; what it lay on may be had by others, too."""
         self.withdrawn[attempt.key] = attempt
         give_back = self.trial.unclaim if attempt.waits else self.trial.release
         give_back(attempt.bookings)
+        self.trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
         for booking in attempt.bookings:
             self.fresh |= self.state.topology.bit[booking.node]
 
@@ -163,3 +230,7 @@ class Draft:
         return Plan(
             tuple(self.claims), tuple(self.actions), verdicts, head, exhaustive, withdrawn=tuple(self.withdrawn)
         )
+
+
+def _stops(action: Action, attempt: AttemptRecord) -> bool:
+    return isinstance(action, Stop) and action.id.job == attempt.job.id and action.id.attempt == attempt.number

@@ -20,11 +20,12 @@ class Outcome(StrEnum):
 
 
 class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """The first record of every journal: the cluster, the policy that decides on it, and the leader's term."""
+    """The first record of every journal: the cluster, the policy and placement that decide on it, the leader's term."""
 
     cluster: Cluster
     policy: str
     term: int = 1
+    placement: str = "topology"
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):

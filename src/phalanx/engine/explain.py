@@ -55,7 +55,7 @@ def _lacking(state: State, job: str, reason: Reason) -> Explanation:
     record = state.jobs[job]
     with Trial(state) as trial:
         fits = trial.seat(record) is not None
-    evidence = None if fits else refusal(state.fit, record.job)
+    evidence = None if fits else refusal(state.fit, record.asked)
     if reason is Reason.UNDECIDED and evidence is not None:
         reason = LACK_REASON[evidence.lack]
     behind = state.head if reason is Reason.BEHIND else ""

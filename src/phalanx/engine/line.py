@@ -8,11 +8,11 @@ from heapq import heapify, heappop, heappush
 from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
-from phalanx.engine.records import JobRecord, WaitingClass
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
 from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Key, always, never, nobody
+from phalanx.policy.policy import Key, Targets, always, never, no_queues
 
 Entry = tuple[Key, str, int]
 
@@ -44,6 +44,7 @@ class Line:
         self._fresh_nodes = list(members(draft.fresh))
         self._heap: list[Entry] = []
         self._rejoined: dict[str, None] = {}
+        self._stopped: dict[int, AttemptRecord] = {}
         self._current = 0
         known = 0 if self._fresh_nodes else self._known_count()
         self._passed_over.extend(range(known))
@@ -58,7 +59,7 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
-        knows = self.state.policy.backfill is always
+        knows = self.state.policy.backfill is always and self.state.policy.targets is not Targets.DRIFT
         clean_seq = self.state.clean_seq
         offers: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for i in classes:
@@ -68,13 +69,24 @@ class Line:
                 group = (record.job.priority, record.job.queue)
                 offer = offers.get(group)
                 if offer is None:
-                    offer = offers[group] = self._offer(record)
+                    offer = self._offer(record)
+                    if self.state.policy.targets is Targets.KEEP:
+                        offers[group] = offer
                 reach, least = waiting.reach or self._measure(waiting, record)
                 if not any(gpus >= least and reach >> node & 1 for node, gpus in offer):
                     self._passed_over.append(i)
                     continue
-            self._heap.append((*waiting.jobs[0], i))
+            self._heap.append(self._entry(i))
         heapify(self._heap)
+
+    def _entry(self, i: int) -> Entry:
+        """The first of a class that was not placed yet, with the key of its queue as it is now before its own."""
+        key, job = self._classes[i].jobs[self._next[i]]
+        queue_order = self.state.policy.queue_order
+        if queue_order is no_queues:
+            return key, job, i
+        queue = self.state.jobs[job].job.queue
+        return (*queue_order(queue, self.state.usage(queue), self.state), *key), job, i
 
     def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
         """For each node on which something grew: the GPUs a job could have there, at most."""
@@ -83,7 +95,7 @@ class Line:
 
     def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int]:
         """Nodes on which the class could ever run, and the GPUs its smallest task takes of one."""
-        asks = [self.state.fit.ask(task, record.job) for task in record.tasks.values()]
+        asks = [self.state.fit.ask(task, record.asked) for task in record.tasks.values()]
         reach = 0
         for ask in asks:
             reach |= ask.eligible
@@ -93,7 +105,14 @@ class Line:
 
     def __iter__(self) -> Iterator[JobRecord]:
         while self._heap:
-            _, job, self._current = heappop(self._heap)
+            entry = heappop(self._heap)
+            _, job, self._current = entry
+            if self.state.policy.queue_order is not no_queues and entry < (renewed := self._entry(self._current)):
+                heappush(self._heap, renewed)
+                continue
+            if self._current in self._stopped:
+                self.draft.spare(self._stopped[self._current])
+                continue
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
             self.may_fit = True
@@ -110,6 +129,21 @@ class Line:
             yield record
             self._look_again()
             self._rejoin()
+            self._watch_the_stopped()
+
+    def _watch_the_stopped(self) -> None:
+        """Who is stopped stands in line, too: when its turn comes, others may have made more room than was needed."""
+        if self.state.policy.targets is Targets.KEEP:
+            return
+        for key, attempt in self.draft.stopped.items():
+            if key not in self._rejoined:
+                self._rejoined[key] = None
+                alone = WaitingClass(self.state.seq)
+                alone.add(attempt.standing or (), attempt.job.id)
+                self._classes.append(alone)
+                self._next.append(0)
+                self._stopped[len(self._classes) - 1] = attempt
+                heappush(self._heap, self._entry(len(self._classes) - 1))
 
     def _rejoin(self) -> None:
         """Who lost a claim to the last job stands in line again, at once."""
@@ -118,10 +152,10 @@ class Line:
                 self._rejoined[key] = None
                 record = self.state.jobs[attempt.job.id]
                 alone = WaitingClass(self.state.seq)
-                alone.add(self.state.policy.order(record), record.job.id)
+                alone.add(self.state.policy.order(record, self.state), record.job.id)
                 self._classes.append(alone)
                 self._next.append(0)
-                heappush(self._heap, (*alone.head, len(self._classes) - 1))
+                heappush(self._heap, self._entry(len(self._classes) - 1))
 
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
@@ -140,9 +174,8 @@ class Line:
         self._refused.pop(self._current, None)
         self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
-        at = self._next[self._current]
-        if at < len(waiting.jobs):
-            heappush(self._heap, (*waiting.jobs[at], self._current))
+        if self._next[self._current] < len(waiting.jobs):
+            heappush(self._heap, self._entry(self._current))
 
     def refused(self, lack: Lack) -> None:
         """The job does not fit, and so does no other of its class."""
@@ -161,6 +194,7 @@ class Line:
             waiting.born <= self.state.clean_seq
             and waiting.verdict is not Reason.UNDECIDED
             and self.state.policy.backfill is always
+            and self.state.policy.targets is not Targets.DRIFT
         )
 
     def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
@@ -185,12 +219,16 @@ class Line:
 
     def _stoppable(self, node: int, record: JobRecord) -> int:
         """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
-        if self.state.policy.victims is nobody:
+        policy = self.state.policy
+        if not policy.preempts:
             return 0
+        if policy.targets is not Targets.KEEP:
+            gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
+            return self.state.topology.nodes[node].gpus if gpus >= record.asked.gang.gpus_min else 0
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()
-            if attempt.key in self.draft.leaving or self.state.policy.victims(record, attempt)
+            if attempt.key in self.draft.leaving or self.state.yields(record, attempt)
             for booking in attempt.bookings
             if booking.node == node
         )
@@ -208,7 +246,7 @@ class Line:
         again, self._passed_over = self._passed_over, []
         self._enter(again)
         for i in self._refused:
-            heappush(self._heap, (*self._classes[i].jobs[self._next[i]], i))
+            heappush(self._heap, self._entry(i))
         return True
 
     def _look_again(self) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from phalanx.cluster.capacity import Booking
+from phalanx.cluster.capacity import CPUS, MEMORY, Booking
 from phalanx.engine.action import Action
 from phalanx.engine.plan import Reason
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key
+from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job, Kind
 
@@ -86,7 +87,10 @@ class AttemptRecord:
     waits: bool
     phase: Phase = Phase.CLAIMED
     created_ms: int = 0
-    started_ms: int = 0
+    started_ms: int = -1
+    counted_ms: int = 0
+    counted_gpu_ms: int = 0
+    standing: Key | None = None
     durable_ms: int = 0
     durable_step: int = 0
     stop_cost_ms: int = 0
@@ -121,6 +125,19 @@ class AttemptRecord:
         """GPUs it holds or has claimed."""
         return sum(booking.devices.bit_count() for booking in self.bookings)
 
+    def executed_ms(self, now: int) -> int:
+        """How long all its tasks have run."""
+        return now - self.started_ms if self.started_ms >= 0 else 0
+
+    def service_gpu_ms(self, now: int) -> int:
+        """GPUs times the milliseconds they ran for it."""
+        return self.counted_gpu_ms + self.gpus * (now - self.counted_ms) if self.started_ms >= 0 else 0
+
+    def count_service(self, now: int) -> None:
+        """Books the service up to now, before its size changes."""
+        self.counted_gpu_ms = self.service_gpu_ms(now)
+        self.counted_ms = now
+
     def lost_gpu_ms(self, now: int) -> int:
         """GPU time lost if it is stopped now: all since its last durable step, plus stopping and restarting."""
         if self.phase in (Phase.CLAIMED, Phase.STARTING):
@@ -130,10 +147,7 @@ class AttemptRecord:
     @property
     def gpu_permille(self) -> int:
         """Thousandths of GPUs it holds: portions count as what they are."""
-        return sum(
-            booking.portion.compute_permille if booking.portion is not None else 1000 * booking.devices.bit_count()
-            for booking in self.bookings
-        )
+        return gpu_permille_of(self.bookings)
 
 
 @dataclass(slots=True, eq=False)
@@ -143,6 +157,7 @@ class JobRecord:
     job: Job
     submitted_ms: int
     number: int
+    asked: Job
     shape: Hashable
     tasks: dict[str, Task]
     held: bool = False
@@ -158,8 +173,37 @@ class JobRecord:
     preemptions: int = 0
     not_before_ms: int = 0
     first_start_ms: int | None = None
+    stopped_ms: int | None = None
     ended_ms: int | None = None
     end_reason: str = ""
+    executed_before_ms: int = 0
+    service_before_gpu_ms: int = 0
+    opened: tuple[int, int] = (0, 0)
+    change_ms: int = -1
+    marks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it holds; those it asks for while it waits."""
+        return self.attempt.gpus if self.attempt is not None else self.asked.gang.gpus_max
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether it holds devices or has been promised some."""
+        return self.attempt is not None
+
+    @property
+    def running_since_ms(self) -> int | None:
+        """Since when all its tasks run; None if they do not."""
+        return self.attempt.started_ms if self.attempt is not None and self.attempt.started_ms >= 0 else None
+
+    def executed_ms(self, now: int) -> int:
+        """How long it has run, over all attempts."""
+        return self.executed_before_ms + (self.attempt.executed_ms(now) if self.attempt is not None else 0)
+
+    def service_gpu_ms(self, now: int) -> int:
+        """GPUs times milliseconds it has had, over all attempts."""
+        return self.service_before_gpu_ms + (self.attempt.service_gpu_ms(now) if self.attempt is not None else 0)
 
     @property
     def state(self) -> JobState:
@@ -219,3 +263,24 @@ def tasks_of(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:
         name = f"{path}/{role.name}" if path else role.name
         found.update(tasks_of(role.members, name) if role.members else {name: role.task})
     return found
+
+
+def gpu_permille_of(bookings: Iterable[Booking]) -> int:
+    """Thousandths of GPUs: portions count as what they are."""
+    return sum(
+        booking.portion.compute_permille if booking.portion is not None else 1000 * booking.devices.bit_count()
+        for booking in bookings
+    )
+
+
+def usage_of(bookings: Iterable[Booking]) -> Usage:
+    """What bookings take in all."""
+    gpu_permille = cpus_milli = memory_mb = 0
+    for _, devices, needs, portion, _ in bookings:
+        gpu_permille += 1000 * devices.bit_count() if portion is None else portion.compute_permille
+        for number, amount in needs:
+            if number == CPUS:
+                cpus_milli += amount
+            elif number == MEMORY:
+                memory_mb += amount
+    return Usage(gpu_permille, cpus_milli, memory_mb)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -14,7 +15,8 @@ from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task, placement_of
 from phalanx.placement.placement import Placement, Slot
-from phalanx.workload.gang import ANYWHERE
+from phalanx.policy.policy import Targets
+from phalanx.workload.gang import ANYWHERE, Task
 
 SEATINGS_MAX = 400
 """Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
@@ -58,13 +60,26 @@ def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
     mark = trial.mark()
-    for attempt in context.leaving.values():
-        if _unpromised(trial.state, attempt):
-            trial.release(attempt.bookings)
+    _vacate(trial, context.leaving)
     room = _wait(trial, head) if trial.mark() > mark else None
     room = room or _shrink(trial, head, context) or _preempt(trial, head, context)
     trial.undo_to(mark)
     return room
+
+
+def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
+    """Where the head fits once those who are leaving have left, with nobody else stopped."""
+    mark = trial.mark()
+    _vacate(trial, leaving)
+    room = _wait(trial, head)
+    trial.undo_to(mark)
+    return room
+
+
+def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
+    for attempt in leaving.values():
+        if _to_be_had(trial.state, attempt):
+            trial.vacate(attempt.bookings)
 
 
 def _wait(trial: Trial, head: JobRecord) -> Room | None:
@@ -78,7 +93,7 @@ def _room(seated: GangTrial) -> Room:
 
 def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     search = _Search(trial, head, context)
-    seated = search.run()
+    seated = search.run() if trial.state.policy.targets is Targets.KEEP else search.displace()
     return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
 
@@ -88,7 +103,7 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
-        if attempt.key not in context.untouchable and state.policy.victims(head, attempt)
+        if attempt.key not in context.untouchable and state.yields(head, attempt)
         for slot in surplus(attempt)
     ]
     if not spare or not _fits_without(trial, head, spare):
@@ -122,8 +137,10 @@ def _booking(attempt: AttemptRecord, slot: Slot) -> Booking:
     return attempt.bookings[attempt.placement.slots.index(slot)]
 
 
-def _unpromised(state: State, leaving: AttemptRecord) -> bool:
-    """Whether nobody has been promised any of what a leaving attempt holds."""
+def _to_be_had(state: State, leaving: AttemptRecord) -> bool:
+    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
+    if all(booking.portion is None for booking in leaving.bookings):
+        return True
     return all(
         not state.capacity.claimed[booking.node] & booking.devices
         and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
@@ -149,18 +166,19 @@ class _Search:
         self.state = trial.state
         self.head = head
         self.chosen: list[AttemptRecord] = []
-        self._task, self._count = largest_task(head.job)
-        self._one_node = head.job.gang.gpus_min <= self.state.capacity.gpus_max
+        self._task, self._count = largest_task(head.asked)
+        self._one_node = head.asked.gang.gpus_min <= self.state.capacity.gpus_max
         self._seatings = 0
         self._mark = 0
         self._loss: dict[str, int] = {}
-        self._promised = [attempt for attempt in context.leaving.values() if not _unpromised(self.state, attempt)]
+        self._key = self.state.key(head)
+        self._promised = [attempt for attempt in context.leaving.values() if not _to_be_had(self.state, attempt)]
 
     def run(self) -> GangTrial | None:
         self._groups = {
             group: attempts
             for group, attempts in self.state.runs.items()
-            if attempts and self.state.policy.victims(self.head, next(iter(attempts.values())))
+            if attempts and self.state.policy.victims(self.head, next(iter(attempts.values())), self.state)
         }
         if not self._groups:
             return None
@@ -172,15 +190,45 @@ class _Search:
             for victims in sets:
                 seated = self._try(victims)
                 if seated is not None:
-                    return self._prune(seated, victims)
-        return self._add_up()
-
-    def _add_up(self) -> GangTrial | None:
-        """For gangs of several roles or levels: the cheapest victims together, as few of them as will do."""
+                    return self._prune(victims, self._dearest_first(victims))
         if not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
             return None
         found = {attempt.key: attempt for attempts in self._candidates(self._reach()).values() for attempt in attempts}
-        victims = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
+        cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
+        return self._add_up(cheapest_first, self._dearest_first)
+
+    def displace(self) -> GangTrial | None:
+        """Has those behind the head in the order give way, the last first, and spares whoever it can do without.
+
+        The walk ends at the first place that they clear. With one pool of GPUs that is what going through everybody
+        in order would give, where each takes what is left if it suffices.
+        """
+        if self._is_intricate() or not self._task.gpus:
+            last_first = list(islice(self._behind(), CANDIDATES_MAX))
+            return self._add_up(last_first, lambda victims: victims[::-1])
+        if self.state.capacity.free_total + self.state.gpus_behind(self._key) < self._task.gpus * self._count:
+            return None
+        clearing = _Clearing(self.state, self.head, self._task, self._count)
+        walked: list[AttemptRecord] = []
+        for attempt in self._behind():
+            walked.append(attempt)
+            for nodes in clearing.gain(attempt):
+                victims = [other for other in walked if any(nodes >> booking.node & 1 for booking in other.bookings)]
+                if self._try(victims) is not None:
+                    return self._prune(victims, victims[::-1])
+                if self._seatings >= SETS_MAX:
+                    return None
+        return None
+
+    def _behind(self) -> Iterator[AttemptRecord]:
+        for attempt in self.state.behind(self._key):
+            if _may_stop(attempt) and attempt.key not in self.context.untouchable:
+                yield attempt
+
+    def _add_up(
+        self, victims: list[AttemptRecord], spare_first: Callable[[list[AttemptRecord]], list[AttemptRecord]]
+    ) -> GangTrial | None:
+        """For gangs of several roles or levels: as few of the first victims together as will do."""
         if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
             return None
         self.trial.undo_to(self._mark)
@@ -192,12 +240,12 @@ class _Search:
                 enough = middle
             else:
                 too_few = middle
-        seated = self._try(victims[:enough])
-        return seated and self._prune(seated, victims[:enough])
+        enough_victims = victims[:enough]
+        return self._prune(enough_victims, spare_first(enough_victims)) if self._try(enough_victims) else None
 
     def _is_intricate(self) -> bool:
         """Whether the head is more than so many equal tasks, which the sets by node and domain do not look at."""
-        roles = self.head.job.gang.roles
+        roles = self.head.asked.gang.roles
         return len(roles) > 1 or bool(roles[0].members) or roles[0].topology != ANYWHERE
 
     def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
@@ -218,14 +266,14 @@ class _Search:
         """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
         reach = 0
         for task in self.head.tasks.values():
-            reach |= self.state.fit.ask(task, self.head.job).eligible
+            reach |= self.state.fit.ask(task, self.head.asked).eligible
         reach &= self.state.capacity.open
         fresh = self.context.fresh
         if fresh is None:
             return reach
         if self._one_node:
             return reach & fresh
-        domains = self.state.topology.domains.get(self.head.job.gang.topology.required)
+        domains = self.state.topology.domains.get(self.head.asked.gang.topology.required)
         if domains is None:
             return reach
         return reach & sum(domain.nodes for domain in domains if domain.nodes & fresh)
@@ -240,7 +288,7 @@ class _Search:
     def _of_newest(self, reach: int, count: int) -> int:
         """About `count` nodes of those who started last; where the head must lie in one domain, whole domains."""
         topology = self.state.topology
-        required = self.head.job.gang.topology.required
+        required = self.head.asked.gang.topology.required
         of_node = topology.domain_of.get(required)
         found = left = 0
         for group in sorted(self._groups):
@@ -268,7 +316,7 @@ class _Search:
     def _spread(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """In each domain of the required level, the cheapest nodes to clear beside those that are clear already."""
         topology = self.state.topology
-        required = self.head.job.gang.topology.required
+        required = self.head.asked.gang.topology.required
         of_node = topology.domain_of.get(required)
         if of_node is None and required in topology.cluster.levels:
             return
@@ -303,7 +351,7 @@ class _Search:
 
     def _clear_already(self, nodes: int) -> int:
         capacity = self.state.capacity
-        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.job)) & nodes
+        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.asked)) & nodes
         gpus = max(self._task.gpus, 1)
         return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
 
@@ -337,7 +385,7 @@ class _Search:
 
     def _short_of_amounts(self, node: int, tasks: int, chosen: list[AttemptRecord]) -> bool:
         """Whether CPUs, memory or NICs would still be short with the chosen gone."""
-        ask = self.state.fit.ask(self._task, self.head.job)
+        ask = self.state.fit.ask(self._task, self.head.asked)
         for number, amount in ask.needs:
             gained = sum(
                 given
@@ -360,28 +408,82 @@ class _Search:
         if any(victim.phase is Phase.CLAIMED for victim in victims):
             # What those who are leaving hold was promised to the victims, and is to be had now.
             for attempt in self._promised:
-                if _unpromised(self.state, attempt):
-                    self.trial.release(attempt.bookings)
+                if _to_be_had(self.state, attempt):
+                    self.trial.vacate(attempt.bookings)
         self._seatings += 1
         seated = self.trial.seat(self.head)
         if seated is None:
             self.trial.undo_to(self._mark)
         return seated
 
-    def _prune(self, seated: GangTrial, victims: list[AttemptRecord]) -> GangTrial:
-        """Spares, dearest first, whoever the head can do without."""
-        needed = victims
-        for victim in sorted(victims, key=lambda attempt: -self._loss[attempt.key]):
+    def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
+        """Spares, in the given order, whoever the head can do without."""
+        needed, seated = victims, None
+        for victim in spare_first:
             if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
                 break
             fewer = [other for other in needed if other is not victim]
             self.trial.undo_to(self._mark)
-            without = self._try(fewer)
-            if without is not None:
-                needed, seated = fewer, without
-            else:
-                again = self._try(needed)
-                assert again is not None, f"{self.head.job.id} fitted a moment ago"
-                seated = again
+            seated = self._try(fewer)
+            if seated is not None:
+                needed = fewer
+        self.trial.undo_to(self._mark)
+        seated = self._try(needed)
+        assert seated is not None, f"{self.head.job.id} fitted a moment ago"
         self.chosen = needed
         return seated
+
+    def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        return sorted(victims, key=lambda attempt: -self._loss[attempt.key])
+
+
+class _Clearing:
+    """Counts, as attempts give way one after the other, where a head of equal tasks would have room."""
+
+    def __init__(self, state: State, head: JobRecord, task: Task, count: int) -> None:
+        self.state = state
+        self._gpus = task.gpus
+        self._count = count
+        self._passing = state.fit.ask(task, head.asked).eligible & state.capacity.open
+        self._gained: dict[int, int] = {}
+        self._room: dict[int, int] = {}
+        self._cleared: dict[int, int] = {}
+        required = head.asked.gang.topology.required
+        self._of_node = state.topology.domain_of.get(required)
+        self._domains = state.topology.domains.get(required, ())
+        self._on_one_node = self._of_node is None and required in state.cluster.levels
+
+    def gain(self, attempt: AttemptRecord) -> Iterator[int]:
+        """Takes note that an attempt gives way. Yields the nodes that gained tasks wherever there is room for all."""
+        for booking in attempt.bookings:
+            node = booking.node
+            if not self._passing >> node & 1:
+                continue
+            free = self.state.capacity.free[node].bit_count()
+            had = free + self._gained.get(node, 0)
+            has = had + booking.devices.bit_count()
+            self._gained[node] = has - free
+            more = has // self._gpus - had // self._gpus
+            if more:
+                domain = self._domain(node)
+                if domain not in self._room:
+                    self._room[domain] = self._free_room(domain)
+                self._room[domain] += more
+                self._cleared[domain] = self._cleared.get(domain, 0) | self.state.topology.bit[node]
+                if self._room[domain] >= self._count:
+                    yield self._cleared[domain]
+
+    def _domain(self, node: int) -> int:
+        if self._on_one_node:
+            return node
+        return self._of_node[node] if self._of_node is not None else 0
+
+    def _free_room(self, domain: int) -> int:
+        """How many tasks have room in a domain as it is."""
+        capacity = self.state.capacity
+        if self._on_one_node:
+            return capacity.free[domain].bit_count() // self._gpus
+        nodes = self._passing & (self._domains[domain].nodes if self._of_node is not None else -1)
+        return sum(
+            (nodes & having).bit_count() * (free // self._gpus) for free, having in enumerate(capacity.with_free)
+        )

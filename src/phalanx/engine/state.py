@@ -13,13 +13,17 @@ from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.standing import Standing
 from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Memory, Policy
+from phalanx.policy.policy import Key, Memory, Policy, Targets
 from phalanx.policy.registry import policy as policy_named
+from phalanx.policy.view import Usage
 from phalanx.workload.job import Job
+
+NOTHING = Usage()
 
 
 class Timer(NamedTuple):
@@ -59,6 +63,12 @@ class State:
         self.head = ""
         self.clean_seq = -1
         self.newest_class = -1
+        self.opened_count = 0
+        self.in_line = 0
+        self.in_line_gpus = 0
+        self.standing = Standing()
+        self._settled_seq = -1
+        self._usage: dict[str, Usage] = {}
         self.memory: Memory = {}
         self.policy: Policy = policy_named("fifo")
         self.define(Cluster(()))
@@ -71,6 +81,62 @@ class State:
         self.fit = Fit(self.capacity)
         self.packing = Packing()
         self.stoppable = Stoppable(len(cluster.nodes))
+        self._total = Usage(
+            1000 * cluster.gpus,
+            sum(node.cpus_milli for node in cluster.nodes),
+            sum(node.memory_mb for node in cluster.nodes),
+        )
+
+    @property
+    def total(self) -> Usage:
+        """What the cluster has."""
+        return self._total
+
+    def usage(self, queue: str) -> Usage:
+        """What the jobs of a queue hold or have been promised, but for those who are leaving."""
+        return self._usage.get(queue, NOTHING)
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that jobs were submitted to so far, in the order of their first job."""
+        return tuple(self._usage)
+
+    def know_queue(self, queue: str) -> None:
+        """Takes note of a queue."""
+        self._usage.setdefault(queue, NOTHING)
+
+    def use(self, queue: str, what: Usage, sign: int) -> None:
+        """Adds to what a queue uses (1), or takes away (-1)."""
+        had = self._usage[queue]
+        self._usage[queue] = Usage(
+            had.gpu_permille + sign * what.gpu_permille,
+            had.cpus_milli + sign * what.cpus_milli,
+            had.memory_mb + sign * what.memory_mb,
+        )
+
+    def key(self, record: JobRecord) -> Key:
+        """The key by which a job claims capacity now."""
+        return record.queued if record.queued is not None else self.policy.order(record, self)
+
+    def behind(self, key: Key) -> Iterator[AttemptRecord]:
+        """Who runs and stands behind a key in the order, the last first."""
+        self._settle_standing()
+        return self.standing.behind(key)
+
+    def gpus_behind(self, key: Key) -> int:
+        """GPUs of those who run and stand behind a key in the order."""
+        self._settle_standing()
+        return self.standing.gpus_behind(key)
+
+    def _settle_standing(self) -> None:
+        if self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
+            self._settled_seq = self.seq
+            self.standing.settle(lambda attempt: self.policy.order(self.jobs[attempt.job.id], self))
+
+    def yields(self, head: JobRecord, attempt: AttemptRecord) -> bool:
+        """Whether the policy lets an attempt be stopped or shrunk for a head."""
+        if self.policy.targets is Targets.KEEP:
+            return self.policy.victims(head, attempt, self)
+        return self.policy.order(self.jobs[attempt.job.id], self) > self.key(head)
 
     def record(self, job: str) -> JobRecord:
         """The record of a job; an unknown id is an error that names it."""
@@ -85,6 +151,11 @@ class State:
         if record is None or record.attempt is None or record.attempt.number != number:
             return None
         return record.attempt
+
+    def attempts_present(self) -> Iterator[AttemptRecord]:
+        """All present attempts, by group."""
+        for attempts in self.runs.values():
+            yield from attempts.values()
 
     def attempts(self) -> Iterator[AttemptRecord]:
         """All present attempts, in the order of their jobs' submission."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from types import TracebackType
+from typing import Any
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.gang import GangTrial, Seat
+from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role
 
-Step = tuple[Callable[[Booking], None], Booking]
+Step = tuple[Callable[[Any], None], Any]
 
 
 class Trial:
@@ -39,23 +41,39 @@ class Trial:
     def undo_to(self, mark: int) -> None:
         """Takes back every step since a mark, the last first."""
         while len(self._undo) > mark:
-            undo, booking = self._undo.pop()
-            undo(booking)
+            undo, what = self._undo.pop()
+            undo(what)
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a gang on what is free; its devices stay taken for the rest of the trial."""
-        trial = GangTrial(self.state.fit, self.state.packing, record.job)
+        trial = GangTrial(self.state.fit, self.state.packing, record.asked)
         if not trial.seat():
             return None
         release = self.state.capacity.release
         self._undo.extend((release, seat.booking) for seat in trial.seats)
         return trial
 
+    def use(self, queue: str, what: Usage, sign: int) -> None:
+        """As if a queue used so much more (1) or less (-1)."""
+        self.state.use(queue, what, sign)
+        self._undo.append((lambda used: self.state.use(queue, used, -sign), what))
+
     def release(self, bookings: Iterable[Booking]) -> None:
         """As if those who hold these were gone."""
         for booking in bookings:
             self.state.capacity.release(booking)
             self._undo.append((self.state.capacity.hold, booking))
+
+    def vacate(self, bookings: Iterable[Booking]) -> None:
+        """As if those who are leaving these were gone. What of them was promised stays promised."""
+        for booking in bookings:
+            self.state.capacity.keep(booking)
+            self.state.capacity.release(booking)
+            self._undo.append((self._occupy, booking))
+
+    def _occupy(self, booking: Booking) -> None:
+        self.state.capacity.hold(booking)
+        self.state.capacity.cede(booking)
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Seats up to so many more members of a role beside those an attempt has."""
@@ -71,6 +89,12 @@ class Trial:
         for booking in bookings:
             self.state.capacity.cede(booking)
             self._undo.append((self.state.capacity.keep, booking))
+
+    def keep(self, bookings: Iterable[Booking]) -> None:
+        """As if somebody who was told to leave these might stay."""
+        for booking in bookings:
+            self.state.capacity.keep(booking)
+            self._undo.append((self.state.capacity.cede, booking))
 
     def claim(self, bookings: Iterable[Booking]) -> None:
         """As if somebody were promised what others still hold."""

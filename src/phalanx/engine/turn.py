@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from phalanx.engine.apply import apply
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import Event, TimerDue
-from phalanx.engine.journal import Journal
+from phalanx.engine.journal import Journal, encode
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 
@@ -28,25 +28,26 @@ def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> P
 def record(state: State, journal: Journal, body: Event | Plan, now: int) -> None:
     """Journals a body and folds it in; what cannot be folded in is not journaled."""
     entry = journal.next(max(now, state.now), body)
-    apply(state, entry)
-    journal.records.append(entry)
+    line = encode(entry)
+    apply(state, entry, line)
+    journal.append(entry, line)
 
 
 def replay(journal: Journal) -> State:
     """The State that a journal tells of."""
     state = State()
-    for entry in journal.records:
-        apply(state, entry)
+    for entry, line in zip(journal.records, journal.lines(), strict=True):
+        apply(state, entry, line)
     return state
 
 
 def verify(journal: Journal) -> State:
     """Replays a journal and decides again at every Decision; a different plan raises ValueError naming the record."""
     state = State()
-    for entry in journal.records:
+    for entry, line in zip(journal.records, journal.lines(), strict=True):
         if isinstance(entry.body, Plan):
             plan = decide(state, entry.now)
             if plan != entry.body:
                 raise ValueError(f"record {entry.seq}: decided again, the plan differs")
-        apply(state, entry)
+        apply(state, entry, line)
     return state

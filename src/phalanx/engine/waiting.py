@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobRecord, JobState, WaitingClass
+from phalanx.engine.records import JobRecord, JobState, WaitingClass, shape_of, tasks_of
 from phalanx.engine.state import State
+from phalanx.policy.policy import Targets, as_asked, no_change
 from phalanx.workload.job import After, Dependency
 
 
@@ -22,12 +25,64 @@ def line_up(state: State, record: JobRecord) -> None:
     if record.job.array is not None:
         record.array_seat = True
         state.array_active[record.job.array_of] = state.array_active.get(record.job.array_of, 0) + 1
+    _take_shape(state, record)
+    record.queued = state.policy.order(record, state)
     waiting = state.classes.get(record.shape)
     if waiting is None:
         waiting = state.classes[record.shape] = WaitingClass(state.seq)
         state.newest_class = state.seq
-    record.queued = state.policy.order(record)
+    elif state.policy.targets is not Targets.KEEP and record.queued < waiting.head[0]:
+        # More give way to this one than to those of its class who were refused: the class is to be tried anew.
+        waiting.born = state.newest_class = state.seq
+        state.classes[record.shape] = state.classes.pop(record.shape)
     waiting.add(record.queued, record.job.id)
+    state.in_line += 1
+    state.in_line_gpus += record.gpus
+    _expect_change(state, record)
+
+
+def _take_shape(state: State, record: JobRecord) -> None:
+    """Asks the policy in which shape a gang is to be placed now."""
+    if state.policy.shape is as_asked:
+        return
+    gang = state.policy.shape(record, state)
+    if gang != record.asked.gang:
+        record.asked = replace(record.job, gang=gang)
+        record.shape = shape_of(record.asked)
+        record.tasks = tasks_of(gang.roles)
+
+
+def rekey(state: State, record: JobRecord) -> None:
+    """Puts a job in the place that its key says now; for one that runs, others may go before it from now on."""
+    if record.queued is not None:
+        line_up(state, record)
+    elif record.attempt is not None and state.policy.targets is not Targets.KEEP:
+        attempt = record.attempt
+        key = state.policy.order(record, state)
+        if attempt.standing is not None and key != attempt.standing:
+            if key > attempt.standing:
+                for booking in attempt.bookings:
+                    state.capacity.grown |= state.topology.bit[booking.node]
+            state.standing.remove(attempt)
+            state.standing.add(attempt, key)
+        _expect_change(state, record)
+
+
+def rekey_all(state: State) -> None:
+    """Puts everybody in the place that their keys say now."""
+    in_line = [job for waiting in state.classes.values() for _, job in waiting.jobs]
+    for job in in_line:
+        line_up(state, state.jobs[job])
+    for attempt in list(state.attempts_present()):
+        rekey(state, state.jobs[attempt.job.id])
+
+
+def _expect_change(state: State, record: JobRecord) -> None:
+    if state.policy.changes is not no_change:
+        at_ms = state.policy.changes(record, state)
+        if at_ms is not None:
+            record.change_ms = max(at_ms, state.now + 1)
+            state.set_timer(record.change_ms, "change", record.job.id, record.attempts)
 
 
 def leave(state: State, record: JobRecord) -> None:
@@ -38,6 +93,8 @@ def leave(state: State, record: JobRecord) -> None:
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
     record.queued = None
+    state.in_line -= 1
+    state.in_line_gpus -= record.gpus
     if not waiting.jobs:
         del state.classes[record.shape]
 

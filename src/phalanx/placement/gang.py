@@ -47,6 +47,7 @@ class GangTrial:
         self.capacity: Capacity = fit.capacity
         self.packing = packing
         self.job = job
+        packing.begin(job)
         self.seats: list[Seat] = []
         self.first_rank = 0
         self._step = 0
@@ -284,7 +285,7 @@ class GangTrial:
     def _tasks(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
         if ask.portions:
             return self._shares(ask, path, least, most, within)
-        if self.job.kind is Kind.SERVICE and most > 1:
+        if most > 1 and (self.job.kind is Kind.SERVICE or self.packing.one_by_one):
             return self._one_by_one(ask, path, least, most, within)
         picks = self._picks(ask, most, within)
         seated = sum(count for _, count in picks)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from phalanx.cluster.bits import members, span
+from phalanx.cluster.bits import lowest, members, span
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.topology import Domain
+from phalanx.workload.job import Job
 
 RANGE_SMALL = 64
 """Nodes up to which listing a range is cheaper than intersecting sets as long as the cluster."""
@@ -39,6 +40,14 @@ class Packing:
 
     _orders: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
 
+    def begin(self, job: Job) -> None:
+        """A job is about to be placed."""
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether each task of a gang takes the best node for itself, instead of filling nodes together."""
+        return False
+
     def order(self, gpus: int, gpus_max: int) -> tuple[int, ...]:
         """Free counts from the best to the worst for a task of `gpus`."""
         key = (gpus, gpus_max)
@@ -51,6 +60,10 @@ class Packing:
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Sets of nodes that have `gpus` free, the best set first."""
+        if not nodes & (nodes - 1):
+            if nodes and capacity.free[lowest(nodes)].bit_count() >= gpus:
+                yield nodes
+            return
         order = self.order(gpus, capacity.gpus_max)
         idle = nodes & capacity.idle
         used = nodes ^ idle

@@ -4,22 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from phalanx.policy.view import JobView, RunView
+from phalanx.policy.about import NOTHING_SAID, About
+from phalanx.policy.view import JobView, Moment, RunView, Usage
+from phalanx.workload.gang import Gang
 
 Memory = dict[str, Any]
 Key = tuple[int, ...]
-Order = Callable[[JobView], Key]
+Order = Callable[[JobView, Moment], Key]
+QueueOrder = Callable[[str, Usage, Moment], Key]
 Backfill = Callable[[JobView, JobView], bool]
-Victims = Callable[[JobView, RunView], bool]
+Victims = Callable[[JobView, RunView, Moment], bool]
+Shape = Callable[[JobView, Moment], Gang]
+Changes = Callable[[JobView, Moment], int | None]
+Due = Callable[[JobView, Moment], None]
 Observe = Callable[[Memory, object, int], None]
 Wakeup = Callable[[Mapping[str, Any], int], int | None]
 
 
-def by_submission(job: JobView) -> Key:
+class Targets(StrEnum):
+    """What should run.
+
+    `KEEP` is what runs, then the waiting in their order. Under the others running jobs stand in the order with the
+    waiting ones, and who does not fit behind those before him is stopped. `RANK` is for keys that change only when
+    `changes` says so. With `RISE` the key of a running job may fall by itself as time passes, so that it is stopped
+    less and less; with `DRIFT` it may go anywhere, and every decision looks at everybody.
+    """
+
+    KEEP = "keep"
+    RANK = "rank"
+    RISE = "rise"
+    DRIFT = "drift"
+
+
+class Reserve(StrEnum):
+    """For whom devices and a time are reserved: nobody, the head, or everybody in line."""
+
+    NOBODY = "nobody"
+    HEAD = "head"
+    EVERYBODY = "everybody"
+
+
+def by_submission(job: JobView, at: Moment) -> Key:
     """First come, first served."""
     return (job.submitted_ms, job.number)
+
+
+def no_queues(queue: str, usage: Usage, at: Moment) -> Key:
+    """Queues do not matter."""
+    return ()
 
 
 def never(head: JobView, job: JobView) -> bool:
@@ -32,9 +67,23 @@ def always(head: JobView, job: JobView) -> bool:
     return True
 
 
-def nobody(head: JobView, victim: RunView) -> bool:
+def nobody(head: JobView, victim: RunView, at: Moment) -> bool:
     """Nobody is stopped for another."""
     return False
+
+
+def as_asked(job: JobView, at: Moment) -> Gang:
+    """Every gang is placed as it was submitted."""
+    return job.job.gang
+
+
+def no_change(job: JobView, at: Moment) -> int | None:
+    """For orders in which a job's place changes only with events."""
+    return None
+
+
+def nothing_due(job: JobView, at: Moment) -> None:
+    """For policies that remember nothing of single jobs."""
 
 
 def remember_nothing(memory: Memory, event: object, now: int) -> None:
@@ -50,23 +99,43 @@ def no_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
 class Policy:
     """A policy names only what it changes.
 
-    `order` gives the key by which waiting jobs claim capacity, least first. `backfill(head, job)` says whether a job
-    may pass a head that does not fit. `victims(head, run)` says whether a running attempt may be stopped for a head;
-    which of those are, the engine works out: the set that loses the least work. It is asked once for all attempts of a
-    queue and priority. `observe` folds events into the policy's memory, and `next_wakeup` says when its order changes
-    without any event.
+    `order` gives the key by which jobs claim capacity, least first; `queue_order`, where it is given, goes before it
+    and is asked anew as a queue gets devices. `targets` says whether running jobs stand in that order, too.
+    `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` who is promised devices at a
+    time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
+    for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
+    attempts of a queue and priority. `shape` is the gang to place: it may ask for another GPU type, or let the tasks
+    of a gang that allows it be divided.
+
+    `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
+    marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
+    says when everybody's key changes without any event. `adviser` names the solver that is asked at such a moment;
+    its answer comes as an `Advice` event.
     """
 
     name: str
     order: Order = by_submission
+    queue_order: QueueOrder = no_queues
+    targets: Targets = Targets.KEEP
     backfill: Backfill = always
+    reserve: Reserve = Reserve.NOBODY
     victims: Victims = nobody
+    shape: Shape = as_asked
+    changes: Changes = no_change
+    due: Due = nothing_due
     observe: Observe = remember_nothing
     next_wakeup: Wakeup = no_wakeup
+    adviser: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    about: About = NOTHING_SAID
 
     @property
     def spec(self) -> str:
         """The policy as it is written on a command line: name:key=value,…"""
         given = ",".join(f"{key}={value}" for key, value in self.parameters.items())
         return f"{self.name}:{given}" if given else self.name
+
+    @property
+    def preempts(self) -> bool:
+        """Whether anybody is ever stopped for another."""
+        return self.targets is not Targets.KEEP or self.victims is not nobody

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy
-from phalanx.policy.view import JobView, RunView
+from phalanx.policy.view import JobView, Moment, RunView
 
 
 def priority(parameters: Parameters) -> Policy:
@@ -18,10 +18,10 @@ def priority(parameters: Parameters) -> Policy:
     if monitoring < production:
         raise ValueError(f"priority: monitoring={monitoring} must not be less than production={production}")
 
-    def order(job: JobView) -> Key:
+    def order(job: JobView, at: Moment) -> Key:
         return (-job.job.priority, job.submitted_ms, job.number)
 
-    def victims(head: JobView, victim: RunView) -> bool:
+    def victims(head: JobView, victim: RunView, at: Moment) -> bool:
         above, below = head.job.priority, victim.job.priority
         both_production = production <= below and above < monitoring
         return below < above and not both_production

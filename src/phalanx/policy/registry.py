@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from phalanx.policy.fifo import fifo
+from phalanx.policy.las import las
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy
 from phalanx.policy.priority import priority
+from phalanx.policy.sjf import sjf
+from phalanx.policy.srtf import srtf
+from phalanx.policy.tiresias import tiresias_gittins, tiresias_las
 
-BUILTIN: Mapping[str, Callable[[Parameters], Policy]] = {"fifo": fifo, "priority": priority}
+BUILTIN: Mapping[str, Callable[[Parameters], Policy]] = {
+    "fifo": fifo,
+    "las": las,
+    "priority": priority,
+    "sjf": sjf,
+    "srtf": srtf,
+    "tiresias-gittins": tiresias_gittins,
+    "tiresias-las": tiresias_las,
+}
 
 
 def policy(spec: str) -> Policy:

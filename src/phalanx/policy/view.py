@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 from phalanx.workload.job import Job
 
 
+class Usage(NamedTuple):
+    """What somebody holds or has been promised, or what there is."""
+
+    gpu_permille: int = 0
+    cpus_milli: int = 0
+    memory_mb: int = 0
+
+
+class Moment(Protocol):
+    """The cluster at a moment."""
+
+    @property
+    def now(self) -> int:
+        """The moment, in milliseconds."""
+
+    @property
+    def memory(self) -> Mapping[str, Any]:
+        """What the policy remembers."""
+
+    @property
+    def total(self) -> Usage:
+        """What the cluster has."""
+
+    def usage(self, queue: str) -> Usage:
+        """What the jobs of a queue have now."""
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that jobs were submitted to so far, in the order of their first job."""
+
+
 class JobView(Protocol):
-    """A job as a policy sees it."""
+    """A job as a policy sees it, waiting or running."""
 
     @property
     def job(self) -> Job:
@@ -21,6 +52,52 @@ class JobView(Protocol):
     @property
     def number(self) -> int:
         """Its place among all submissions."""
+
+    @property
+    def gpus(self) -> int:
+        """GPUs it holds; those it asks for while it waits."""
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether it holds devices or has been promised some."""
+
+    @property
+    def opened(self) -> tuple[int, int]:
+        """When it last got devices, and its place among all who ever did."""
+
+    @property
+    def first_start_ms(self) -> int | None:
+        """When it first ran; None if it never did."""
+
+    @property
+    def running_since_ms(self) -> int | None:
+        """Since when all its tasks run; None if they do not."""
+
+    @property
+    def stopped_ms(self) -> int | None:
+        """When its last attempt ended; None if it never had one."""
+
+    @property
+    def preemptions(self) -> int:
+        """How often it was stopped for another."""
+
+    @property
+    def executed_before_ms(self) -> int:
+        """How long earlier attempts ran."""
+
+    @property
+    def service_before_gpu_ms(self) -> int:
+        """GPUs times milliseconds of earlier attempts."""
+
+    @property
+    def marks(self) -> dict[str, int]:
+        """What the policy remembers of this job. Written only by `due`."""
+
+    def executed_ms(self, now: int) -> int:
+        """How long it has run, over all attempts."""
+
+    def service_gpu_ms(self, now: int) -> int:
+        """GPUs times milliseconds it has had, over all attempts."""
 
 
 class RunView(Protocol):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.backend import Backend
-from phalanx.engine.event import ClusterDefined, Event, JobSubmitted
+from phalanx.engine.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.workload.job import Job
+
+Adviser = Callable[[State, int], Advice]
 
 
 @dataclass(slots=True)
@@ -23,19 +25,24 @@ class Run:
     arrivals: Iterator[tuple[int, Event]]
     state: State = field(default_factory=State)
     journal: Journal = field(default_factory=Journal)
+    adviser: Adviser | None = None
     _next: tuple[int, Event] | None = None
 
     @classmethod
     def of(cls, cluster: Cluster, policy: str, backend: Backend, arrivals: Iterable[tuple[int, Event]]) -> Run:
         """A run from the beginning."""
         run = cls(backend, iter(arrivals))
-        run._next = next(run.arrivals, None)
         record(run.state, run.journal, ClusterDefined(cluster, policy), 0)
+        run.begin()
         return run
+
+    def begin(self) -> None:
+        """Looks for the first arrival."""
+        self._next = next(self.arrivals, None)
 
     def step(self) -> Plan | None:
         """Jumps to the next moment at which something happens and takes one turn; None if nothing ever will."""
-        now = self._next_moment()
+        now = self.next_moment()
         if now is None:
             return None
         plan = turn(self.state, self.journal, self._happening(now), now)
@@ -50,7 +57,8 @@ class Run:
                 return self.state
         raise RuntimeError(f"the run did not come to an end within {steps_max} steps")
 
-    def _next_moment(self) -> int | None:
+    def next_moment(self) -> int | None:
+        """When something happens next; None if nothing ever will."""
         moments = (
             self._next[0] if self._next else None,
             self.backend.next_event_ms(),
@@ -63,8 +71,14 @@ class Run:
         """Ends before arrivals, as in the simulators of the field."""
         yield from self.backend.events(now)
         while self._next is not None and self._next[0] <= now:
-            yield self._next[1]
+            event = self._next[1]
+            if not (isinstance(event, JobCancelled) and self.state.record(event.job).final is not None):
+                yield event
             self._next = next(self.arrivals, None)
+        if self.adviser is not None:
+            due = self.state.policy.next_wakeup(self.state.memory, self.state.now)
+            if due is not None and due <= now:
+                yield self.adviser(self.state, now)
 
 
 def submissions(jobs: Iterable[tuple[int, Job]]) -> Iterator[tuple[int, Event]]:

@@ -1,15 +1,34 @@
-"""A backend in virtual time: starts and stops take as long as they are told to, and fail when they are told to."""
+"""A backend in virtual time: jobs progress at a speed, and starting, stopping and moving them takes its time.
+
+Nothing ticks. When a job starts to run, or its speed changes, the moment of its end is worked out; if that changes
+before it comes, the old moment is forgotten.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import ceil
 
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Lost, Outcome
+from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome
+from phalanx.placement.placement import Placement
+from phalanx.simulate.costs import NO_COSTS, Costs
+from phalanx.simulate.ledger import Ledger, permille_of
+from phalanx.simulate.trace import Ending
+from phalanx.simulate.work import Work
 
 Fault = Callable[[Action], Event | None]
+Speed = Callable[[Work, Placement], float]
+
+Due = tuple[int, int, Event, int]
+"""When, in which order, what, and for which version of a life."""
+
+ENDLESS = Work(None)
+
+WITH_NOTICE = ("preempted",)
+"""Reasons of a stop for which a job first saves its work: what it loses otherwise is lost, or of no use any more."""
 
 
 def no_fault(action: Action) -> Event | None:
@@ -17,98 +36,201 @@ def no_fault(action: Action) -> Event | None:
     return None
 
 
+def full_speed(work: Work, placement: Placement) -> float:
+    """Wherever a job lies, it runs as fast as it can."""
+    return 1.0
+
+
 @dataclass(slots=True)
-class _Run:
-    attempt: int
-    started_ms: int = -1
+class Life:
+    """One job in the virtual world: how much of its work is done, and since when it does more at which speed.
+
+    `next` is where it will run once the backend has said that its start or change is done. `version` goes up when the
+    moment of its end changes.
+    """
+
+    done_ms: float = 0
+    saved_ms: float = 0
+    newest: tuple[int, int] = (0, -1)
+    placement: Placement | None = None
+    next: Placement | None = None
+    held_since_ms: int = 0
+    since_ms: int = -1
+    speed: float = 0.0
+    version: int = 0
+    leaving: bool = False
 
 
 @dataclass(slots=True)
 class VirtualBackend:
-    """Runs jobs in virtual time. A job lasts as long as `durations_ms` says, from the moment all its tasks run.
+    """Runs jobs in virtual time.
 
-    `fault` may answer an action with a `Failed` or `Lost` instead of carrying it out.
+    `works` says what each job has to do; one that is not in it, or has no duration, never ends by itself. `fault` may
+    answer an action with a `Failed` or `Lost` instead of carrying it out.
     """
 
-    durations_ms: Mapping[str, int]
-    start_ms: int = 0
-    stop_ms: int = 0
-    repartition_ms: int = 0
-    resize_ms: int = 0
+    works: Mapping[str, Work]
+    costs: Costs = NO_COSTS
+    speed: Speed = full_speed
     fault: Fault = no_fault
     term: int = 0
-    _runs: dict[str, _Run] = field(default_factory=dict)
-    _newest: dict[str, int] = field(default_factory=dict)
-    _seen: dict[ActionId, None] = field(default_factory=dict)
-    _due: list[tuple[int, int, Event]] = field(default_factory=list)
-    _count: int = 0
+    ledger: Ledger = field(default_factory=Ledger)
+    lives: dict[str, Life] = field(default_factory=dict)
+    due: list[Due] = field(default_factory=list)
+    count: int = 0
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on; its answer is due after its delay."""
-        if action.id in self._seen:
+        life = self.lives.get(action.id.job)
+        if life is None:
+            life = self.lives[action.id.job] = Life()
+        if action.id[2:] == life.newest:
             return
-        self._seen[action.id] = None
-        refusal = self._fence(action.id) or self.fault(action)
-        if refusal is not None:
+        refusal = self._fence(action.id, life) or self.fault(action)
+        if refusal is None:
+            self._at(now + self._begin(life, action, now), Done(action.id))
+        else:
             if isinstance(action, Start) and isinstance(refusal, Lost):
                 # Nobody knows, but here it did happen: the stop that follows must find something to stop.
-                self._runs[action.id.job] = _Run(action.id.attempt)
-            self._at(now + (self.start_ms if isinstance(action, Start) else self.stop_ms), refusal)
-            return
-        match action:
-            case Start():
-                self._runs[action.id.job] = _Run(action.id.attempt)
-                self._at(now + self.start_ms, Done(action.id))
-            case Stop():
-                self._runs.pop(action.id.job, None)
-                self._at(now + min(self.stop_ms, action.grace_ms), Done(action.id))
-            case Repartition():
-                self._at(now + self.repartition_ms, Done(action.id))
-            case Resize():
-                self._at(now + self.resize_ms, Done(action.id))
-            case Suspend() | Resume():
-                self._at(now, Done(action.id))
+                self._hold(life, action.placement, now)
+            self._at(now + (self.costs.start_ms if isinstance(action, Start) else self.costs.stop_ms), refusal)
 
-    def _fence(self, action: ActionId) -> Event | None:
-        newest = self._newest.get(action.job, 0)
-        if action.term < self.term or action.attempt < newest:
-            return Failed(action, f"term {self.term}, attempt {newest} is newer", retryable=False)
+    def _fence(self, action: ActionId, life: Life) -> Event | None:
+        if action.term < self.term or action.attempt < life.newest[0]:
+            return Failed(action, f"term {self.term}, attempt {life.newest[0]} is newer", retryable=False)
         self.term = action.term
-        self._newest[action.job] = action.attempt
+        life.newest = (action.attempt, action.seq)
         return None
 
-    def _at(self, at_ms: int, event: Event) -> None:
-        heappush(self._due, (at_ms, self._count, event))
-        self._count += 1
+    def _begin(self, life: Life, action: Action, now: int) -> int:
+        """Begins to carry an action out; how long that takes."""
+        match action:
+            case Start(placement=placement):
+                self._hold(life, placement, now)
+                life.next = placement
+                return self.costs.start_ms + (self.costs.restore_ms if life.saved_ms else 0)
+            case Stop():
+                return self._stop(life, action, now)
+            case Resize(placement=placement):
+                self._pause(life, action.id.job, now)
+                if life.placement is not None and permille_of(placement) > permille_of(life.placement):
+                    self._book(life, action.id, now)
+                    self._hold(life, placement, now)
+                life.next = placement
+                return self.costs.resize_ms
+            case Suspend():
+                self._pause(life, action.id.job, now)
+                return 0
+            case Resume():
+                life.next = life.placement
+                return 0
+            case Repartition():
+                return self.costs.repartition_ms
+
+    def _hold(self, life: Life, placement: Placement, now: int) -> None:
+        life.placement, life.held_since_ms = placement, now
+        self.ledger.hold(placement)
+
+    def _book(self, life: Life, action: ActionId, now: int) -> None:
+        if life.placement is not None:
+            self.ledger.book(action.job, life.newest[0], life.placement, life.held_since_ms, now)
+
+    def _stop(self, life: Life, stop: Stop, now: int) -> int:
+        """A job that is given notice saves its work if the grace suffices; what was not saved must be done again."""
+        work = self.works.get(stop.id.job, ENDLESS)
+        self._pause(life, stop.id.job, now)
+        life.next, life.leaving = None, True
+        checkpoint_ms = 0
+        if stop.reason in WITH_NOTICE and life.done_ms > life.saved_ms:
+            checkpoint_ms = work.checkpoint_cost_ms(self.costs.checkpoint_ms)
+            if checkpoint_ms <= stop.grace_ms:
+                life.saved_ms = life.done_ms
+        self._lose(life, stop.id.job, work)
+        return min(checkpoint_ms + self.costs.stop_ms, stop.grace_ms)
+
+    def _lose(self, life: Life, job: str, work: Work) -> None:
+        interval_ms = work.checkpoint_interval_ms
+        if interval_ms:
+            life.saved_ms += (life.done_ms - life.saved_ms) // interval_ms * interval_ms
+        lost_ms = life.done_ms - life.saved_ms
+        if lost_ms and life.placement is not None:
+            self.ledger.lose(job, int(permille_of(life.placement) * lost_ms / (life.speed or 1.0)))
+        life.done_ms = life.saved_ms
+
+    def _pause(self, life: Life, job: str, now: int) -> None:
+        """Books what was done up to now; the job does nothing more until it is let run again."""
+        if life.since_ms < 0 or life.placement is None:
+            return
+        life.done_ms += (now - life.since_ms) * life.speed
+        self.ledger.compute(job, permille_of(life.placement) * (now - life.since_ms))
+        life.since_ms = -1
+        life.version += 1
+
+    def _run(self, life: Life, job: str, now: int) -> None:
+        """Lets a job run where it is to run, and works out when it will have ended."""
+        work = self.works.get(job, ENDLESS)
+        assert life.placement is not None, f"{job} has no place to run at"
+        life.since_ms = now
+        life.speed = self.speed(work, life.placement)
+        life.version += 1
+        if work.duration_ms is not None:
+            left_ms = max(work.duration_ms - life.done_ms, 0)
+            self._at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
+
+    def _ending(self, job: str, life: Life, work: Work) -> Event:
+        match work.ending:
+            case Ending.COMPLETED:
+                return AttemptEnded(job, life.newest[0], Outcome.SUCCEEDED)
+            case Ending.FAILED:
+                return AttemptEnded(job, life.newest[0], Outcome.FAILED, 1, "failed, as in the trace")
+            case Ending.CANCELLED:
+                return JobCancelled(job)
+
+    def _at(self, at_ms: int, event: Event, version: int = -1) -> None:
+        heappush(self.due, (at_ms, self.count, event, version))
+        self.count += 1
 
     def events(self, now: int) -> list[Event]:
         """What is due by now, in order."""
         happened: list[Event] = []
-        while self._due and self._due[0][0] <= now:
-            at_ms, _, event = heappop(self._due)
+        due = self.due
+        while due and due[0][0] <= now:
+            at_ms, _, event, version = heappop(due)
             if isinstance(event, Done):
-                self._begin(event.action, at_ms)
-            if isinstance(event, AttemptEnded) and not self._ends(event):
+                self._done(event.action, at_ms)
+            elif isinstance(event, AttemptEnded | JobCancelled) and not self._ends(event, version, at_ms):
                 continue
             happened.append(event)
         return happened
 
-    def _begin(self, action: ActionId, now: int) -> None:
-        """Once a start is done the job runs, and its end is known."""
-        run = self._runs.get(action.job)
-        duration_ms = self.durations_ms.get(action.job)
-        if run is not None and run.attempt == action.attempt and run.started_ms < 0:
-            run.started_ms = now
-            if duration_ms is not None:
-                self._at(now + duration_ms, AttemptEnded(action.job, action.attempt, Outcome.SUCCEEDED))
+    def _done(self, action: ActionId, now: int) -> None:
+        life = self.lives[action.job]
+        if action[2:] != life.newest:
+            return
+        if life.leaving:
+            self._release(life, action, now)
+        elif life.next is not None:
+            if life.placement != life.next:
+                self._book(life, action, now)
+                self._hold(life, life.next, now)
+            life.next = None
+            self._run(life, action.job, now)
 
-    def _ends(self, event: AttemptEnded) -> bool:
-        run = self._runs.get(event.job)
-        if run is None or run.attempt != event.attempt:
+    def _ends(self, event: AttemptEnded | JobCancelled, version: int, now: int) -> bool:
+        """Whether a job ends now, as was worked out when it was let run."""
+        life = self.lives[event.job]
+        if life.version != version:
             return False
-        del self._runs[event.job]
+        if isinstance(event, AttemptEnded):
+            self._pause(life, event.job, now)
+            life.saved_ms = life.done_ms
+            self._release(life, ActionId(self.term, event.job, event.attempt, 0), now)
         return True
 
+    def _release(self, life: Life, action: ActionId, now: int) -> None:
+        self._book(life, action, now)
+        life.placement, life.leaving = None, False
+
     def next_event_ms(self) -> int | None:
-        """When the next event is due."""
-        return self._due[0][0] if self._due else None
+        """When the next event is due, or one that will turn out to be void."""
+        return self.due[0][0] if self.due else None

@@ -20,7 +20,10 @@ ANYWHERE = Topology()
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one process tree asks of one node. Requests are booked; limits may exceed them up to the overcommit."""
+    """What one process tree asks of one node. Requests are booked; limits may exceed them up to the overcommit.
+
+    One that is `divisible` may be given to several nodes, GPU by GPU, by a policy that holds waiting for worse.
+    """
 
     gpus: int = 0
     gpu_types: tuple[str, ...] = ()
@@ -32,6 +35,7 @@ class Task:
     memory_limit_mb: int = 0
     nics: int = 0
     storage_gb: tuple[tuple[str, int], ...] = ()
+    divisible: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,205 @@
+"""tiresias: attained service in few queues, so that only who crosses a border is stopped (Gu et al., NSDI 2019).
+
+Two-dimensional attained service is GPUs times executed time. A job begins in the first queue and sinks as its service
+passes the limits. `tiresias-las` knows nothing of durations; `tiresias-gittins` knows how they were distributed.
+
+Inside a queue of `tiresias-las` who runs goes before who waits, in the order in which they came to run; who was
+stopped goes before those who wait for their first turn in that queue, and who has just sunk is last. These are the
+rules of the authors' simulator, told as a key.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from phalanx.policy.about import About
+from phalanx.policy.loose import consolidate_skewed
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy, Targets, as_asked
+from phalanx.policy.view import JobView, Moment
+
+RUNS, WAITS = 0, 1
+
+DEFAULT_LIMITS = (3250, 7200)
+"""Service in seconds (or GPU-seconds) at which a job sinks, as in the authors' simulator."""
+
+INDEX_SCALE = 10**18
+
+
+class Service:
+    """How far a job has come: what it attained, in which queue that puts it, and when it came there."""
+
+    def __init__(self, dims: str, limits: tuple[int, ...]) -> None:
+        self.two_dimensional = dims == "2"
+        self.limits = tuple(1000 * limit for limit in limits)
+
+    def rate(self, job: JobView) -> int:
+        """Service per millisecond while the job runs."""
+        return max(job.gpus, 1) if self.two_dimensional else 1
+
+    def attained(self, job: JobView, now: int) -> int:
+        """Service since the job was last promoted, if ever."""
+        total = job.service_gpu_ms(now) if self.two_dimensional else job.executed_ms(now)
+        return total - job.marks.get("reset", 0)
+
+    def before(self, job: JobView) -> int:
+        """Service without the present attempt."""
+        total = job.service_before_gpu_ms if self.two_dimensional else job.executed_before_ms
+        return total - job.marks.get("reset", 0)
+
+    def queue(self, attained: int) -> int:
+        """The queue that a service belongs to."""
+        return bisect_right(self.limits, attained)
+
+    def sank_ms(self, job: JobView, queue: int) -> int | None:
+        """When the running job came to a queue, if that was since it started."""
+        since = job.running_since_ms
+        if since is None or queue == 0 or self.before(job) >= self.limits[queue - 1]:
+            return None
+        return since - (self.before(job) - self.limits[queue - 1]) // self.rate(job)
+
+    def sinks_ms(self, job: JobView, queue: int) -> int | None:
+        """When the running job will leave a queue."""
+        since = job.running_since_ms
+        if since is None or queue == len(self.limits):
+            return None
+        return since - (self.before(job) - self.limits[queue]) // self.rate(job)
+
+
+def tiresias_las(parameters: Parameters) -> Policy:
+    """`dims` 1 or 2, `limits` between the queues in (GPU-)seconds, `starvation` times its run a job waits at most."""
+    service = Service(parameters.choice("dims", ("2", "1")), parameters.numbers("limits", DEFAULT_LIMITS))
+    starvation = parameters.number_or_off("starvation")
+
+    def order(job: JobView, at: Moment) -> Key:
+        attained = service.attained(job, at.now)
+        queue = service.queue(attained)
+        if job.has_devices:
+            opened_ms, place = job.opened
+            sank_ms = service.sank_ms(job, queue)
+            if sank_ms is None:
+                return (queue, RUNS, opened_ms, 0, 0, place)
+            return (queue, WAITS if sank_ms == at.now else RUNS, sank_ms, 1, opened_ms, place)
+        promoted_ms = job.marks.get("promoted_ms", -1)
+        if job.stopped_ms is None or promoted_ms >= job.stopped_ms:
+            return (queue, WAITS, max(promoted_ms, job.submitted_ms), 0, 0, job.number)
+        if queue and attained - service.limits[queue - 1] < service.rate(job):
+            return (queue, WAITS, job.stopped_ms, 1, *job.opened)
+        return (queue, WAITS, -job.stopped_ms, 0, *job.opened)
+
+    def changes(job: JobView, at: Moment) -> int | None:
+        queue = service.queue(service.attained(job, at.now))
+        if job.has_devices:
+            return at.now + 1 if service.sank_ms(job, queue) == at.now else service.sinks_ms(job, queue)
+        return starves_ms(job, queue) if starvation is not None else None
+
+    def starves_ms(job: JobView, queue: int) -> int | None:
+        executed_ms = job.executed_before_ms - job.marks.get("executed_ms", 0)
+        if queue == 0 or job.first_start_ms is None or starvation is None or not executed_ms:
+            return None
+        waited_from_ms = job.first_start_ms + job.executed_before_ms + job.marks.get("waited_ms", 0)
+        return waited_from_ms + int(executed_ms * starvation)
+
+    def due(job: JobView, at: Moment) -> None:
+        if not job.has_devices and starvation is not None:
+            job.marks["reset"] = job.marks.get("reset", 0) + service.attained(job, at.now)
+            job.marks["executed_ms"] = job.executed_before_ms
+            job.marks["waited_ms"] = at.now - (job.first_start_ms or 0) - job.executed_before_ms
+            job.marks["promoted_ms"] = at.now
+
+    return Policy(
+        "tiresias-las",
+        order=order,
+        targets=Targets.RANK,
+        changes=changes,
+        due=due,
+        shape=consolidate_skewed if parameters.boolean("profile", default=True) else as_asked,
+        parameters=parameters.given,
+        about=ABOUT_LAS,
+    )
+
+
+def tiresias_gittins(parameters: Parameters) -> Policy:
+    """`samples` are total services of past jobs in GPU-seconds; `quantum` is how far ahead the index looks."""
+    service = Service(parameters.choice("dims", ("2", "1")), parameters.numbers("limits", DEFAULT_LIMITS))
+    samples = parameters.numbers("samples", ())
+    if not samples:
+        raise ValueError("policy tiresias-gittins: samples=FILE is missing: total GPU-seconds of past jobs, one a line")
+    index = Gittins(samples, parameters.integer("quantum", default=3250, least=1))
+    rank = index.of_theory if parameters.choice("index", ("theory", "code")) == "theory" else index.of_code
+
+    def order(job: JobView, at: Moment) -> Key:
+        attained = service.attained(job, at.now)
+        return (service.queue(attained), -rank(attained), job.submitted_ms, job.number)
+
+    def changes(job: JobView, at: Moment) -> int | None:
+        return service.sinks_ms(job, service.queue(service.attained(job, at.now)))
+
+    return Policy(
+        "tiresias-gittins",
+        order=order,
+        targets=Targets.DRIFT,
+        changes=changes,
+        shape=consolidate_skewed if parameters.boolean("profile", default=True) else as_asked,
+        parameters=parameters.given,
+        about=ABOUT_GITTINS,
+    )
+
+
+class Gittins:
+    """The Gittins index of an attained service: the best chance of ending within the quantum per service it takes.
+
+    With samples d of total service and quantum Δ, at service a: P is the share of those longer than a that end by
+    a + Δ, E the mean of min(d − a, Δ) over them, and the index P / E (Gittins, Bandit Processes, 1979).
+    """
+
+    def __init__(self, samples: tuple[int, ...], quantum_s: int) -> None:
+        self.samples = sorted(1000 * sample for sample in samples)
+        self.quantum = 1000 * quantum_s
+        self._sums = (0, *accumulate(self.samples))
+
+    def _within(self, attained: int) -> tuple[int, int, int]:
+        """Samples no longer than this service, those that end within the quantum, and all others, as positions."""
+        first = bisect_right(self.samples, attained)
+        last = bisect_right(self.samples, attained + self.quantum)
+        return first, last, len(self.samples)
+
+    def of_theory(self, attained: int) -> int:
+        """The index, as an integer."""
+        first, last, count = self._within(attained)
+        if first == count:
+            return 0
+        spent = self._sums[last] - self._sums[first] - attained * (last - first) + self.quantum * (count - last)
+        return INDEX_SCALE * (last - first) // spent
+
+    def of_code(self, attained: int) -> int:
+        """As the authors' simulator has it, which adds up whole sizes instead of what is left of them."""
+        first, last, count = self._within(attained)
+        if first == count:
+            return 0
+        spent = self._sums[last] - self._sums[first] + self.quantum * (count - last)
+        return INDEX_SCALE * (last - first) // spent
+
+
+ABOUT_LAS = About(
+    summary="least attained service in discretised queues",
+    algorithm="least attained service",
+    decides_by="attained service",
+    dimensions="spatial and temporal",
+    preemption="yes, by checkpoint, at queue borders",
+    starvation="promoted to the first queue past a limit",
+    placement="by profile: only skewed models are consolidated",
+    source="Gu et al., NSDI 2019",
+)
+ABOUT_GITTINS = About(
+    summary="highest Gittins index in discretised queues",
+    prior_knowledge="distribution of service",
+    algorithm="Gittins index",
+    decides_by="attained service",
+    dimensions="spatial and temporal",
+    preemption="yes, by checkpoint",
+    starvation="none",
+    placement="by profile: only skewed models are consolidated",
+    source="Gu et al., NSDI 2019",
+)

@@ -1,0 +1,62 @@
+"""Costs: the time that starting, stopping and moving jobs takes in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from phalanx.document.units import duration_ms
+from phalanx.errors import PhalanxError
+
+
+class CostsError(PhalanxError):
+    """A cost that there is not, or that is no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """How long things take. `locality` says whether a job's speed depends on where it lies.
+
+    The defaults are what sites report of containers that are in the image cache and checkpoints of a few GB: tens of
+    seconds for a start, and as much again to load a checkpoint. A job that names its own checkpoint cost has that.
+    """
+
+    start_ms: int = 10_000
+    checkpoint_ms: int = 10_000
+    restore_ms: int = 10_000
+    stop_ms: int = 1_000
+    resize_ms: int = 10_000
+    repartition_ms: int = 5_000
+    locality: bool = True
+
+
+NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False)
+
+
+def costs_of(text: str) -> Costs:
+    """Costs as they are written on a command line: `default`, `none`, or either changed by name=time,…"""
+    costs = Costs()
+    for part in filter(None, text.split(",")):
+        if part in ("default", "none"):
+            costs = Costs() if part == "default" else NO_COSTS
+            continue
+        name, _, value = part.partition("=")
+        costs = replace(costs, **{_field(name): _value(name, value)})  # type: ignore[arg-type]
+    return costs
+
+
+def _field(name: str) -> str:
+    known = {each.name.removesuffix("_ms"): each.name for each in fields(Costs)}
+    if name not in known:
+        raise CostsError(f"--costs: there is no cost {name!r} (there is: none, default, {', '.join(known)})")
+    return known[name]
+
+
+def _value(name: str, text: str) -> int | bool:
+    if name == "locality":
+        if text not in ("true", "false"):
+            raise CostsError(f"--costs: locality={text}: expected true or false")
+        return text == "true"
+    value = duration_ms(text)
+    if value is None:
+        raise CostsError(f"--costs: {name}={text}: expected a time such as 30s or 2m")
+    return value

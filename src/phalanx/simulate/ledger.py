@@ -1,0 +1,77 @@
+"""The ledger of a run: GPU time that was held, computed in, kept and lost, by job and in all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from phalanx.placement.placement import Placement
+
+FULL_PERMILLE = 1000
+
+
+@dataclass(slots=True)
+class Account:
+    """GPU time of one job, in thousandths of a GPU times milliseconds."""
+
+    held: int = 0
+    computed: int = 0
+    lost: int = 0
+    nodes: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What every attempt cost. `stays` lists them, up to `stays_max`; `cut` says that there were more."""
+
+    stays_max: int = 20_000
+    held_now: int = 0
+    held: int = 0
+    computed: int = 0
+    lost: int = 0
+    accounts: dict[str, Account] = field(default_factory=dict)
+    stays: list[tuple[str, int, Placement, int, int]] = field(default_factory=list)
+    cut: bool = False
+
+    def hold(self, placement: Placement) -> None:
+        """An attempt holds a placement from now on."""
+        self.held_now += permille_of(placement)
+
+    def book(self, job: str, attempt: int, placement: Placement, since_ms: int, until_ms: int) -> None:
+        """An attempt has given back what it held since a moment."""
+        account = self.account(job)
+        permille = permille_of(placement)
+        self.held_now -= permille
+        held = permille * (until_ms - since_ms)
+        account.held += held
+        self.held += held
+        for slot in placement.slots:
+            account.nodes[slot.node] = None
+        if len(self.stays) < self.stays_max:
+            self.stays.append((job, attempt, placement, since_ms, until_ms))
+        else:
+            self.cut = True
+
+    def account(self, job: str) -> Account:
+        """The account of a job; a new one, if it has none."""
+        account = self.accounts.get(job)
+        if account is None:
+            account = self.accounts[job] = Account()
+        return account
+
+    def compute(self, job: str, gpu_ms: int) -> None:
+        """A job has computed for so long."""
+        self.account(job).computed += gpu_ms
+        self.computed += gpu_ms
+
+    def lose(self, job: str, gpu_ms: int) -> None:
+        """Work of a job has to be done again."""
+        self.account(job).lost += gpu_ms
+        self.lost += gpu_ms
+
+
+def permille_of(placement: Placement) -> int:
+    """Thousandths of GPUs a placement takes."""
+    return sum(
+        FULL_PERMILLE * len(slot.devices) if slot.portion is None else slot.portion.compute_permille
+        for slot in placement.slots
+    )

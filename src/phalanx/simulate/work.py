@@ -1,0 +1,26 @@
+"""Work: what a job has to do in virtual time, and how it ends once that is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from phalanx.simulate.trace import Ending
+from phalanx.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """`duration_ms` at full speed; None never ends by itself. The job, where it is given, says how it checkpoints."""
+
+    duration_ms: int | None
+    ending: Ending = Ending.COMPLETED
+    job: Job | None = None
+
+    @property
+    def checkpoint_interval_ms(self) -> int:
+        """How often it saves its work by itself; 0 if it does not."""
+        return self.job.checkpoint.interval_ms if self.job is not None else 0
+
+    def checkpoint_cost_ms(self, default_ms: int) -> int:
+        """How long a checkpoint takes."""
+        return (self.job.checkpoint.cost_ms if self.job is not None else 0) or default_ms
