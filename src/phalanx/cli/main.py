@@ -34,6 +34,7 @@ VERBS: dict[str, Verb] = {
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
     "plan": Verb("phalanx.cli.plan:plan", "Decide where a job would go, and change nothing."),
     "replay": Verb("phalanx.cli.replay:replay", "Fold a journal again and verify that it decides the same."),
+    "trace": Verb("phalanx.cli.trace:trace", "Describe traces, make synthetic ones, and convert those of others."),
     "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),
 }
 

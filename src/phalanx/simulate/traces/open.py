@@ -1,0 +1,141 @@
+"""Opening a trace or the file of a cluster: what it is shows in what is in it, not in its name."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.formats.native import read_cluster as read_native
+from phalanx.document.error import brief
+from phalanx.document.field import decode
+from phalanx.simulate.trace import Trace
+from phalanx.simulate.traces import columns, journal, philly, tiresias
+from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.rows import ENCODING
+
+HEAD_BYTES = 65_536
+"""Enough for a header; the first record of a journal may be longer and is known by its first bytes."""
+
+PARQUET_MAGIC = b"PAR1"
+
+TraceReader = Callable[[str, bool], Trace]
+ClusterReader = Callable[[str], Cluster]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format, with what its header has that no other has, and what reads it: jobs, or a cluster."""
+
+    name: str
+    marks: Collection[str] = ()
+    read_jobs: TraceReader | None = None
+    read_cluster: ClusterReader | None = None
+
+
+PARQUET = Format("phalanx Parquet (the columns of the CSV)", read_jobs=columns.read_parquet)
+PHILLY_LOG = Format("Philly cluster_job_log (a JSON list)", read_jobs=philly.read_log)
+JOURNAL = Format("phalanx journal (a JSON record a line)", read_jobs=journal.read_journal)
+TABLES = (
+    Format(
+        f"phalanx CSV ({', '.join(column.name for column in columns.REQUIRED)}, …)",
+        ("submit_s",),
+        read_jobs=columns.read_csv,
+    ),
+    Format(
+        f"Tiresias jobs CSV ({', '.join(tiresias.JOB_COLUMNS)})",
+        ("num_gpu", "submit_time"),
+        read_jobs=tiresias.read_jobs,
+    ),
+    Format(
+        f"distilled Philly CSV ({','.join(philly.DISTILLED_COLUMNS)})",
+        ("timestamp", "num_gpus"),
+        read_jobs=philly.read_distilled,
+    ),
+    Format(
+        f"Tiresias cluster CSV ({', '.join(tiresias.CLUSTER_COLUMNS)})",
+        ("num_switch", "num_node_p_switch", "num_gpu_p_node"),
+        read_cluster=tiresias.read_cluster,
+    ),
+    Format(
+        f"Philly cluster_machine_list ({', '.join(philly.MACHINE_COLUMNS)})",
+        philly.MACHINE_COLUMNS[:2],
+        read_cluster=philly.read_machines,
+    ),
+)
+FORMATS = (*TABLES, PARQUET, PHILLY_LOG, JOURNAL)
+
+_RECORD = re.compile(r'\{\s*"seq"\s*:')
+
+
+def read_trace(path: str, skip_bad_rows: bool = False) -> Trace:
+    """Reads a trace of any known format. With `skip_bad_rows` a bad row is dropped and counted, else it is an error."""
+    try:
+        found = _recognise(path)
+        if found is None:
+            known = "; ".join(each.name for each in FORMATS if each.read_jobs is not None)
+            raise TraceError(path, f"not a trace known here: it begins {brief(_first_line(path))}; known are: {known}")
+        if found.read_jobs is None:
+            raise TraceError(path, f"this is a cluster, not a trace: {found.name}")
+        return found.read_jobs(path, skip_bad_rows)
+    except RecursionError:
+        raise TraceError(path, "expected a trace, found values nested without end") from None
+    except OSError as error:
+        raise TraceError(path, error.strerror or str(error)) from error
+
+
+def read_trace_cluster(path: str) -> Cluster:
+    """Reads a cluster: our own cluster file, the Tiresias simulator's, or Philly's list of machines."""
+    try:
+        found = _recognise(path)
+        if found is None:
+            return read_native(decode(Path(path).read_bytes(), path), path)
+        if found.read_cluster is None:
+            raise TraceError(path, f"this is a trace, not a cluster: {found.name}")
+        return found.read_cluster(path)
+    except OSError as error:
+        raise TraceError(path, error.strerror or str(error)) from error
+
+
+def _recognise(path: str) -> Format | None:
+    with Path(path).open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(PARQUET_MAGIC):
+        return PARQUET
+    text = _text(head, path).lstrip()
+    if not text:
+        raise TraceError(path, "the file is empty")
+    if text.startswith("["):
+        return PHILLY_LOG
+    if _RECORD.match(text):
+        return JOURNAL
+    header = _header(text)
+    return next((each for each in TABLES if all(mark in header for mark in each.marks)), None)
+
+
+def _text(head: bytes, path: str) -> str:
+    try:
+        # The last character may be cut off, which only ends the text here.
+        text = codecs.getincrementaldecoder(ENCODING)().decode(head)
+    except UnicodeDecodeError as error:
+        raise TraceError(path, f"expected text in UTF-8, or Parquet; found the byte {head[error.start]:#04x}") from None
+    if "\0" in text:
+        raise TraceError(path, "expected text in UTF-8, or Parquet; found a zero byte")
+    return text
+
+
+def _header(text: str) -> list[str]:
+    try:
+        return [name.strip() for name in next(csv.reader(text.splitlines()), [])]
+    except csv.Error:
+        return []
+
+
+def _first_line(path: str) -> str:
+    with Path(path).open("rb") as file:
+        lines = _text(file.read(HEAD_BYTES), path).split("\n")
+    return next(line.rstrip() for line in lines if line.strip())

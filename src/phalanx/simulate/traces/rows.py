@@ -1,0 +1,103 @@
+"""Rows of a CSV file: the header, then each row with the line it begins on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from phalanx.document.error import brief
+from phalanx.simulate.traces.error import TraceError
+
+_Value = TypeVar("_Value")
+
+Refuse = Callable[[TraceError], None]
+ENCODING = "utf-8-sig"
+"""Spreadsheets begin a file with a byte order mark."""
+
+
+def strict(error: TraceError) -> None:
+    """Where no bad row may be left out."""
+    raise error
+
+
+class Rows:
+    """A CSV file that has been opened. Columns are found by name; what `refuse` is given is left out if it returns."""
+
+    def __init__(self, file: TextIO, source: str) -> None:
+        self.source = source
+        self._reader = csv.reader(file, strict=True)
+        self.header = self._read_header()
+
+    def _read_header(self) -> tuple[str, ...]:
+        header = next(filter(None, self._reader), None)
+        if header is None:
+            raise TraceError(self.source, "expected a header and rows, found an empty file")
+        names = tuple(name.strip() for name in header)
+        for i, name in enumerate(names):
+            if name in names[:i]:
+                raise TraceError(self.source, f"column {brief(name)!r} is there twice", self._reader.line_num)
+        return names
+
+    def column(self, name: str) -> int:
+        """Where a column is; one that is missing is an error."""
+        if name not in self.header:
+            reason = f"expected a column {name!r}, found {brief(', '.join(self.header))}"
+            raise TraceError(self.source, reason, self._reader.line_num)
+        return self.header.index(name)
+
+    def reader(self, name: str, read: Callable[[str], _Value], expected: str) -> Callable[[int, list[str]], _Value]:
+        """What reads a column from a line and its row; a value that does not fit is an error that names all of it."""
+        at = self.column(name)
+
+        def value(line: int, row: list[str]) -> _Value:
+            try:
+                return read(row[at])
+            except ValueError:
+                got = brief(row[at]) or "nothing"
+                raise TraceError(self.source, f"expected {expected}, got {got}", line, name) from None
+
+        return value
+
+    def rows(self, refuse: Refuse = strict) -> Iterator[tuple[int, list[str]]]:
+        """Rows that have as many fields as the header, each with the line it begins on. Empty lines are passed over."""
+        reader, width = self._reader, len(self.header)
+        while True:
+            line = reader.line_num + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                refuse(TraceError(self.source, f"expected a row of CSV: {error}", line))
+                continue
+            if len(row) == width:
+                yield line, row
+            elif row:
+                reason = f"expected {width} fields as in the header, got {len(row)}: {brief(','.join(row))}"
+                refuse(TraceError(self.source, reason, line))
+
+
+@contextmanager
+def open_rows(path: str) -> Iterator[Rows]:
+    """Opens a CSV file. Bytes that are not text are an error that names their line."""
+    with Path(path).open(encoding=ENCODING, newline="") as file:
+        try:
+            yield Rows(file, path)
+        except csv.Error as error:
+            raise TraceError(path, f"expected a header of CSV: {error}", 1) from None
+        except UnicodeDecodeError:
+            raise TraceError(path, "expected text in UTF-8", line_of_bad_bytes(path)) from None
+
+
+def line_of_bad_bytes(path: str) -> int:
+    """The first line that is not UTF-8."""
+    with Path(path).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1

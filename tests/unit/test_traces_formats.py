@@ -1,0 +1,363 @@
+"""Traces and clusters in the formats of others, and our own journal as a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import World, a_job, array, of_roles
+from phalanx.cluster.cluster import Cluster, Node, flat
+from phalanx.engine.event import JobCancelled, Outcome, Progress
+from phalanx.errors import PhalanxError
+from phalanx.simulate.trace import Ending, TraceJob
+from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.open import read_trace, read_trace_cluster
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Checkpointing, Kind
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "traces"
+
+Write = Callable[[str], str]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Write:
+    """Writes a file and gives its path."""
+
+    def write(content: str) -> str:
+        path = tmp_path / "file"
+        path.write_text(content)
+        return str(path)
+
+    return write
+
+
+def refusal(read: Callable[[str], object], path: str) -> str:
+    with pytest.raises(TraceError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert message.startswith(path)
+    assert "\n" not in message
+    return message.removeprefix(path)
+
+
+def test_tiresias_jobs_are_read_with_their_models() -> None:
+    trace = read_trace(str(DATA / "tiresias_jobs.csv"))
+    assert trace.jobs == (
+        TraceJob("0", 0, 40_000, 1, model="vgg16"),
+        TraceJob("3", 5_000, 0, 2, model="alexnet"),
+        TraceJob("1", 7_000, 1_200_500, 4, model="resnet50"),
+    )
+    assert trace.notes == (
+        "jobs without GPUs, left out: 1",
+        "jobs were not in the order of their submission: sorted",
+    )
+
+
+def test_tiresias_jobs_need_no_columns_that_the_simulator_does_not_use(written: Write) -> None:
+    (job,) = read_trace(written("submit_time,duration,num_gpu,job_id,aggr_interval\n30,5,2,x,0\n")).jobs
+    assert job == TraceJob("x", 30_000, 5_000, 2)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("0,1,0,5", ":3: column 'job_id': expected an id that no other job has, got 0 again"),
+        ("1,0.5,0,5", ":3: column 'num_gpu': expected a whole number of GPUs, 0 to 1,000,000, got 0.5"),
+        ("1,1,0", ":3: expected 4 fields as in the header, got 3: 1,1,0"),
+        ("1,1,0,", ":3: column 'duration': expected seconds, 0 to 10,000,000,000, got nothing"),
+    ],
+)
+def test_a_bad_tiresias_row_is_refused_or_dropped(row: str, message: str, written: Write) -> None:
+    path = written(f"job_id,num_gpu,submit_time,duration\n0,1,0,5\n{row}\n")
+    assert refusal(read_trace, path) == message
+    assert read_trace(path, skip_bad_rows=True).dropped == 1
+
+
+def test_a_tiresias_trace_without_durations_is_refused_by_its_header(written: Write) -> None:
+    path = written("job_id,num_gpu,submit_time\n0,1,0\n")
+    assert refusal(read_trace, path) == ":1: expected a column 'duration', found job_id, num_gpu, submit_time"
+
+
+def test_a_tiresias_cluster_has_switches_above_equal_nodes() -> None:
+    cluster = read_trace_cluster(str(DATA / "tiresias_cluster.csv"))
+    assert (cluster.name, cluster.levels, cluster.gpus) == ("tiresias_cluster", ("switch", "node"), 24)
+    assert cluster.nodes[0] == Node("n0", ("s0",), 4, cpus_milli=48_000, memory_mb=96 * 1024)
+    assert [node.path for node in cluster.nodes] == [("s0",)] * 3 + [("s1",)] * 3
+
+
+CLUSTER_HEADER = "num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("", ": expected one row below the header, found 0"),
+        ("1,1,1,1,1\n1,1,1,1,1\n", ": expected one row below the header, found 2"),
+        ("0,1,1,1,1\n", ":2: column 'num_switch': expected a whole number, 1 to 200,000, got 0"),
+        ("1,1,8.5,1,1\n", ":2: column 'num_gpu_p_node': expected a whole number, 0 to 1,024, got 8.5"),
+        ("1,1,8,1\n", ":2: expected 5 fields as in the header, got 4: 1,1,8,1"),
+        ("1000,1000,8,1,1\n", ": expected at most 200,000 nodes, got 1000 switches of 1000"),
+    ],
+)
+def test_a_bad_tiresias_cluster_is_refused(rows: str, message: str, written: Write) -> None:
+    assert refusal(read_trace_cluster, written(CLUSTER_HEADER + rows)) == message
+
+
+def test_the_distilled_philly_trace_counts_from_its_first_submission_and_names_jobs_by_rows() -> None:
+    trace = read_trace(str(DATA / "philly_distilled.csv"))
+    assert trace.jobs == (
+        TraceJob("2", 0, 2_951_000, 8, "vc-b"),
+        TraceJob("1", 2_932_000, 66_000, 1, "vc-a"),
+    )
+    assert trace.notes[0] == "jobs without GPUs, left out: 1"
+
+
+@pytest.mark.parametrize("time", ["yesterday", "", "2017-10-09T07:01:55+00:00", "None"])
+def test_a_time_that_is_none_is_refused(time: str, written: Write) -> None:
+    path = written(f"timestamp,duration,num_gpus,gpu_time,cluster\n{time},1,1,1,a\n")
+    expected = "expected a time such as 2017-10-09 07:01:55"
+    assert refusal(read_trace, path) == f":2: column 'timestamp': {expected}, got {time or 'nothing'}"
+
+
+def test_the_philly_log_adds_up_attempts_and_takes_the_gpus_of_the_last() -> None:
+    trace = read_trace(str(DATA / "philly_log.json"))
+    assert trace.jobs == (
+        TraceJob("application_2", 0, 0, 1, "vc-b", "bob", ending=Ending.FAILED),
+        TraceJob("application_1", 699_000, 74_000 + 3_600_000, 4, "vc-a", "ann"),
+        TraceJob("application_3", 29 * 86_400_000 + 2_400_000, 0, 1, ending=Ending.CANCELLED),
+    )
+
+
+def test_what_the_philly_log_has_no_times_or_gpus_for_is_left_out_and_noted() -> None:
+    assert read_trace(str(DATA / "philly_log.json")).notes == (
+        "jobs with no attempts (they never ran), left out: 1",
+        "jobs with no time of submission, left out: 1",
+        "jobs whose last attempt has no start or no end (they still ran, or were not logged), left out: 1",
+        "jobs without GPUs, left out: 1",
+        "attempts that end before they begin (the clock was put back), counted as 0 s: 1",
+        "jobs were not in the order of their submission: sorted",
+    )
+
+
+def logged(**changes: Any) -> dict[str, Any]:
+    attempt = {"start_time": "2017-10-07 01:00:00", "end_time": "2017-10-07 02:00:00", "detail": [{"gpus": ["gpu0"]}]}
+    job = {"jobid": "b", "status": "Pass", "submitted_time": "2017-10-07 00:00:00", "attempts": [attempt]}
+    return {**job, **changes}
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        (logged(jobid="a"), ": job 2: column 'jobid': expected an id that no other job has, got a again"),
+        (logged(jobid=""), ": job 2: column 'jobid': expected an id, got nothing"),
+        (logged(jobid=7), ": job 2: Expected `str`, got `int` - at `$.jobid`"),
+        (logged(status="Lost"), ": job 2: column 'status': expected one of Pass, Killed, Failed, got Lost"),
+        (
+            logged(submitted_time="noon"),
+            ": job 2: column 'submitted_time': expected a time such as 2017-10-09 07:01:55, got noon",
+        ),
+        (
+            logged(attempts=[{"start_time": "2017-10-07 01:00", "end_time": "2017-10-06", "detail": []}]),
+            ": job 2: column 'attempts.end_time': expected a time after start_time 2017-10-07 01:00, got 2017-10-06",
+        ),
+        ({"jobid": "b"}, ": job 2: Object missing required field `status`"),
+        ("text", ": job 2: Expected `object`, got `str`"),
+    ],
+)
+def test_a_bad_job_of_the_philly_log_is_refused_or_dropped(job: object, message: str, written: Write) -> None:
+    path = written(json.dumps([logged(jobid="a"), job]))
+    assert refusal(read_trace, path) == message
+    trace = read_trace(path, skip_bad_rows=True)
+    assert ([job.id for job in trace.jobs], trace.dropped) == (["a"], 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[\n{"jobid": "a",', ":2: expected a whole JSON list of jobs: Input data was truncated"),
+        ("[\n{}\n{}]", ":3: expected a whole JSON list of jobs: JSON is malformed: expected ',' or ']' (byte 5)"),
+        ("[1, 2]", ": job 1: Expected `object`, got `int`"),
+    ],
+)
+def test_broken_json_is_refused_with_its_line(content: str, message: str, written: Write) -> None:
+    assert refusal(read_trace, written(content)) == message
+
+
+def test_the_philly_list_of_machines_is_a_flat_cluster() -> None:
+    cluster = read_trace_cluster(str(DATA / "philly_machines.csv"))
+    assert cluster == Cluster(
+        (
+            Node("m1", (), 2, gpu_memory_gb=12.0),
+            Node("m2", (), 8, gpu_memory_gb=24.0),
+            Node("m3", (), 8),
+        ),
+        name="philly_machines",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("", ": expected at least one machine"),
+        ("m1,8,24GB\nm1,8,24GB\n", ":3: column 'machineId': expected a name that no other machine has, got m1"),
+        ("m1,x,24GB\n", ":2: column 'number of GPUs': expected a whole number, 0 to 1,024, got x"),
+        ("m1,8,much\n", ":2: column 'single GPU mem': expected the memory of a GPU such as 24GB, got much"),
+    ],
+)
+def test_a_bad_list_of_machines_is_refused(rows: str, message: str, written: Write) -> None:
+    path = written(f"machineId,number of GPUs,single GPU mem\n{rows}")
+    assert refusal(read_trace_cluster, path) == message
+
+
+def test_our_own_cluster_file_is_a_cluster_too() -> None:
+    assert len(read_trace_cluster(str(ROOT / "examples" / "cluster-small.yaml")).nodes) == 4
+
+
+def test_our_own_cluster_file_may_be_json_that_begins_with_a_version(written: Write) -> None:
+    assert read_trace_cluster(written('{"version": 1, "nodes": [{"count": 2, "gpus": 8}]}')).gpus == 16
+
+
+def test_a_cluster_given_as_a_trace_and_a_trace_given_as_a_cluster_are_told_apart() -> None:
+    assert "this is a cluster, not a trace" in refusal(read_trace, str(DATA / "tiresias_cluster.csv"))
+    assert "this is a trace, not a cluster" in refusal(read_trace_cluster, str(DATA / "tiresias_jobs.csv"))
+
+
+@pytest.fixture
+def world() -> World:
+    return World(flat(nodes=4, gpus=8))
+
+
+def journal_of(world: World, tmp_path: Path) -> str:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in world.journal.lines()))
+    return str(path)
+
+
+def test_a_journal_tells_how_long_jobs_ran(world: World, tmp_path: Path) -> None:
+    world.submit(a_job("a", 8, 2, queue="research", user="ann", priority=5), after_ms=1_000)
+    world.done("a", after_ms=500)
+    world.submit(a_job("b", task={"gpu_types": ()}, deadline_ms=90_000, checkpoint=Checkpointing(0, 2_000)))
+    world.done("b", after_ms=100)
+    world.end("a", after_ms=10_000)
+    world.end("b", Outcome.FAILED, after_ms=400)
+    trace = read_trace(journal_of(world, tmp_path))
+    assert trace.jobs == (
+        TraceJob("a", 0, 10_100, 16, "research", "ann", 5, gpus_per_node=8),
+        TraceJob(
+            "b",
+            500,
+            10_400,
+            1,
+            gpus_per_node=1,
+            ending=Ending.FAILED,
+            deadline_ms=89_000,
+            checkpoint_cost_ms=2_000,
+        ),
+    )
+    assert trace.notes == ()
+
+
+def test_a_job_that_lost_an_attempt_ran_as_long_as_its_last_and_what_was_saved_before(
+    world: World, tmp_path: Path
+) -> None:
+    world.run(a_job("a"))
+    world.turn(Progress("a", 1, step=10, durable_step=10), after_ms=3_000)
+    world.end("a", Outcome.LOST, after_ms=2_000)
+    world.done("a", after_ms=700)
+    world.end("a", after_ms=4_000)
+    (job,) = read_trace(journal_of(world, tmp_path)).jobs
+    assert job.duration_ms == 3_000 + 4_000
+
+
+def test_a_job_cancelled_while_it_ran_ran_until_then(world: World, tmp_path: Path) -> None:
+    world.run(a_job("a"))
+    world.turn(JobCancelled("a"), after_ms=5_000)
+    world.done("a", after_ms=900)
+    (job,) = read_trace(journal_of(world, tmp_path)).jobs
+    assert (job.duration_ms, job.ending, job.cancel_ms) == (5_000, Ending.CANCELLED, None)
+
+
+def test_a_job_cancelled_before_it_ran_is_cancelled_at_the_same_time_again(world: World, tmp_path: Path) -> None:
+    world.submit(a_job("a", 8, 4), after_ms=1_000)
+    world.submit(a_job("b", 8), a_job("c", 8, duration_ms=60_000), after_ms=1_000)
+    world.turn(JobCancelled("b"), JobCancelled("c"), after_ms=7_000)
+    trace = read_trace(journal_of(world, tmp_path))
+    told = [(job.id, job.submit_ms, job.duration_ms, job.cancel_ms, job.ending) for job in trace.jobs]
+    assert told == [
+        ("b", 1_000, 7_000, 8_000, Ending.CANCELLED),
+        ("c", 1_000, 60_000, 8_000, Ending.CANCELLED),
+    ]
+    assert trace.notes == ("jobs that had not ended, left out: 1",)
+
+
+def test_elastic_jobs_services_and_jobs_without_gpus_keep_what_they_are(world: World, tmp_path: Path) -> None:
+    world.run(
+        a_job("elastic", 2, (2, 4)),
+        a_job("web", kind=Kind.SERVICE),
+        a_job("cpus", 0, task={"cpus_milli": 0}),
+        of_roles("roles", Role("driver", task=Task(1)), Role("worker", task=Task(2))),
+    )
+    for name in ("elastic", "web", "cpus", "roles"):
+        world.end(name, after_ms=1_000)
+    trace = read_trace(journal_of(world, tmp_path))
+    elastic, web, roles = trace.jobs
+    assert (elastic.min_gpus, elastic.gpus, elastic.max_gpus, elastic.gpus_per_node) == (4, 8, 8, 2)
+    assert web.kind is Kind.SERVICE
+    assert (roles.gpus, roles.gpus_per_node) == (3, 0)
+    assert trace.notes == ("jobs without GPUs, left out: 1",)
+
+
+def test_members_of_an_array_are_jobs_of_their_own(world: World, tmp_path: Path) -> None:
+    world.run(*array(a_job("sweep"), 3))
+    world.end("sweep.1", after_ms=1_000)
+    trace = read_trace(journal_of(world, tmp_path))
+    assert [job.id for job in trace.jobs] == ["sweep.1"]
+
+
+def test_a_torn_journal_is_refused_or_read_up_to_the_tear(world: World, tmp_path: Path) -> None:
+    world.run(a_job("a"))
+    world.end("a", after_ms=1_000)
+    world.run(a_job("b"))
+    path = Path(journal_of(world, tmp_path))
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(whole[:-2]) + whole[-2][:30] + b"\n" + whole[-1])
+    tear = len(whole) - 1
+    assert refusal(read_trace, str(path)).startswith(f":{tear}: not a journal record")
+    trace = read_trace(str(path), skip_bad_rows=True)
+    assert [job.id for job in trace.jobs] == ["a"]
+    assert trace.dropped == 2
+    assert f"the journal was read up to line {tear - 1}" in trace.notes
+
+
+@given(data=st.data())
+def test_a_file_that_was_damaged_is_read_or_refused_in_one_line_and_nothing_else(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = data.draw(st.sampled_from([*sorted(DATA.iterdir()), DATA.parent / "journal-v1.jsonl"])).read_bytes()
+    start, end = sorted(data.draw(st.tuples(st.integers(0, len(whole)), st.integers(0, len(whole)))))
+    path = tmp_path_factory.mktemp("damaged") / "file"
+    path.write_bytes(whole[:start] + data.draw(st.binary(max_size=20)) + whole[end:])
+    for read in (read_trace, read_trace_cluster, lambda path: read_trace(path, skip_bad_rows=True)):
+        assert "\n" not in complaint(read, str(path))
+
+
+def complaint(read: Callable[[str], object], path: str) -> str:
+    """What a reader has against a file."""
+    try:
+        read(path)
+    except PhalanxError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"seq":' + "[" * 100_000, '[{"attempts":' + "[" * 100_000])
+def test_nesting_without_end_is_refused(content: str, written: Write) -> None:
+    assert "nested" in refusal(read_trace, written(content))
