@@ -52,6 +52,9 @@ def has_postgres() -> bool:
 
 
 NEEDS = {
+    "polars": Need(lambda: has_modules("polars"), "uv sync --extra traces"),
+    "plotly": Need(lambda: has_modules("plotly"), "uv sync --extra report"),
+    "highspy": Need(lambda: has_modules("highspy"), "uv sync --extra solve"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
     "kubernetes": Need(
         lambda: has_modules("kubernetes") and has_programs("etcd", "kube-apiserver"),

@@ -72,4 +72,4 @@ def test_a_misspelled_need_stops_the_run(suite: pytest.Pytester) -> None:
     suite.makepyfile("import pytest\n@pytest.mark.needs('trch')\ndef test_four(): ...")
     result = suite.runpytest()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*test_four needs 'trch', which is not one of torch, *"])
+    result.stderr.fnmatch_lines(["*test_four needs 'trch', which is not one of polars, *"])

@@ -1,0 +1,176 @@
+"""Metrics: what a run came to, in figures. Each is defined in docs/reference/metrics.md."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from phalanx.engine.records import JobState
+from phalanx.simulate.fairness import jain, served, worst_ftf
+from phalanx.simulate.result import JobResult
+
+SCHEMA = 1
+"""The version of the object's form."""
+
+DECIMALS = 6
+PERCENTS = (50, 95, 99)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What only the run itself can count. GPU-seconds are of the whole cluster.
+
+    `capacity_gpu_s` is what the cluster had from the first submission to the last end, `allocated_gpu_s` what jobs held
+    of it, `busy_gpu_s` what they worked, `useful_gpu_s` what of that work was kept, `lost_gpu_s` what was not.
+    `fragmentation` is the mean over time. `end_s` is when the run ended; without it, the last thing known of a job.
+    """
+
+    policy: str
+    gpus: int
+    capacity_gpu_s: float
+    allocated_gpu_s: float
+    busy_gpu_s: float
+    useful_gpu_s: float
+    lost_gpu_s: float
+    fragmentation: float | None
+    moves: int
+    resizes: int
+    never_fit: tuple[str, ...]
+    events: int
+    digest: str
+    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the run itself took: the only figures that differ when it is repeated."""
+
+    wall_s: float
+    peak_mb: float
+
+
+def summarize(
+    jobs: Sequence[JobResult],
+    totals: Totals,
+    alone_s: Mapping[str, float] | None = None,
+    cost: Cost | None = None,
+) -> dict[str, Any]:
+    """The object that `simulate -o json` prints: plain data, byte-identical for equal runs but for `run`.
+
+    `alone_s` says of a job how long it would have run with all its GPUs and no neighbours; `worst_ftf` needs it.
+    """
+    never_fit = frozenset(totals.never_fit)
+    fitting = [job for job in jobs if job.job_id not in never_fit]
+    completed = [job for job in jobs if job.state == JobState.SUCCEEDED]
+    return {
+        "schema": SCHEMA,
+        "policy": totals.policy,
+        "jobs": _counts(jobs, never_fit),
+        "makespan_s": _makespan_s(jobs),
+        "jct_s": spread([job.jct_s for job in completed if job.jct_s is not None]),
+        "wait_s": spread([job.wait_s for job in jobs if job.wait_s is not None]),
+        "queued_s": spread([job.queued_s for job in fitting]),
+        "gpu_allocated": _share(totals.allocated_gpu_s, totals.capacity_gpu_s),
+        "gpu_busy": _share(totals.busy_gpu_s, totals.capacity_gpu_s),
+        "fragmentation": rounded(totals.fragmentation),
+        "preemptions": sum(job.preemptions for job in jobs),
+        "moves": totals.moves,
+        "resizes": totals.resizes,
+        "lost_gpu_s": rounded(totals.lost_gpu_s),
+        "goodput": _share(totals.useful_gpu_s, totals.allocated_gpu_s),
+        "fairness": _fairness(fitting, totals, alone_s or {}),
+        "events": totals.events,
+        "digest": totals.digest,
+        "run": {
+            "wall_s": None if cost is None else rounded(cost.wall_s),
+            "peak_mb": None if cost is None else rounded(cost.peak_mb),
+        },
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, float | None]:
+    """The mean and percentiles of values; without values, all null."""
+    ordered = sorted(values)
+    mean = math.fsum(ordered) / len(ordered) if ordered else None
+    return {"mean": rounded(mean)} | {f"p{percent}": rounded(percentile(ordered, percent)) for percent in PERCENTS}
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float | None:
+    """The nearest rank: the smallest of the values that at least `percent` per cent of them do not exceed.
+
+    It is always one of the values, so that it needs no rule for the space between two of them.
+    """
+    if not ordered:
+        return None
+    # Whole numbers all the way: a rank that comes out as 94.99999 would take the wrong value.
+    rank = -(-percent * len(ordered) // 100)
+    return ordered[max(rank, 1) - 1]
+
+
+def per_job_csv(jobs: Sequence[JobResult], file: TextIO) -> None:
+    """Writes `--per-job`: a line for each job; what has not happened is empty. Open the file with `newline=""`."""
+    columns = JobResult.__struct_fields__
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_value(getattr(job, column)) for column in columns] for job in jobs)
+
+
+def _csv_value(value: object) -> object:
+    match value:
+        case None:
+            return ""
+        case float():
+            return rounded(value)
+        case tuple():
+            return ";".join(value)
+        case _:
+            return value
+
+
+def _counts(jobs: Sequence[JobResult], never_fit: frozenset[str]) -> dict[str, int]:
+    """Every job is in one of the counts, so that they add up to what was submitted."""
+    states = [JobState(job.state) for job in jobs]
+    stranded = sum(not state.final and job.job_id in never_fit for job, state in zip(jobs, states, strict=True))
+    return {
+        "submitted": len(jobs),
+        "completed": states.count(JobState.SUCCEEDED),
+        "failed": states.count(JobState.FAILED),
+        "cancelled": states.count(JobState.CANCELLED),
+        "never_fit": stranded,
+        "unfinished": sum(not state.final for state in states) - stranded,
+    }
+
+
+def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
+    ends = [job.end_s for job in jobs if job.end_s is not None]
+    return rounded(max(ends) - min(job.submit_s for job in jobs)) if ends else None
+
+
+def _fairness(jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float]) -> dict[str, float | None]:
+    end_s = totals.end_s if totals.end_s is not None else _last_s(jobs)
+    return {
+        "jain": rounded(jain(list(served(jobs, end_s).values()))),
+        "worst_ftf": rounded(worst_ftf(jobs, alone_s, totals.gpus, end_s)),
+    }
+
+
+def _last_s(jobs: Sequence[JobResult]) -> float:
+    known = (job.end_s if job.end_s is not None else job.submit_s + job.queued_s for job in jobs)
+    return max(known, default=0.0)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return rounded(part / whole) if whole > 0 else None
+
+
+def rounded(value: float | None) -> float | None:
+    """A figure as it is printed: six decimals, so that equal runs print equal text."""
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite figure, found {value}")
+    # Adding zero turns -0.0, which prints differently, into 0.0.
+    return round(float(value), DECIMALS) + 0.0

@@ -1,0 +1,65 @@
+"use strict";
+(() => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const config = { responsive: true, displaylogo: false };
+  const drawn = new Set();
+
+  function theme() {
+    const style = getComputedStyle(document.documentElement);
+    const value = (name) => style.getPropertyValue(name).trim();
+    const palette = value("--series").split(/\s+/);
+    const pick = (series) => palette[series % palette.length];
+    return { value, colour: (series) => (Array.isArray(series) ? series.map(pick) : pick(series)) };
+  }
+
+  function painted(trace, { value, colour }) {
+    const own = colour(trace.meta.series);
+    if (trace.type === "bar") {
+      return { ...trace, marker: { ...trace.marker, color: own, line: { color: value("--panel"), width: 1 } } };
+    }
+    if (trace.type === "box") {
+      return { ...trace, line: { color: own, width: 1.5 }, fillcolor: own + "33" };
+    }
+    const band = trace.meta.band ? { fillcolor: own + "2e" } : {};
+    const marker = trace.marker ? { marker: { ...trace.marker, color: own } } : {};
+    return { ...trace, ...band, ...marker, line: { ...trace.line, color: own } };
+  }
+
+  function dressed(layout, { value }) {
+    const lines = { gridcolor: value("--grid"), zerolinecolor: value("--rule"), linecolor: value("--rule") };
+    return {
+      ...layout,
+      uirevision: "kept",
+      xaxis: { ...layout.xaxis, ...lines },
+      yaxis: { ...layout.yaxis, ...lines },
+      font: { color: value("--text"), size: 13, family: "system-ui, sans-serif" },
+      hoverlabel: { bgcolor: value("--page"), bordercolor: value("--rule"), font: { color: value("--text") }, namelength: -1 },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: value("--quiet"), activecolor: value("--text") },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+    };
+  }
+
+  function draw(chart) {
+    const figure = figures[chart.id];
+    const paint = theme();
+    const traces = figure.traces.map((trace) => painted(trace, paint));
+    drawn.add(chart);
+    return Plotly.react(chart, traces, dressed(figure.layout, paint), config);
+  }
+
+  const charts = [...document.querySelectorAll(".chart")];
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (entry.isIntersecting) {
+        near.unobserve(entry.target);
+        draw(entry.target);
+      }
+    }
+  }, { rootMargin: "600px" });
+  charts.forEach((chart) => near.observe(chart));
+
+  dark.addEventListener("change", () => drawn.forEach(draw));
+  addEventListener("beforeprint", () => charts.filter((chart) => !drawn.has(chart)).forEach(draw));
+})();

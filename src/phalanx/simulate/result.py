@@ -1,0 +1,57 @@
+"""Results: what a run in virtual time came to. Plain data that goes from process to process and into files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class JobResult(msgspec.Struct, frozen=True):
+    """What became of one job: a row of `--per-job`. Times are seconds since the run began; None has not happened."""
+
+    job_id: str
+    queue: str
+    state: str
+    submit_s: float
+    start_s: float | None
+    end_s: float | None
+    wait_s: float | None
+    queued_s: float
+    jct_s: float | None
+    gpus: int
+    attempts: int
+    preemptions: int
+    lost_gpu_s: float
+    nodes: tuple[str, ...] = ()
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """The cluster over time: from `at_s[i]` on, up to the next, the i-th values hold. Shares are 0 to 1."""
+
+    at_s: list[float]
+    allocated: list[float]
+    waiting_jobs: list[int]
+    waiting_gpus: list[int]
+    fragmentation: list[float]
+
+
+class Stay(msgspec.Struct, frozen=True):
+    """An attempt of a job on one node, from its start to when the devices were free again."""
+
+    job_id: str
+    attempt: int
+    node: str
+    gpus: int
+    start_s: float
+    end_s: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run."""
+
+    summary: dict[str, Any]
+    setup: dict[str, Any]
+    jobs: list[JobResult]
+    timeline: Timeline
+    stays: list[Stay]

@@ -1,0 +1,90 @@
+"""A simulation: a trace on a cluster under a policy, in virtual time, by the turns that also run live clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.engine.event import ClusterDefined, Event, JobCancelled, JobSubmitted
+from phalanx.engine.journal import Count, Journal
+from phalanx.engine.state import State
+from phalanx.engine.turn import record
+from phalanx.simulate.costs import Costs
+from phalanx.simulate.run import Run
+from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
+from phalanx.simulate.submission import Submitter, as_pool
+from phalanx.simulate.trace import Trace
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
+
+COUNT = "count"
+"""The placement that takes the cluster as one number of GPUs."""
+
+Watch = Callable[[State], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a run is a pure function of."""
+
+    cluster: Cluster
+    trace: Trace
+    policy: str = "fifo"
+    placement: str = "topology"
+    costs: Costs = field(default_factory=Costs)
+    seed: int = 0
+
+
+class Simulation:
+    """One run in virtual time, from its beginning to any moment."""
+
+    def __init__(self, setup: Setup, journal: Journal | None = None) -> None:
+        self.setup = setup
+        self.cluster = as_pool(setup.cluster) if setup.placement == COUNT else setup.cluster
+        submitter = Submitter(self.cluster)
+        self.works: dict[str, Work] = {}
+        self.jobs = [submitter.job(traced) for traced in setup.trace.jobs]
+        for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
+            self.works[job.id] = Work(traced.duration_ms, traced.ending, job)
+        self.backend = VirtualBackend(self.works, setup.costs)
+        self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
+        self.sampler = self._sampler()
+
+    def begin(self) -> None:
+        """Defines the cluster: the first record."""
+        placement = self.setup.placement if self.setup.placement != COUNT else "pack"
+        if placement == "random":
+            placement = f"random:{self.setup.seed}"
+        first = ClusterDefined(self.cluster, self.setup.policy, placement=placement)
+        record(self.run.state, self.run.journal, first, 0)
+        self.run.begin()
+
+    def go(self, until_ms: int | None = None, watch: Watch | None = None) -> None:
+        """Steps to the end, or until a moment; `watch` is shown the State after every turn."""
+        run, look, ledger, state = self.run, self.sampler.look, self.backend.ledger, self.run.state
+        while True:
+            at = run.next_moment()
+            if at is None or (until_ms is not None and at > until_ms):
+                return
+            run.step()
+            look(state, ledger.held_now)
+            if watch is not None:
+                watch(state)
+
+    def _arrivals(self) -> Iterator[tuple[int, Event]]:
+        arrivals = zip(self.setup.trace.jobs, self.jobs, strict=True)
+        submitted = ((traced.submit_ms, JobSubmitted(job)) for traced, job in arrivals)
+        cancels = [(job.cancel_ms, job.id) for job in self.setup.trace.jobs if job.cancel_ms is not None]
+        if not cancels:
+            return submitted
+        cancelled = ((at, JobCancelled(job)) for at, job in sorted(cancels))
+        return merge(submitted, cancelled, key=lambda arrival: arrival[0])
+
+    def _sampler(self) -> Sampler:
+        jobs = self.jobs
+        times = [job.submit_ms for job in self.setup.trace.jobs]
+        span_ms = max(times, default=0) - min(times, default=0)
+        lender = jobs[0] if jobs and self.setup.placement != COUNT else None
+        return Sampler(max(span_ms // SAMPLES, 1), mix_of(jobs), lender)

@@ -1,0 +1,225 @@
+"""Speed: how fast a job runs in virtual time where it lies, where 1 is as its trace measured it.
+
+The duration of a job in a trace is what it takes with all the GPUs it asked for, placed as well as this cluster
+allows, on the hardware it was measured on. What `docs/concepts/virtual-time.md` says of speed is worked out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.device import DeviceLoad, Portion
+from phalanx.cluster.topology import Topology
+from phalanx.placement.fabric import Fabric
+from phalanx.placement.placement import Placement
+from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
+from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
+from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
+from phalanx.simulate.step import best_communication_ms, communication_ms, compute_ms
+from phalanx.workload.family import Family, family_of
+from phalanx.workload.family import relative_speed as relative_speed
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Job
+from phalanx.workload.parallel import ParallelPlan, Traffic
+
+MODEL_LABEL = "model"
+"""The label of a job that names its model."""
+
+GPUS_LABEL = "gpus"
+"""The label of an elastic job that says with how many GPUs its duration was measured; else it is the most it takes."""
+
+KEPT_MAX = 20_000
+"""Speeds of meshes that are remembered: past that many all are forgotten, which costs time and changes nothing."""
+
+INTERFERENCES: dict[Family, Interference] = {
+    # Embeddings are copies in device memory, which lose more by switching: see `placement.sharing`.
+    Family.RECOMMENDATION: replace(INTERFERENCE, switch_overhead=0.10),
+}
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a model remembers of one cluster."""
+
+    fabric: Fabric | None = None
+    rooms: dict[tuple[str, ...], Room] = field(default_factory=dict)
+    compact_ms: dict[tuple[object, ...], float] = field(default_factory=dict)
+    meshed: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeedModel:
+    """How fast jobs run in one cluster.
+
+    `alpha` is the exponent with which throughput follows the number of GPUs. `measured_on` is the GPU type on which
+    jobs that name none were measured; if it is empty, they run alike on all types.
+    """
+
+    topology: Topology
+    curves: Mapping[Family, Curve] = field(default_factory=lambda: CURVES)
+    interferences: Mapping[Family, Interference] = field(default_factory=lambda: INTERFERENCES)
+    alpha: float = 0.9
+    measured_on: str = ""
+    _known: _Known = field(default_factory=_Known, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"speed: alpha {self.alpha}; expected a number above 0 and up to 1")
+
+    def alone(self, job: Job, placement: Placement) -> float:
+        """The speed of a job that shares no device: locality × hardware × elasticity, or by the steps of its mesh."""
+        if placement.mesh and self.topology.cluster.links:
+            return self._meshed(job, placement)
+        return self._plain(job, placement)
+
+    def shared(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
+        """What neighbours leave of the speed of a task with a portion of a device, where 1 is the portion for itself.
+
+        `beside` are the portions that others hold of the same device. A job of several tasks, which go in step, is as
+        fast as its slowest.
+        """
+        if not beside:
+            return 1.0
+        holders = {str(i): each for i, each in enumerate((portion, *beside))}
+        guaranteed = sum(each.compute_permille for each in holders.values() if not each.revocable)
+        load = DeviceLoad(None, 0, holders=holders, guaranteed_permille=guaranteed)
+        return 1.0 / slowdown(load, "0", self.interferences.get(_family(job), INTERFERENCE))
+
+    def _plain(self, job: Job, placement: Placement) -> float:
+        gpus = placement.gpus
+        if not gpus:
+            return 1.0
+        locality = self._locality(job, placement) if gpus > 1 else 1.0
+        return locality * self._hardware(job, placement) * self._elasticity(job, gpus)
+
+    def _locality(self, job: Job, placement: Placement) -> float:
+        """What distance leaves, against the best that this cluster could give the same tasks."""
+        spread = spread_of(self.topology, placement.slots)
+        if spread == TOGETHER:
+            return 1.0
+        curve = self.curves[_family(job)]
+        speed = curve.at(spread)
+        best = max((curve.at(other) for other in self._room(job).spreads(tasks_of(placement))), default=speed)
+        return speed / max(best, speed)
+
+    def _room(self, job: Job) -> Room:
+        types = _types(job)
+        room = self._known.rooms.get(types)
+        if room is None:
+            room = self._known.rooms[types] = Room(self.topology, types)
+        return room
+
+    def _hardware(self, job: Job, placement: Placement) -> float:
+        """The slowest of the types it lies on, against the type it was measured on."""
+        reference = self._reference(job)
+        if not reference:
+            return 1.0
+        nodes, number = self.topology.nodes, self.topology.number
+        types = dict.fromkeys(nodes[number[slot.node]].gpu_type for slot in placement.slots if slot.devices)
+        model = _label(job, MODEL_LABEL)
+        return min(relative_speed(gpu_type, reference, model) for gpu_type in types)
+
+    def _reference(self, job: Job) -> str:
+        """A job that names types was measured on the first of them."""
+        named = (task.gpu_types[0] for task in _gpu_tasks(job) if task.gpu_types)
+        return next(named, self.measured_on)
+
+    def _elasticity(self, job: Job, gpus: int) -> float:
+        asked = asked_gpus(job)
+        return 1.0 if gpus == asked else float((gpus / asked) ** self.alpha)
+
+    def _meshed(self, job: Job, placement: Placement) -> float:
+        key = (job.gang, job.labels, job.parallel, job.traffic, placement.mesh)
+        known = self._known
+        speed = known.meshed.get(key)
+        if speed is None:
+            if len(known.meshed) >= KEPT_MAX:
+                known.meshed.clear()
+            by_steps = self._by_steps(job, placement)
+            speed = known.meshed[key] = self._plain(job, placement) if by_steps is None else by_steps
+        return speed
+
+    def _by_steps(self, job: Job, placement: Placement) -> float | None:
+        """Samples a second here over those of the plan as asked for, well placed; None if no plan fits the size.
+
+        A step of more replicas has more samples. Only computing gets faster with the hardware.
+        """
+        plan, asked = plan_for(job, placement.gpus), plan_for(job, asked_gpus(job))
+        if plan is None or asked is None:
+            return None
+        topology, traffic = self.topology, job.traffic or DEFAULT_TRAFFIC
+        paths = [topology.position(topology.number[node], device) for node, device in placement.mesh]
+        computing_ms = compute_ms(plan, traffic, self._reference(job) or self._type_of(placement))
+        asked_ms = computing_ms + self._compact_ms(job, asked, traffic)
+        # A layout that beats the one of a compact placement is as good as measured, not better.
+        sending_ms = max(communication_ms(plan, traffic, paths, self._fabric()), self._compact_ms(job, plan, traffic))
+        actual_ms = computing_ms / self._hardware(job, placement) + sending_ms
+        return plan.dp / asked.dp * (asked_ms / actual_ms if actual_ms else 1.0)
+
+    def _compact_ms(self, job: Job, plan: ParallelPlan, traffic: Traffic) -> float:
+        """What a step sends where the plan is laid out on whole nodes; it takes a search, but only once for a shape."""
+        task_gpus = max(task.gpus for task in _gpu_tasks(job))
+        key = (plan, traffic, task_gpus, _types(job))
+        known_ms = self._known.compact_ms.get(key)
+        if known_ms is None:
+            paths = self._room(job).compact(plan.world_size, task_gpus, plan.tp)
+            known_ms = self._known.compact_ms[key] = best_communication_ms(plan, traffic, paths, self._fabric())
+        return known_ms
+
+    def _fabric(self) -> Fabric:
+        known = self._known
+        if known.fabric is None:
+            known.fabric = fabric_of(self.topology)
+        return known.fabric
+
+    def _type_of(self, placement: Placement) -> str:
+        return self.topology.nodes[self.topology.number[placement.mesh[0][0]]].gpu_type
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neutral(SpeedModel):
+    """A world in which every job runs as fast as it was measured, wherever it lies and whoever lies beside it."""
+
+    def alone(self, job: Job, placement: Placement) -> float:
+        return 1.0
+
+    def shared(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
+        return 1.0
+
+
+NEUTRAL = Neutral(Topology(Cluster(())))
+
+
+def asked_gpus(job: Job) -> int:
+    """The GPUs with which a job takes its duration: those of its label, else the most it can use."""
+    label = _label(job, GPUS_LABEL)
+    return int(label) if label.isascii() and label.isdigit() and int(label) else job.gang.gpus_max
+
+
+def _label(job: Job, name: str) -> str:
+    return next((value for key, value in job.labels if key == name), "")
+
+
+def _family(job: Job) -> Family:
+    return family_of(_label(job, MODEL_LABEL))
+
+
+def _types(job: Job) -> tuple[str, ...]:
+    """The GPU types a job may use; none if any will do."""
+    tasks = list(_gpu_tasks(job))
+    if not all(task.gpu_types for task in tasks):
+        return ()
+    return tuple(dict.fromkeys(name for task in tasks for name in task.gpu_types))
+
+
+def _gpu_tasks(job: Job) -> Iterator[Task]:
+    return (task for role in job.gang.roles for task in _tasks(role) if task.gpus)
+
+
+def _tasks(role: Role) -> Iterator[Task]:
+    if not role.members:
+        yield role.task
+    for member in role.members:
+        yield from _tasks(member)

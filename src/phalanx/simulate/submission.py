@@ -1,0 +1,71 @@
+"""Submissions: jobs of a trace as jobs of this cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.simulate.trace import TraceJob
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Checkpointing, Job, Kind
+
+POOL = "pool"
+"""The one node of a cluster that is taken as a number of GPUs."""
+
+
+def as_pool(cluster: Cluster) -> Cluster:
+    """The cluster as one number of GPUs, as research simulators take it."""
+    return Cluster((Node(POOL, (), cluster.gpus),), policy=cluster.policy, name=cluster.name)
+
+
+class Submitter:
+    """Turns jobs of a trace into jobs of one cluster.
+
+    A job that does not say how many of its GPUs lie on a node fills nodes of the largest kind it may use, as people
+    ask for them. Its tasks may be divided by policies that do so.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._pool = len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
+        self._largest = {"": max((node.gpus for node in cluster.nodes), default=0)}
+        for node in cluster.nodes:
+            self._largest[node.gpu_type] = max(self._largest.get(node.gpu_type, 0), node.gpus)
+        self._gangs: dict[tuple[int, int, str, int, int], Gang] = {}
+
+    def job(self, traced: TraceJob) -> Job:
+        """The job as it would be submitted here."""
+        return Job(
+            traced.id,
+            self._gang(traced),
+            kind=traced.kind,
+            queue=traced.queue,
+            user=traced.user,
+            priority=traced.priority,
+            duration_ms=traced.duration_ms if traced.kind is not Kind.SERVICE else None,
+            deadline_ms=traced.deadline_ms,
+            checkpoint=Checkpointing(0, traced.checkpoint_cost_ms),
+            labels=(("model", traced.model),) if traced.model else (),
+        )
+
+    def _gang(self, traced: TraceJob) -> Gang:
+        """Gangs are few and jobs are many: those of one shape share one."""
+        key = (traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus)
+        gang = self._gangs.get(key)
+        if gang is None:
+            gang = self._gangs[key] = self._new_gang(traced)
+        return gang
+
+    def _new_gang(self, traced: TraceJob) -> Gang:
+        types = (traced.gpu_type,) if traced.gpu_type and not self._pool else ()
+        least, most = traced.min_gpus or traced.gpus, traced.max_gpus or traced.gpus
+        if least != most:
+            return Gang((Role("worker", least, most, Task(1, types)),))
+        if self._pool:
+            return Gang((Role("worker", task=Task(traced.gpus)),))
+        each = traced.gpus_per_node or min(traced.gpus, self._largest.get(traced.gpu_type, 0) or traced.gpus)
+        task = Task(each, types, divisible=True)
+        full, rest = divmod(traced.gpus, each)
+        roles = [Role("worker", full, full, task)]
+        if rest:
+            roles.append(Role("rest", task=replace(task, gpus=rest)))
+        return Gang(tuple(roles))
