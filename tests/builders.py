@@ -30,7 +30,7 @@ from phalanx.engine.turn import record, turn
 from phalanx.placement.placement import Placement
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
-from phalanx.simulate.virtual import Fault, VirtualBackend, no_fault
+from phalanx.simulate.virtual import Fault, VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.workload.array import members
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
@@ -277,7 +277,7 @@ def jobs_of(arrivals: Iterable[tuple[int, Event]]) -> list[Job]:
     return [event.job for _, event in arrivals if isinstance(event, JobSubmitted)]
 
 
-def virtual_backend(durations_ms: Mapping[str, int], fault: Fault = no_fault, **costs_ms: int) -> VirtualBackend:
+def virtual_backend(durations_ms: Mapping[str, int], fault: Fault | None = None, **costs_ms: int) -> VirtualBackend:
     """A backend in virtual time, where jobs last so long and nothing takes time but what is named."""
     works = {job: Work(duration_ms) for job, duration_ms in durations_ms.items()}
     return VirtualBackend(works, replace(NO_COSTS, **costs_ms), fault=fault)

@@ -1,16 +1,19 @@
 """Scenarios: tables of what happens and what must come of it, one YAML file each, worked by hand in its comment.
 
-    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:
+    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:
     policy: fifo
+    fails_with: [priority]                # under these policies the same steps must come out otherwise
     steps:
       - submit: {a: 8, b: 2x4 rack}       # NAME: GPUS or COUNTxGPUS or MIN-MAXxGPUS, then a required level
-        with: {priority: 5}               # further fields of the jobs of this step
+        with: {priority: 5}               # further fields of the jobs of this step; of each task: cpus, memory_gb,
+                                          #   divisible; times: duration_s, deadline_s (on the clock of the table)
         expect: {a: n0, b: gpus}          # where it is (node or node+node), else its reason or state
       - {after_s: 10, end: [a]}           # time passes, then: done, failed, lost, end, cancel, hold, release,
         stops: [b]                        #   saved (a durable checkpoint), node: {n0: failed}
         starts: [c]
 
-A step says what happens, in this order: time passes, jobs are submitted, the rest. `starts`, `stops`, `victims` and
+A step says what happens, in this order: time passes, jobs are submitted, the rest. A step in which only time passes
+wakes whoever asked to be woken by then. `starts`, `stops`, `victims` and
 `resizes` are what the plan says; left out, they are not looked at. New starts are reported done at once unless the file
 says `starts_take_time: true`; stops always wait for a `done`.
 """
@@ -25,8 +28,9 @@ import pytest
 import yaml
 
 from builders import World, a_job, of_roles, starts, stops, within, workers
+from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.action import Resize, Start
+from phalanx.engine.action import ActionId, Resize, Start
 from phalanx.engine.event import (
     AttemptEnded,
     Done,
@@ -43,23 +47,49 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.plan import Plan
 from phalanx.engine.turn import verify
+from phalanx.policy.registry import BUILTIN, split
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job, Kind
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
+TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
+OTHERS = [(name, other) for name, table in TABLES.items() for other in table.get("fails_with", ())]
+KEYS = ("cluster", "policy", "fails_with", "steps", "starts_take_time")
 HAPPENINGS = ("submit", "after_s", "done", "failed", "lost", "end", "cancel", "hold", "release", "saved", "node")
 CHECKS = ("with", "expect", "starts", "stops", "victims", "resizes")
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
-def test_scenario(path: Path) -> None:
-    table = yaml.safe_load(path.read_text())
-    world = World(cluster(table["cluster"]), table.get("policy", "fifo"))
+@pytest.mark.parametrize("name", TABLES)
+def test_scenario(name: str) -> None:
+    table = TABLES[name]
+    unknown = [key for key in table if key not in KEYS]
+    unknown += [key for step in table["steps"] for key in step if key not in (*HAPPENINGS, *CHECKS)]
+    assert not unknown, f"{name}.yaml: unknown key {unknown[0]!r}"
+    play(name, table.get("policy", "fifo"))
+
+
+@pytest.mark.parametrize(("name", "other"), OTHERS, ids=[f"{name}-{other}" for name, other in OTHERS])
+def test_a_scenario_fails_without_what_makes_its_policy(name: str, other: str) -> None:
+    with pytest.raises(AssertionError):
+        play(name, other)
+
+
+@pytest.mark.parametrize("policy", BUILTIN)
+def test_every_policy_has_a_scenario_that_others_fail(policy: str) -> None:
+    others = [other for table in TABLES.values() if split(table["policy"])[0] == policy for other in told(table)]
+    assert [other for other in others if other != policy], f"no scenario of {policy} says which policies fail it"
+
+
+def told(table: dict[str, Any]) -> list[str]:
+    return list(table.get("fails_with", ()))
+
+
+def play(name: str, policy: str) -> None:
+    table = TABLES[name]
+    world = World(cluster(table["cluster"]), policy)
     for number, step in enumerate(table["steps"], start=1):
-        unknown = [key for key in step if key not in (*HAPPENINGS, *CHECKS)]
-        assert not unknown, f"{path.name}, step {number}: unknown key {unknown[0]!r}"
         plan = world.turn(*happenings(world, step), after_ms=int(step.get("after_s", 0) * 1000))
-        check(world, step, plan, f"{path.name}, step {number}")
+        check(world, step, plan, f"{name}.yaml, step {number}")
         if not table.get("starts_take_time", False):
             begin_all(world, plan)
     verify(world.journal)
@@ -82,6 +112,7 @@ def cluster(table: dict[str, Any]) -> Cluster:
                 (f"r{i // nodes}",) if racks else (),
                 table["gpus"],
                 cpus_milli=table.get("cpus", 0) * 1000,
+                memory_mb=table.get("memory_gb", 0) * MB_PER_GB,
                 split=split,
             )
             for i in range(nodes * max(racks, 1))
@@ -105,11 +136,17 @@ def a_job_of(name: str, shape: object, fields: dict[str, Any]) -> Job:
     assert found, f"job {name}: {shape!r} is no shape"
     least = int(found["least"] or 1)
     most = int(found["most"] or least)
-    cpus = fields.pop("cpus", 0)
+    task = {
+        "cpus_milli": int(fields.pop("cpus", 0) * 1000),
+        "memory_mb": int(fields.pop("memory_gb", 0) * MB_PER_GB),
+        "divisible": fields.pop("divisible", False),
+    }
+    fields |= {f"{key[:-2]}_ms": 1000 * fields.pop(key) for key in ("duration_s", "deadline_s") if key in fields}
     if "kind" in fields:
         fields["kind"] = Kind(fields["kind"])
+    if "labels" in fields:
+        fields["labels"] = tuple(fields["labels"].items())
     if found["gpus"]:
-        task = {"cpus_milli": int(cpus * 1000)}
         return a_job(name, int(found["gpus"]), (least, most), found["required"] or "", task=task, **fields)
     inner = workers(int(found["members"]), int(found["each"]))
     role = Role("replica", least, most, members=(inner,), topology=within(found["level"]))
@@ -121,9 +158,9 @@ def happenings(world: World, step: dict[str, Any]) -> list[Event]:
     events: list[Event] = [
         JobSubmitted(a_job_of(name, shape, dict(fields))) for name, shape in step.get("submit", {}).items()
     ]
-    events += [Done(world.asks(name)[-1].id) for name in step.get("done", ())]
-    events += [Failed(world.asks(name)[-1].id, "as the table says") for name in step.get("failed", ())]
-    events += [Lost(world.asks(name)[-1].id) for name in step.get("lost", ())]
+    events += [Done(asked(world, name)) for name in step.get("done", ())]
+    events += [Failed(asked(world, name), "as the table says") for name in step.get("failed", ())]
+    events += [Lost(asked(world, name)) for name in step.get("lost", ())]
     events += [AttemptEnded(name, world.job(name).attempts, Outcome.SUCCEEDED) for name in step.get("end", ())]
     events += [JobCancelled(name) for name in step.get("cancel", ())]
     events += [JobHeld(name) for name in step.get("hold", ())]
@@ -134,6 +171,13 @@ def happenings(world: World, step: dict[str, Any]) -> list[Event]:
         events.append(Progress(name, record.attempts, durable_step=record.attempt.durable_step + 1))
     events += [NodeHealthChanged(name, Health(health)) for name, health in step.get("node", {}).items()]
     return events
+
+
+def asked(world: World, name: str) -> ActionId:
+    """What the world was last asked for a job."""
+    asks = world.asks(name)
+    assert asks, f"nothing is asked for {name}"
+    return asks[-1].id
 
 
 def check(world: World, step: dict[str, Any], plan: Plan, place: str) -> None:

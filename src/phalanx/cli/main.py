@@ -33,6 +33,7 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("phalanx.cli.demo:demo", "Show a small cluster, a few jobs and the plan for them."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
     "plan": Verb("phalanx.cli.plan:plan", "Decide where a job would go, and change nothing."),
+    "policies": Verb("phalanx.cli.policies:policies", "Compare the policies, and list their parameters."),
     "replay": Verb("phalanx.cli.replay:replay", "Fold a journal again and verify that it decides the same."),
     "trace": Verb("phalanx.cli.trace:trace", "Describe traces, make synthetic ones, and convert those of others."),
     "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),

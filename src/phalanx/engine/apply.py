@@ -31,6 +31,7 @@ from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of, tasks_of
 from phalanx.engine.state import State, Timer
 from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.policy import never, no_wakeup
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job
@@ -47,6 +48,7 @@ def apply(state: State, record: Record, line: bytes) -> None:
         check_plan(state, body)
     else:
         check(state, body)
+    wakes = not isinstance(body, Plan) and _policy_wakes(state, record.now)
     state.seq = record.seq
     state.now = record.now
     state.digest.add(line)
@@ -57,8 +59,17 @@ def apply(state: State, record: Record, line: bytes) -> None:
         _event(state, body)
         _drop_moot_timers(state)
         state.policy.observe(state.memory, body, record.now)
-        if isinstance(body, Advice):
+        if isinstance(body, Advice) or wakes:
             waiting.rekey_all(state)
+
+
+def _policy_wakes(state: State, now: int) -> bool:
+    """Whether the moment has come at which everybody's key changes. With an adviser, it comes with the advice."""
+    policy = state.policy
+    if policy.next_wakeup is no_wakeup or policy.adviser:
+        return False
+    due_ms = policy.next_wakeup(state.memory, state.now)
+    return due_ms is not None and due_ms <= now
 
 
 def check(state: State, event: Event) -> None:
@@ -158,6 +169,9 @@ def check_plan(state: State, plan: Plan) -> None:
             raise ValueError(f"an action for attempt {attempt} of job {job}, which there is not")
         if isinstance(action, Stop):
             StopReason(action.reason)
+    for reservation in plan.reservations or ():
+        if not _in_line(state.record(reservation.job), plan):
+            raise ValueError(f"a reservation for job {reservation.job}, which is not in line")
     for verdict in plan.verdicts:
         if not _in_line(state.record(verdict.job), plan):
             raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
@@ -294,6 +308,7 @@ def _lost(state: State, action: ActionId) -> None:
 
 def _node_health(state: State, node: int, health: Health) -> None:
     state.capacity.set_health(node, health)
+    state.surprised = True
     if health is not Health.HEALTHY:
         _return_claims(state, node, -1)
     if health is Health.FAILED:
@@ -312,6 +327,7 @@ def _return_claims(state: State, node: int, devices: int) -> None:
 
 def _device_health(state: State, node: int, device: int, health: Health) -> None:
     state.capacity.set_device_health(node, device, health)
+    state.surprised = True
     if health is not Health.HEALTHY:
         _return_claims(state, node, 1 << device)
     if health is Health.FAILED:
@@ -386,6 +402,9 @@ def _is_moot(state: State, timer: Timer) -> bool:
 
 def _decision(state: State, plan: Plan) -> None:
     state.head = plan.head
+    state.surprised = False
+    if plan.reservations is not None:
+        state.reservations = plan.reservations
     for key in plan.withdrawn:
         attempts.withdraw(state, key)
     for action in plan.actions:
@@ -398,7 +417,7 @@ def _decision(state: State, plan: Plan) -> None:
             attempts.send(state, action)
     for verdict in plan.verdicts:
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason
-    if plan.exhaustive:
+    if plan.exhaustive or state.policy.backfill is never:
         # Whatever the plan itself gives back was looked at while it was made.
         state.clean_seq = state.seq
         state.capacity.grown = 0

@@ -6,17 +6,20 @@ from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, estimate_ms, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Targets
+from phalanx.policy.policy import Reserve, Targets
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
 
 STOP_MARGIN_MS = 30_000
 """What a backend may take beyond the grace to see that devices are free."""
+
+SURPRISE_MS = 1_000
+"""An end that is earlier or later than expected by more than this makes reservations be worked out anew."""
 
 BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 1_000, 300_000
 
@@ -52,8 +55,23 @@ def open_attempt(state: State, claim: Claim) -> None:
         state.waiting_claims[attempt.key] = attempt
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
     state.use(record.job.queue, usage_of(bookings), 1)
+    _expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
         state.standing.add(attempt, state.policy.order(record, state))
+
+
+def _expect_end(state: State, attempt: AttemptRecord) -> None:
+    """Works out when an attempt will have left, for those who reserve what it holds."""
+    if state.policy.reserve is not Reserve.NOBODY:
+        left_ms = max(estimate_ms(attempt.job) - state.jobs[attempt.job.id].executed_before_ms, 0)
+        state.ends.expect(attempt, state.now + left_ms)
+
+
+def _forget_end(state: State, attempt: AttemptRecord) -> None:
+    """An end that comes at another time than was expected changes what can be reserved."""
+    expected_ms = state.ends.forget(attempt)
+    if expected_ms is not None and abs(expected_ms - state.now) > SURPRISE_MS:
+        state.surprised = True
 
 
 def _arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
@@ -119,10 +137,9 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
         attempt.ceding = True
         state.leaving[attempt.key] = attempt
         state.standing.remove(attempt)
-        state.use(attempt.job.queue, usage_of(attempt.bookings), -1)
-        for booking in attempt.bookings:
-            if booking not in attempt.removing:
-                state.capacity.cede(booking)
+        state.use(attempt.job.queue, usage_of(attempt.staying), -1)
+        for booking in attempt.staying:
+            state.capacity.cede(booking)
 
 
 def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) -> None:
@@ -139,6 +156,7 @@ def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) ->
     for booking in attempt.removing:
         state.capacity.cede(booking)
     state.use(attempt.job.queue, usage_of(attempt.adding), 1)
+    state.use(attempt.job.queue, usage_of(attempt.removing), -1)
 
 
 def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
@@ -172,7 +190,8 @@ def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool
         state.capacity.keep(booking)
     state.capacity.release(booking)
     attempt.bookings.remove(booking)
-    state.use(attempt.job.queue, usage_of((booking,)), -1)
+    if not ceded:
+        state.use(attempt.job.queue, usage_of((booking,)), -1)
     _depart(state, attempt, booking)
     if any(other.node == booking.node for other in attempt.bookings):
         state.on_node[booking.node][attempt.key] = attempt
@@ -186,6 +205,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
     attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
     rekey(state, record)
+    _expect_end(state, attempt)
     record.start_failures = 0
     if record.first_start_ms is None:
         record.first_start_ms = state.now
@@ -278,8 +298,9 @@ def _close(state: State, attempt: AttemptRecord) -> None:
             capacity.release(booking)
         _depart(state, attempt, booking)
     if not attempt.ceding:
-        state.use(attempt.job.queue, usage_of(attempt.bookings), -1)
+        state.use(attempt.job.queue, usage_of(attempt.staying), -1)
     state.standing.remove(attempt)
+    _forget_end(state, attempt)
     record = state.jobs[attempt.job.id]
     record.executed_before_ms += attempt.executed_ms(state.now)
     record.service_before_gpu_ms += attempt.service_gpu_ms(state.now)

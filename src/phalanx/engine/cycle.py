@@ -13,17 +13,21 @@ from phalanx.engine.room import Context, make_room
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import lack
+from phalanx.placement.placement import Lack
 
 
 def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
+    if not state.unsettled:
+        return Plan(head=state.head)
     with Trial(state) as trial:
         draft = Draft(trial, now)
         # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
-        # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks.
+        # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
+        #    reserves devices and a time for who waits, nobody is placed who would delay that.
         _walk(line, draft)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
@@ -38,15 +42,23 @@ def decide(state: State, now: int) -> Plan:
 
 
 def _walk(line: Line, draft: Draft) -> None:
+    reservations = draft.reservations
     for record in line:
         if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh()):
             line.placed()
+            if reservations.started(record):
+                line.readmit()
+        elif reservations.hold_back(record):
+            line.held_back(reservations.spare_ms)
         else:
-            line.refused(lack(draft.state.fit, record.asked))
+            missing = lack(draft.state.fit, record.asked)
+            line.refused(missing)
+            if missing is not Lack.NEVER:
+                reservations.refused(record)
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:
-    seated = draft.trial.seat(record)
+    seated = draft.reservations.seat(record)
     if seated is None:
         return False
     draft.start(record, seated)

@@ -12,6 +12,7 @@ from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, 
 from phalanx.engine.elastic import missing
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, usage_of
+from phalanx.engine.reserve import Reservations
 from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
@@ -33,7 +34,8 @@ class Draft:
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
         self.leaving_gpus = sum(attempt.gpus for attempt in self.leaving.values())
         self.promised_gpus = sum(self._held_gpus(claim.bookings) for claim in self.state.waiting_claims.values())
-        self.fresh = self.state.capacity.grown
+        self.reservations = Reservations(trial, now)
+        self.fresh = self.state.capacity.grown | self.reservations.nodes
         self.opened = False
         self.withdrawn: dict[str, AttemptRecord] = {}
         self.stopped: dict[str, AttemptRecord] = {}
@@ -55,8 +57,8 @@ class Draft:
         if attempt.key not in self.leaving:
             self.leaving[attempt.key] = attempt
             self.leaving_gpus += attempt.gpus
-            self.trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
-            self.trial.cede(booking for booking in attempt.bookings if booking not in attempt.removing)
+            self.trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
+            self.trial.cede(attempt.staying)
         for booking in attempt.bookings:
             self.fresh |= self.state.topology.bit[booking.node]
 
@@ -138,7 +140,7 @@ class Draft:
         promised = [i for i, claim in enumerate(self.claims) if claim.waits and self._lies_on(claim, victim)]
         for i in promised:
             self.trial.unclaim(self._bookings(self.claims[i]))
-        self.trial.keep(booking for booking in victim.bookings if booking not in victim.removing)
+        self.trial.keep(victim.staying)
         others = {key: attempt for key, attempt in self.leaving.items() if key != victim.key}
         moved: dict[int, Claim] = {}
         promised_gpus = self.promised_gpus
@@ -154,7 +156,7 @@ class Draft:
             self.trial.claim(room.bookings)
             victims = tuple(key for key in claim.victims if key != victim.key)
             moved[i] = Claim(claim.job, claim.attempt, room.placement, waits=True, victims=victims)
-        self.trial.use(victim.job.queue, usage_of(victim.bookings), 1)
+        self.trial.use(victim.job.queue, usage_of(victim.staying), 1)
         self.claims = [moved.get(i, claim) for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
         self.leaving = others
@@ -202,6 +204,7 @@ class Draft:
     def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
         slots = attempt.placement.slots
         gone = [booking for slot, booking in zip(slots, attempt.bookings, strict=True) if slot in going]
+        self.trial.use(attempt.job.queue, usage_of(gone), -1)
         self.trial.cede(gone)
         self._resize(attempt, tuple(slot for slot in slots if slot not in going))
         for booking in gone:
@@ -228,7 +231,13 @@ class Draft:
     def plan(self, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
         """The finished Plan, with why the rest waits."""
         return Plan(
-            tuple(self.claims), tuple(self.actions), verdicts, head, exhaustive, withdrawn=tuple(self.withdrawn)
+            tuple(self.claims),
+            tuple(self.actions),
+            verdicts,
+            head,
+            exhaustive,
+            withdrawn=tuple(self.withdrawn),
+            reservations=self.reservations.news,
         )
 
 

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
-from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, estimate_ms
 from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
@@ -41,14 +41,29 @@ class Line:
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._fresh = draft.fresh
-        self._fresh_nodes = list(members(draft.fresh))
+        self._listed: list[int] | None = None
         self._heap: list[Entry] = []
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
+        self._all = False
+        self._placed_late = False
         self._current = 0
-        known = 0 if self._fresh_nodes else self._known_count()
+        known = 0 if draft.fresh else self._known_count()
         self._passed_over.extend(range(known))
         self._enter(range(known, len(self._classes)))
+
+    @property
+    def _fresh_nodes(self) -> list[int]:
+        """Nodes on which something grew."""
+        if self._listed is None:
+            self._listed = list(members(self._fresh))
+        return self._listed
+
+    @property
+    def _remembers(self) -> bool:
+        """Whether a refusal lasts until something grows."""
+        policy = self.state.policy
+        return policy.backfill is always and policy.targets is not Targets.DRIFT and not policy.victims_vary
 
     def _known_count(self) -> int:
         """How many classes, of which the newest come last, were there when all were last looked at."""
@@ -59,7 +74,7 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
-        knows = self.state.policy.backfill is always and self.state.policy.targets is not Targets.DRIFT
+        knows = self._remembers
         clean_seq = self.state.clean_seq
         offers: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for i in classes:
@@ -104,7 +119,7 @@ class Line:
         return reach, least
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while self._heap:
+        while self._heap or self._try_again():
             entry = heappop(self._heap)
             _, job, self._current = entry
             if self.state.policy.queue_order is not no_queues and entry < (renewed := self._entry(self._current)):
@@ -116,7 +131,7 @@ class Line:
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
             self.may_fit = True
-            if self._known(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
+            if not self._all and self._known(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
                 self.may_fit = self._takes_a_task(waiting, record, with_victims=False)
                 if not self.may_fit and not self._takes_a_task(waiting, record, with_victims=True):
                     self._passed_over.append(self._current)
@@ -130,6 +145,15 @@ class Line:
             self._look_again()
             self._rejoin()
             self._watch_the_stopped()
+
+    def _try_again(self) -> bool:
+        """Where who gives way depends on what queues have, who was refused tries again if others were placed since."""
+        if not self._placed_late or not self.state.policy.victims_vary:
+            return False
+        self._placed_late = False
+        self._heap = [self._entry(i) for i in self._refused]
+        heapify(self._heap)
+        return bool(self._heap)
 
     def _watch_the_stopped(self) -> None:
         """Who is stopped stands in line, too: when its turn comes, others may have made more room than was needed."""
@@ -174,6 +198,7 @@ class Line:
         self._refused.pop(self._current, None)
         self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
+        self._placed_late = self._placed_late or bool(self._refused)
         if self._next[self._current] < len(waiting.jobs):
             heappush(self._heap, self._entry(self._current))
 
@@ -188,14 +213,31 @@ class Line:
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             self.head = job
 
+    def held_back(self, spare_ms: int) -> None:
+        """The job would fit but delay somebody for whom devices are reserved; a shorter one of its class may not."""
+        waiting = self._classes[self._current]
+        at = self._next[self._current]
+        if waiting.verdict is not Reason.RESERVED:
+            self._verdicts[self._current] = Verdict(waiting.jobs[at][1], Reason.RESERVED)
+        self._refused[self._current] = Lack.GPUS
+        if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
+            return
+        for later in range(at + 1, len(waiting.jobs)):
+            if estimate_ms(self.state.jobs[waiting.jobs[later][1]].job) <= spare_ms:
+                self._next[self._current] = later
+                heappush(self._heap, self._entry(self._current))
+                return
+
+    def readmit(self) -> None:
+        """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
+        self._all = True
+        for i in self._passed_over:
+            heappush(self._heap, self._entry(i))
+        self._passed_over = []
+
     def _known(self, waiting: WaitingClass) -> bool:
         """Whether the class was refused when all classes were last looked at."""
-        return (
-            waiting.born <= self.state.clean_seq
-            and waiting.verdict is not Reason.UNDECIDED
-            and self.state.policy.backfill is always
-            and self.state.policy.targets is not Targets.DRIFT
-        )
+        return waiting.born <= self.state.clean_seq and waiting.verdict is not Reason.UNDECIDED and self._remembers
 
     def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
         """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
@@ -242,7 +284,7 @@ class Line:
         """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
         if not self.draft.opened or self.head:
             return False
-        self._fresh_nodes = list(members(self.draft.fresh))
+        self._fresh, self._listed = self.draft.fresh, None
         again, self._passed_over = self._passed_over, []
         self._enter(again)
         for i in self._refused:
@@ -253,7 +295,6 @@ class Line:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
         if self.draft.fresh == self._fresh:
             return
-        self._fresh = self.draft.fresh
-        self._fresh_nodes = list(members(self._fresh))
+        self._fresh, self._listed = self.draft.fresh, None
         again, self._passed_over = self._passed_over, []
         self._enter(again)

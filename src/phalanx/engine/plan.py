@@ -26,6 +26,7 @@ class Reason(StrEnum):
     GPUS = "gpus"
     TOPOLOGY = "topology"
     FRAGMENTED = "fragmented"
+    RESERVED = "reserved"
     MAKING_ROOM = "making_room"
     PREPARING = "preparing"
     UNDECIDED = "undecided"
@@ -61,12 +62,21 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: Reason
 
 
+class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The devices that a job will have from a moment on, by what is known of those who hold them now."""
+
+    job: str
+    at_ms: int
+    placement: Placement
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     """The difference between what is and what should be.
 
     `verdicts` are those that changed. `head` is the job behind which everything waits, where the policy does not let
     others pass. `exhaustive` says that every kind of waiting job was looked at. `withdrawn` are attempts that had no
-    more than a claim, which goes to somebody before them.
+    more than a claim, which goes to somebody before them. `reservations` are those there are from now on; None leaves
+    them as they were.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -75,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     head: str = ""
     exhaustive: bool = True
     withdrawn: tuple[str, ...] = ()
+    reservations: tuple[Reservation, ...] | None = None
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -83,4 +94,11 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
 
     def news(self, head: str) -> bool:
         """Whether the plan changes anything, given the head that is known already."""
-        return bool(self.claims or self.actions or self.verdicts or self.withdrawn or self.head != head)
+        return bool(
+            self.claims
+            or self.actions
+            or self.verdicts
+            or self.withdrawn
+            or self.reservations is not None
+            or self.head != head
+        )

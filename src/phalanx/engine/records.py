@@ -21,6 +21,10 @@ Group = tuple[int, str]
 """Priority and queue."""
 
 
+FOREVER_MS = 1 << 62
+"""The length of a job of which nobody knows when it ends."""
+
+
 class JobState(StrEnum):
     """Where a job stands, as everybody outside sees it."""
 
@@ -125,6 +129,13 @@ class AttemptRecord:
         """GPUs it holds or has claimed."""
         return sum(booking.devices.bit_count() for booking in self.bookings)
 
+    @property
+    def staying(self) -> list[Booking]:
+        """Its bookings but for those of members that are leaving."""
+        if not self.removing:
+            return self.bookings
+        return [booking for booking in self.bookings if booking not in self.removing]
+
     def executed_ms(self, now: int) -> int:
         """How long all its tasks have run."""
         return now - self.started_ms if self.started_ms >= 0 else 0
@@ -216,7 +227,7 @@ class JobRecord:
 class WaitingClass:
     """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
 
-    __slots__ = ("asks", "born", "jobs", "reach", "verdict")
+    __slots__ = ("asks", "born", "jobs", "lengths_ms", "reach", "verdict")
 
     def __init__(self, born: int) -> None:
         self.born = born
@@ -224,6 +235,7 @@ class WaitingClass:
         self.verdict = Reason.UNDECIDED
         self.asks: tuple[Ask, ...] = ()
         self.reach: tuple[int, int] | None = None
+        self.lengths_ms: list[int] = []
 
     @property
     def head(self) -> tuple[Key, str]:
@@ -284,3 +296,10 @@ def usage_of(bookings: Iterable[Booking]) -> Usage:
             elif number == MEMORY:
                 memory_mb += amount
     return Usage(gpu_permille, cpus_milli, memory_mb)
+
+
+def estimate_ms(job: Job) -> int:
+    """How long a job is expected to run: what it says, or what it may at most."""
+    if job.duration_ms is not None:
+        return job.duration_ms
+    return job.max_run_ms if job.max_run_ms is not None else FOREVER_MS

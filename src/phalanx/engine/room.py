@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.elastic import surplus
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, gpu_permille_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task, placement_of
 from phalanx.placement.placement import Placement, Slot
-from phalanx.policy.policy import Targets
+from phalanx.policy.policy import Targets, nothing_kept
 from phalanx.workload.gang import ANYWHERE, Task
 
 SEATINGS_MAX = 400
@@ -100,11 +100,13 @@ def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
 def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
     state = trial.state
+    excess = _Excess(state)
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
         if attempt.key not in context.untouchable and state.yields(head, attempt)
         for slot in surplus(attempt)
+        if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
     ]
     if not spare or not _fits_without(trial, head, spare):
         return None
@@ -153,6 +155,30 @@ def _may_stop(attempt: AttemptRecord) -> bool:
     return attempt.stoppable and attempt.phase is not Phase.RESIZING
 
 
+class _Excess:
+    """What queues have beyond what the policy lets them keep, as one after the other gives of it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._left: dict[str, int] = {}
+
+    def give(self, queue: str, gpu_permille: int) -> bool:
+        """Takes so much of a queue, if it has so much to give."""
+        keeps = self.state.policy.keeps
+        if keeps is nothing_kept:
+            return True
+        if queue not in self._left:
+            self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
+        if self._left[queue] < gpu_permille:
+            return False
+        self._left[queue] -= gpu_permille
+        return True
+
+    def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the victims, the first first, as their queues can give."""
+        return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]
+
+
 class _Search:
     """Looks for victims where they are cheapest.
 
@@ -195,6 +221,7 @@ class _Search:
             return None
         found = {attempt.key: attempt for attempts in self._candidates(self._reach()).values() for attempt in attempts}
         cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
+        cheapest_first = _Excess(self.state).of(cheapest_first)
         return self._add_up(cheapest_first, self._dearest_first)
 
     def displace(self) -> GangTrial | None:
@@ -256,7 +283,7 @@ class _Search:
                 if attempt.group not in self._groups or not _may_stop(attempt):
                     continue
                 key = attempt.key
-                if key not in self.context.untouchable:
+                if key not in self.context.untouchable and _Excess(self.state).of((attempt,)):
                     found.setdefault(node, []).append(attempt)
                     if key not in self._loss:
                         self._loss[key] = attempt.lost_gpu_ms(self.context.now)
@@ -402,6 +429,8 @@ class _Search:
     def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head with the victims gone; leaves both in place if it fits."""
         self._mark = self.trial.mark()
+        if len(_Excess(self.state).of(victims)) < len(victims):
+            return None
         for victim in victims:
             give_back = self.trial.unclaim if victim.waits else self.trial.release
             give_back(victim.bookings)

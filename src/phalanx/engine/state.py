@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
+from phalanx.engine.ends import Ends
 from phalanx.engine.journal import Digest
-from phalanx.engine.plan import Reason
+from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
 from phalanx.engine.standing import Standing
 from phalanx.engine.stoppable import Stoppable
@@ -67,11 +68,22 @@ class State:
         self.in_line = 0
         self.in_line_gpus = 0
         self.standing = Standing()
+        self.ends = Ends()
+        self.reservations: tuple[Reservation, ...] = ()
+        self.surprised = False
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
         self.memory: Memory = {}
         self.policy: Policy = policy_named("fifo")
         self.define(Cluster(()))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a saved State holds: the policy by its name."""
+        return {**self.__dict__, "policy": self.policy.spec}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        self.policy = policy_named(saved["policy"])
 
     def define(self, cluster: Cluster) -> None:
         """Takes on a cluster."""
@@ -207,6 +219,18 @@ class State:
     def stale(self) -> bool:
         """Whether something has grown or appeared since all kinds of waiting jobs were last looked at."""
         return bool(self.capacity.grown) or self.newest_class > self.clean_seq
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a decision could change anything: not where all was looked at and nothing has grown since."""
+        return bool(
+            self.stale
+            or self.to_stop
+            or self.waiting_claims
+            or self.preparing
+            or self.elastic
+            or self.policy.targets is Targets.DRIFT
+        )
 
     def fingerprint(self) -> tuple[object, ...]:
         """Everything true of the State, for comparing two moments or two histories."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import replace
 
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobRecord, JobState, WaitingClass, shape_of, tasks_of
+from phalanx.engine.records import JobRecord, JobState, WaitingClass, estimate_ms, shape_of, tasks_of
 from phalanx.engine.state import State
-from phalanx.policy.policy import Targets, as_asked, no_change
+from phalanx.policy.policy import Reserve, Targets, always, as_asked, no_change
 from phalanx.workload.job import After, Dependency
 
 
@@ -31,14 +32,27 @@ def line_up(state: State, record: JobRecord) -> None:
     if waiting is None:
         waiting = state.classes[record.shape] = WaitingClass(state.seq)
         state.newest_class = state.seq
-    elif state.policy.targets is not Targets.KEEP and record.queued < waiting.head[0]:
-        # More give way to this one than to those of its class who were refused: the class is to be tried anew.
+    elif _has_better_chances(state, waiting, record):
         waiting.born = state.newest_class = state.seq
         state.classes[record.shape] = state.classes.pop(record.shape)
     waiting.add(record.queued, record.job.id)
+    if state.policy.reserve is not Reserve.NOBODY:
+        insort(waiting.lengths_ms, estimate_ms(record.job))
     state.in_line += 1
     state.in_line_gpus += record.gpus
     _expect_change(state, record)
+
+
+def _has_better_chances(state: State, waiting: WaitingClass, record: JobRecord) -> bool:
+    """Whether a job may start where others of its class were refused, so that the class is to be tried anew.
+
+    More give way to one that stands before them; where not everybody may pass, fewer hold it up; and a shorter one
+    may end before somebody's reserved time.
+    """
+    place_matters = state.policy.targets is not Targets.KEEP or state.policy.backfill is not always
+    if place_matters and state.key(record) < waiting.head[0]:
+        return True
+    return bool(waiting.lengths_ms) and estimate_ms(record.job) < waiting.lengths_ms[0]
 
 
 def _take_shape(state: State, record: JobRecord) -> None:
@@ -80,8 +94,9 @@ def rekey_all(state: State) -> None:
 def _expect_change(state: State, record: JobRecord) -> None:
     if state.policy.changes is not no_change:
         at_ms = state.policy.changes(record, state)
+        # A change that was expected before is not to come any more.
+        record.change_ms = -1 if at_ms is None else max(at_ms, state.now + 1)
         if at_ms is not None:
-            record.change_ms = max(at_ms, state.now + 1)
             state.set_timer(record.change_ms, "change", record.job.id, record.attempts)
 
 
@@ -90,8 +105,13 @@ def leave(state: State, record: JobRecord) -> None:
     record.parked = None
     if record.queued is None:
         return
+    if state.policy.backfill is not always:
+        # It may have been the head: then another is, who may fit.
+        state.newest_class = state.seq
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
+    if state.policy.reserve is not Reserve.NOBODY:
+        del waiting.lengths_ms[bisect_left(waiting.lengths_ms, estimate_ms(record.job))]
     record.queued = None
     state.in_line -= 1
     state.in_line_gpus -= record.gpus

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """One row of `phalanx policies`."""
+    """One row of `phalanx policies`.
+
+    `decides_by` is what the order is made from; `placement` is `packed` where the policy leaves it to the engine.
+    """
 
     summary: str = ""
     prior_knowledge: str = "none"
@@ -16,7 +19,7 @@ class About:
     dimensions: str = ""
     preemption: str = "no"
     starvation: str = ""
-    placement: str = "any"
+    placement: str = "packed"
     source: str = ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy, always, never
 
@@ -9,4 +10,16 @@ from phalanx.policy.policy import Policy, always, never
 def fifo(parameters: Parameters) -> Policy:
     """`skip=true` lets jobs behind a head that does not fit start before it. Nobody is ever stopped for another."""
     skip = parameters.boolean("skip", default=False)
-    return Policy("fifo", backfill=always if skip else never, parameters=parameters.given)
+    return Policy("fifo", backfill=always if skip else never, parameters=parameters.given, about=ABOUT)
+
+
+ABOUT = About(
+    summary="first in, first out; strictly, or skipping what does not fit",
+    algorithm="first in, first out",
+    decides_by="arrival time",
+    dimensions="temporal",
+    preemption="no",
+    starvation="nobody starves; with skip=true large jobs may",
+    placement="packed",
+    source="textbook",
+)

@@ -13,7 +13,7 @@ from phalanx.policy.view import JobView, Moment
 
 def las(parameters: Parameters) -> Policy:
     """`quantum` is the service in GPU-seconds that counts as one step; `dims=1` counts seconds only."""
-    quantum = 1000 * parameters.integer("quantum", default=600, least=1)
+    quantum = 1000 * parameters.integer("quantum", default=3600, least=1)
     dims = parameters.choice("dims", ("2", "1"))
 
     def rate(job: JobView) -> int:
@@ -41,5 +41,6 @@ ABOUT = About(
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint",
     starvation="a stream of new jobs may starve old ones",
+    placement="packed",
     source="Nuyens and Wierman, Performance Evaluation 2008",
 )

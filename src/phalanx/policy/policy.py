@@ -17,6 +17,7 @@ Order = Callable[[JobView, Moment], Key]
 QueueOrder = Callable[[str, Usage, Moment], Key]
 Backfill = Callable[[JobView, JobView], bool]
 Victims = Callable[[JobView, RunView, Moment], bool]
+Keeps = Callable[[str, Moment], int]
 Shape = Callable[[JobView, Moment], Gang]
 Changes = Callable[[JobView, Moment], int | None]
 Due = Callable[[JobView, Moment], None]
@@ -72,6 +73,11 @@ def nobody(head: JobView, victim: RunView, at: Moment) -> bool:
     return False
 
 
+def nothing_kept(queue: str, at: Moment) -> int:
+    """No queue is spared."""
+    return 0
+
+
 def as_asked(job: JobView, at: Moment) -> Gang:
     """Every gang is placed as it was submitted."""
     return job.job.gang
@@ -104,8 +110,9 @@ class Policy:
     `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` who is promised devices at a
     time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
     for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
-    attempts of a queue and priority. `shape` is the gang to place: it may ask for another GPU type, or let the tasks
-    of a gang that allows it be divided.
+    attempts of a queue and priority. `keeps` is what a queue keeps whatever others need, in thousandths of GPUs:
+    victims are taken of it only down to that. `shape` is the gang to place: it may ask for another GPU type, or let
+    the tasks of a gang that allows it be divided.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
@@ -120,6 +127,7 @@ class Policy:
     backfill: Backfill = always
     reserve: Reserve = Reserve.NOBODY
     victims: Victims = nobody
+    keeps: Keeps = nothing_kept
     shape: Shape = as_asked
     changes: Changes = no_change
     due: Due = nothing_due
@@ -139,3 +147,9 @@ class Policy:
     def preempts(self) -> bool:
         """Whether anybody is ever stopped for another."""
         return self.targets is not Targets.KEEP or self.victims is not nobody
+
+    @property
+    def victims_vary(self) -> bool:
+        """Whether who gives way to whom depends on what queues have: then a refusal lasts only until that changes."""
+        by_queue = self.queue_order is not no_queues or self.keeps is not nothing_kept
+        return self.victims is not nobody and by_queue

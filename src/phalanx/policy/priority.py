@@ -6,6 +6,7 @@ change in one production job would ripple through all below it (Verma et al., Eu
 
 from __future__ import annotations
 
+from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy
 from phalanx.policy.view import JobView, Moment, RunView
@@ -26,4 +27,17 @@ def priority(parameters: Parameters) -> Policy:
         both_production = production <= below and above < monitoring
         return below < above and not both_production
 
-    return Policy("priority", order=order, victims=victims, parameters=parameters.given)
+    return Policy("priority", order=order, victims=victims, parameters=parameters.given, about=ABOUT)
+
+
+ABOUT = About(
+    summary="higher priorities first, stopping lower ones at the least loss of work",
+    prior_knowledge="priority",
+    algorithm="bands of priority",
+    decides_by="priority, then arrival time",
+    dimensions="temporal",
+    preemption="yes, of lower priorities; production does not stop production",
+    starvation="low priorities may starve",
+    placement="packed",
+    source="Verma et al., EuroSys 2015",
+)

@@ -43,4 +43,6 @@ ABOUT = About(
     dimensions="temporal, spatial or both",
     preemption="no",
     starvation="long jobs may starve",
+    placement="packed",
+    source="Conway, Maxwell and Miller, Theory of Scheduling, 1967",
 )

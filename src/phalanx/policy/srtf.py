@@ -29,4 +29,6 @@ ABOUT = About(
     dimensions="temporal, spatial or both",
     preemption="yes, by checkpoint",
     starvation="long jobs may starve",
+    placement="packed",
+    source="Schrage, Operations Research 1968",
 )

@@ -3,9 +3,9 @@
 Two-dimensional attained service is GPUs times executed time. A job begins in the first queue and sinks as its service
 passes the limits. `tiresias-las` knows nothing of durations; `tiresias-gittins` knows how they were distributed.
 
-Inside a queue of `tiresias-las` who runs goes before who waits, in the order in which they came to run; who was
-stopped goes before those who wait for their first turn in that queue, and who has just sunk is last. These are the
-rules of the authors' simulator, told as a key.
+Inside a queue of `tiresias-las` who runs goes before who waits, in the order in which they came to run there. Of those
+who wait, who was stopped goes before those who wait for their first turn in that queue, the last who was stopped first;
+who has just sunk, or been promoted, is last. These are the rules of the authors' simulator, told as a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Targets, as_asked
 from phalanx.policy.view import JobView, Moment
 
-RUNS, WAITS = 0, 1
+RUNS, STOPPED, NEXT = 0, 1, 2
+"""The parts of a queue: who runs, who was stopped, and who waits for the first turn."""
 
 DEFAULT_LIMITS = (3250, 7200)
 """Service in seconds (or GPU-seconds) at which a job sinks, as in the authors' simulator."""
@@ -43,21 +44,37 @@ class Service:
         total = job.service_gpu_ms(now) if self.two_dimensional else job.executed_ms(now)
         return total - job.marks.get("reset", 0)
 
-    def before(self, job: JobView) -> int:
-        """Service without the present attempt."""
+    def before(self, job: JobView, forgotten: int = 0) -> int:
+        """Service without the present attempt; `forgotten` is to be counted although a promotion forgot it."""
         total = job.service_before_gpu_ms if self.two_dimensional else job.executed_before_ms
-        return total - job.marks.get("reset", 0)
+        return total - job.marks.get("reset", 0) + forgotten
 
     def queue(self, attained: int) -> int:
         """The queue that a service belongs to."""
         return bisect_right(self.limits, attained)
 
-    def sank_ms(self, job: JobView, queue: int) -> int | None:
-        """When the running job came to a queue, if that was since it started."""
-        since = job.running_since_ms
-        if since is None or queue == 0 or self.before(job) >= self.limits[queue - 1]:
+    def sank_ms(self, job: JobView, queue: int, forgotten: int = 0) -> int | None:
+        """When the job came to a queue, if that was in the attempt that runs, or in the last one while it waits."""
+        if queue == 0:
             return None
-        return since - (self.before(job) - self.limits[queue - 1]) // self.rate(job)
+        beyond = self.before(job, forgotten) - self.limits[queue - 1]
+        if job.running_since_ms is not None:
+            return job.running_since_ms - beyond // self.rate(job) if beyond < 0 else None
+        if job.has_devices or job.stopped_ms is None:
+            return None
+        sank_ms = job.stopped_ms - beyond // self.rate(job)
+        return sank_ms if sank_ms > job.opened[0] else None
+
+    def path(self, job: JobView, queue: int, forgotten: int = 0) -> Key:
+        """How a job came to run in a queue: who sank at a moment goes behind who got devices at that moment.
+
+        Those who sank at the same moment keep the order that they had in the queue above.
+        """
+        sank_ms = self.sank_ms(job, queue, forgotten)
+        if sank_ms is None:
+            opened_ms, place = job.opened
+            return (opened_ms, 0, place)
+        return (sank_ms, 1, *self.path(job, queue - 1, forgotten))
 
     def sinks_ms(self, job: JobView, queue: int) -> int | None:
         """When the running job will leave a queue."""
@@ -73,26 +90,34 @@ def tiresias_las(parameters: Parameters) -> Policy:
     starvation = parameters.number_or_off("starvation")
 
     def order(job: JobView, at: Moment) -> Key:
-        attained = service.attained(job, at.now)
-        queue = service.queue(attained)
         if job.has_devices:
-            opened_ms, place = job.opened
-            sank_ms = service.sank_ms(job, queue)
-            if sank_ms is None:
-                return (queue, RUNS, opened_ms, 0, 0, place)
-            return (queue, WAITS if sank_ms == at.now else RUNS, sank_ms, 1, opened_ms, place)
+            queue = service.queue(service.attained(job, at.now))
+            sinks_now = service.sank_ms(job, queue) == at.now
+            return (queue, NEXT if sinks_now else RUNS, *service.path(job, queue))
+        if job.stopped_ms is None:
+            return (0, NEXT, job.submitted_ms, 0, job.number)
         promoted_ms = job.marks.get("promoted_ms", -1)
-        if job.stopped_ms is None or promoted_ms >= job.stopped_ms:
-            return (queue, WAITS, max(promoted_ms, job.submitted_ms), 0, 0, job.number)
-        if queue and attained - service.limits[queue - 1] < service.rate(job):
-            return (queue, WAITS, job.stopped_ms, 1, *job.opened)
-        return (queue, WAITS, -job.stopped_ms, 0, *job.opened)
+        if promoted_ms >= job.stopped_ms:
+            return (0, NEXT, promoted_ms, 1, *stopped(job, job.stopped_ms, job.marks["forgotten"]))
+        return stopped(job, job.stopped_ms)
+
+    def stopped(job: JobView, stopped_ms: int, forgotten: int = 0) -> Key:
+        queue = service.queue(service.before(job, forgotten))
+        path = service.path(job, queue, forgotten)
+        stopped_as_it_sank = service.sank_ms(job, queue, forgotten) == stopped_ms
+        return (queue, NEXT, *path) if stopped_as_it_sank else (queue, STOPPED, -stopped_ms, *path)
 
     def changes(job: JobView, at: Moment) -> int | None:
         queue = service.queue(service.attained(job, at.now))
-        if job.has_devices:
-            return at.now + 1 if service.sank_ms(job, queue) == at.now else service.sinks_ms(job, queue)
-        return starves_ms(job, queue) if starvation is not None else None
+        if not job.has_devices:
+            return starves_ms(job, queue)
+        if service.sank_ms(job, queue) == at.now or begins_anew(job):
+            return at.now + 1
+        return service.sinks_ms(job, queue)
+
+    def begins_anew(job: JobView) -> bool:
+        """Whether a job runs for the first time since it was promoted: what it waited until then does not count."""
+        return job.running_since_ms is not None and job.marks.get("anew", 0) > 0
 
     def starves_ms(job: JobView, queue: int) -> int | None:
         executed_ms = job.executed_before_ms - job.marks.get("executed_ms", 0)
@@ -102,11 +127,16 @@ def tiresias_las(parameters: Parameters) -> Policy:
         return waited_from_ms + int(executed_ms * starvation)
 
     def due(job: JobView, at: Moment) -> None:
-        if not job.has_devices and starvation is not None:
-            job.marks["reset"] = job.marks.get("reset", 0) + service.attained(job, at.now)
+        if begins_anew(job):
+            job.marks["anew"] = 0
+            job.marks["waited_ms"] = (job.running_since_ms or 0) - (job.first_start_ms or 0) - job.executed_before_ms
+        elif not job.has_devices:
+            forgotten = service.attained(job, at.now)
+            job.marks["reset"] = job.marks.get("reset", 0) + forgotten
+            job.marks["forgotten"] = forgotten
             job.marks["executed_ms"] = job.executed_before_ms
-            job.marks["waited_ms"] = at.now - (job.first_start_ms or 0) - job.executed_before_ms
             job.marks["promoted_ms"] = at.now
+            job.marks["anew"] = 1
 
     return Policy(
         "tiresias-las",
@@ -123,9 +153,7 @@ def tiresias_las(parameters: Parameters) -> Policy:
 def tiresias_gittins(parameters: Parameters) -> Policy:
     """`samples` are total services of past jobs in GPU-seconds; `quantum` is how far ahead the index looks."""
     service = Service(parameters.choice("dims", ("2", "1")), parameters.numbers("limits", DEFAULT_LIMITS))
-    samples = parameters.numbers("samples", ())
-    if not samples:
-        raise ValueError("policy tiresias-gittins: samples=FILE is missing: total GPU-seconds of past jobs, one a line")
+    samples = parameters.needed_numbers("samples", "a FILE of total GPU-seconds of past jobs, one a line, or 1/2/3")
     index = Gittins(samples, parameters.integer("quantum", default=3250, least=1))
     rank = index.of_theory if parameters.choice("index", ("theory", "code")) == "theory" else index.of_code
 
@@ -188,7 +216,7 @@ ABOUT_LAS = About(
     decides_by="attained service",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint, at queue borders",
-    starvation="promoted to the first queue past a limit",
+    starvation="who sank may starve; with starvation=N it rises after N times its run",
     placement="by profile: only skewed models are consolidated",
     source="Gu et al., NSDI 2019",
 )
@@ -199,7 +227,7 @@ ABOUT_GITTINS = About(
     decides_by="attained service",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint",
-    starvation="none",
+    starvation="who has a low index may starve",
     placement="by profile: only skewed models are consolidated",
     source="Gu et al., NSDI 2019",
 )

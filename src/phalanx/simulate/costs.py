@@ -28,7 +28,16 @@ class Costs:
     repartition_ms: int = 5_000
     locality: bool = True
 
+    def text(self) -> str:
+        """The costs as they are written on a command line."""
+        if self in (NO_COSTS, DEFAULT_COSTS):
+            return "none" if self == NO_COSTS else "default"
+        times = (f"{name.removesuffix('_ms')}={getattr(self, name)}ms" for name in TIMES)
+        return ",".join((*times, f"locality={'true' if self.locality else 'false'}"))
 
+
+TIMES = tuple(each.name for each in fields(Costs) if each.name.endswith("_ms"))
+DEFAULT_COSTS = Costs()
 NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False)
 
 

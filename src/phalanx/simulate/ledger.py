@@ -14,6 +14,7 @@ class Account:
     """GPU time of one job, in thousandths of a GPU times milliseconds."""
 
     held: int = 0
+    held_ms: int = 0
     computed: int = 0
     lost: int = 0
     nodes: dict[str, None] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Ledger:
         self.held_now -= permille
         held = permille * (until_ms - since_ms)
         account.held += held
+        account.held_ms += until_ms - since_ms
         self.held += held
         for slot in placement.slots:
             account.nodes[slot.node] = None

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from math import log2
-from types import MappingProxyType
 from typing import NamedTuple
 
 from phalanx.cluster.bits import from_members, span
@@ -85,17 +84,15 @@ class Curve:
         return 1.0 if nodes <= 2 else float(self.doubling ** log2(nodes / 2))
 
 
-CURVES: Mapping[Family, Curve] = MappingProxyType(
-    {
-        Family.CONVOLUTION: Curve(socket=0.99, node=0.97, rack=0.87, far=0.82, doubling=0.95),
-        Family.DENSE: Curve(socket=0.85, node=0.71, rack=0.25, far=0.20, doubling=0.75),
-        Family.TRANSFORMER: Curve(socket=0.96, node=0.90, rack=0.65, far=0.58, doubling=0.85),
-        Family.RECURRENT: Curve(socket=0.92, node=0.82, rack=0.40, far=0.34, doubling=0.80),
-        Family.RECOMMENDATION: Curve(socket=0.92, node=0.82, rack=0.40, far=0.34, doubling=0.80),
-        Family.REINFORCEMENT: Curve(socket=0.99, node=0.97, rack=0.87, far=0.82, doubling=0.95),
-        Family.OTHER: Curve(socket=0.95, node=0.88, rack=0.60, far=0.52, doubling=0.81),
-    }
-)
+CURVES: Mapping[Family, Curve] = {
+    Family.CONVOLUTION: Curve(socket=0.99, node=0.97, rack=0.87, far=0.82, doubling=0.95),
+    Family.DENSE: Curve(socket=0.85, node=0.71, rack=0.25, far=0.20, doubling=0.75),
+    Family.TRANSFORMER: Curve(socket=0.96, node=0.90, rack=0.65, far=0.58, doubling=0.85),
+    Family.RECURRENT: Curve(socket=0.92, node=0.82, rack=0.40, far=0.34, doubling=0.80),
+    Family.RECOMMENDATION: Curve(socket=0.92, node=0.82, rack=0.40, far=0.34, doubling=0.80),
+    Family.REINFORCEMENT: Curve(socket=0.99, node=0.97, rack=0.87, far=0.82, doubling=0.95),
+    Family.OTHER: Curve(socket=0.95, node=0.88, rack=0.60, far=0.52, doubling=0.81),
+}
 """What distance leaves of a job's speed, by family. Facts first, what is ours after them.
 
 - Two GPUs of one job on one PCIe switch, on two switches, and on two nodes: 40 % to 5 times slower, by model (HiveD,
@@ -237,3 +234,7 @@ def _fewest_nodes(sizes: Sequence[tuple[int, int]], rooms: Sequence[int]) -> int
 def tasks_of(placement: Placement) -> tuple[int, ...]:
     """The GPUs of each task that has some."""
     return tuple(len(slot.devices) for slot in placement.slots if slot.devices)
+
+
+FLAT_CURVES: Mapping[Family, Curve] = dict.fromkeys(Family, Curve(1.0, 1.0, 1.0, 1.0, 1.0))
+"""Wherever a job lies, it runs as fast as it can."""

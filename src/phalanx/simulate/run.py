@@ -43,8 +43,10 @@ class Run:
     def step(self) -> Plan | None:
         """Jumps to the next moment at which something happens and takes one turn; None if nothing ever will."""
         now = self.next_moment()
-        if now is None:
-            return None
+        return self.turn(now) if now is not None else None
+
+    def turn(self, now: int) -> Plan:
+        """Takes the turn of a moment, and has its plan carried out."""
         plan = turn(self.state, self.journal, self._happening(now), now)
         for action in plan.actions:
             self.backend.carry_out(action, now)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from heapq import merge
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from phalanx.cluster.cluster import Cluster
-from phalanx.engine.event import ClusterDefined, Event, JobCancelled, JobSubmitted
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.topology import Topology
+from phalanx.engine.event import ClusterDefined, Event, JobCancelled, JobSubmitted, NodeHealthChanged
 from phalanx.engine.journal import Count, Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.simulate.costs import Costs
+from phalanx.simulate.locality import FLAT_CURVES
 from phalanx.simulate.run import Run
 from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
+from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.virtual import VirtualBackend
@@ -35,6 +38,24 @@ class Setup:
     placement: str = "topology"
     costs: Costs = field(default_factory=Costs)
     seed: int = 0
+    faults: tuple[tuple[int, str, str, str], ...] = ()
+
+
+class Arrivals:
+    """What is still to arrive, in order, from a position on: it can be saved and gone on with."""
+
+    def __init__(self, arrivals: list[tuple[int, Event]]) -> None:
+        self._arrivals = arrivals
+        self._at = 0
+
+    def __iter__(self) -> Arrivals:
+        return self
+
+    def __next__(self) -> tuple[int, Event]:
+        if self._at == len(self._arrivals):
+            raise StopIteration
+        self._at += 1
+        return self._arrivals[self._at - 1]
 
 
 class Simulation:
@@ -48,9 +69,23 @@ class Simulation:
         self.jobs = [submitter.job(traced) for traced in setup.trace.jobs]
         for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
             self.works[job.id] = Work(traced.duration_ms, traced.ending, job)
-        self.backend = VirtualBackend(self.works, setup.costs)
+        self.backend = VirtualBackend(self.works, setup.costs, self._speed())
         self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
         self.sampler = self._sampler()
+
+    def _speed(self) -> SpeedModel:
+        topology = Topology(self.cluster)
+        return SpeedModel(topology) if self.setup.costs.locality else SpeedModel(topology, FLAT_CURVES)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is saved: all but speeds, which are worked out again."""
+        backend = replace(self.backend, speed=NEUTRAL)
+        return {**self.__dict__, "backend": backend, "run": replace(self.run, backend=backend, adviser=None)}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        self.__dict__.update(saved)
+        self.backend.speed = self._speed()
+        self.run.backend = self.backend
 
     def begin(self) -> None:
         """Defines the cluster: the first record."""
@@ -68,19 +103,20 @@ class Simulation:
             at = run.next_moment()
             if at is None or (until_ms is not None and at > until_ms):
                 return
-            run.step()
+            run.turn(at)
             look(state, ledger.held_now)
             if watch is not None:
                 watch(state)
 
-    def _arrivals(self) -> Iterator[tuple[int, Event]]:
-        arrivals = zip(self.setup.trace.jobs, self.jobs, strict=True)
-        submitted = ((traced.submit_ms, JobSubmitted(job)) for traced, job in arrivals)
-        cancels = [(job.cancel_ms, job.id) for job in self.setup.trace.jobs if job.cancel_ms is not None]
-        if not cancels:
-            return submitted
-        cancelled = ((at, JobCancelled(job)) for at, job in sorted(cancels))
-        return merge(submitted, cancelled, key=lambda arrival: arrival[0])
+    def _arrivals(self) -> Arrivals:
+        arrivals: list[tuple[int, Event]] = [
+            (traced.submit_ms, JobSubmitted(job)) for traced, job in zip(self.setup.trace.jobs, self.jobs, strict=True)
+        ]
+        cancels = [(job.cancel_ms, JobCancelled(job.id)) for job in self.setup.trace.jobs if job.cancel_ms is not None]
+        health = [(at_ms, NodeHealthChanged(node, Health(to), why)) for at_ms, node, to, why in self.setup.faults]
+        if cancels or health:
+            arrivals = sorted([*health, *arrivals, *cancels], key=lambda arrival: arrival[0])
+        return Arrivals(arrivals)
 
     def _sampler(self) -> Sampler:
         jobs = self.jobs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.cluster.cluster import Cluster, Node
+from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.trace import TraceJob
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Checkpointing, Job, Kind
@@ -44,7 +45,7 @@ class Submitter:
             duration_ms=traced.duration_ms if traced.kind is not Kind.SERVICE else None,
             deadline_ms=traced.deadline_ms,
             checkpoint=Checkpointing(0, traced.checkpoint_cost_ms),
-            labels=(("model", traced.model),) if traced.model else (),
+            labels=_labels(traced),
         )
 
     def _gang(self, traced: TraceJob) -> Gang:
@@ -69,3 +70,10 @@ class Submitter:
         if rest:
             roles.append(Role("rest", task=replace(task, gpus=rest)))
         return Gang(tuple(roles))
+
+
+def _labels(traced: TraceJob) -> tuple[tuple[str, str], ...]:
+    """The model, and of an elastic job with how many GPUs its duration was measured: what its speed depends on."""
+    model = ((MODEL_LABEL, traced.model),) if traced.model else ()
+    elastic = (traced.min_gpus or traced.gpus) != (traced.max_gpus or traced.gpus)
+    return (*model, *(((GPUS_LABEL, str(traced.gpus)),) if elastic else ()))

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
+from phalanx.cluster.device import Portion
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome
 from phalanx.placement.placement import Placement
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.ledger import Ledger, permille_of
+from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.trace import Ending
 from phalanx.simulate.work import Work
 
 Fault = Callable[[Action], Event | None]
-Speed = Callable[[Work, Placement], float]
 
 Due = tuple[int, int, Event, int]
 """When, in which order, what, and for which version of a life."""
@@ -29,16 +30,6 @@ ENDLESS = Work(None)
 
 WITH_NOTICE = ("preempted",)
 """Reasons of a stop for which a job first saves its work: what it loses otherwise is lost, or of no use any more."""
-
-
-def no_fault(action: Action) -> Event | None:
-    """Everything works."""
-    return None
-
-
-def full_speed(work: Work, placement: Placement) -> float:
-    """Wherever a job lies, it runs as fast as it can."""
-    return 1.0
 
 
 @dataclass(slots=True)
@@ -71,13 +62,15 @@ class VirtualBackend:
 
     works: Mapping[str, Work]
     costs: Costs = NO_COSTS
-    speed: Speed = full_speed
-    fault: Fault = no_fault
+    speed: SpeedModel = NEUTRAL
+    fault: Fault | None = None
     term: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     lives: dict[str, Life] = field(default_factory=dict)
     due: list[Due] = field(default_factory=list)
     count: int = 0
+    resizes: int = 0
+    sharers: dict[tuple[str, int], dict[tuple[str, int], Portion]] = field(default_factory=dict)
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on; its answer is due after its delay."""
@@ -86,7 +79,7 @@ class VirtualBackend:
             life = self.lives[action.id.job] = Life()
         if action.id[2:] == life.newest:
             return
-        refusal = self._fence(action.id, life) or self.fault(action)
+        refusal = self._fence(action.id, life) or (self.fault(action) if self.fault is not None else None)
         if refusal is None:
             self._at(now + self._begin(life, action, now), Done(action.id))
         else:
@@ -117,6 +110,7 @@ class VirtualBackend:
                     self._book(life, action.id, now)
                     self._hold(life, placement, now)
                 life.next = placement
+                self.resizes += 1
                 return self.costs.resize_ms
             case Suspend():
                 self._pause(life, action.id.job, now)
@@ -145,7 +139,8 @@ class VirtualBackend:
             checkpoint_ms = work.checkpoint_cost_ms(self.costs.checkpoint_ms)
             if checkpoint_ms <= stop.grace_ms:
                 life.saved_ms = life.done_ms
-        self._lose(life, stop.id.job, work)
+        if stop.reason != "cancelled":
+            self._lose(life, stop.id.job, work)
         return min(checkpoint_ms + self.costs.stop_ms, stop.grace_ms)
 
     def _lose(self, life: Life, job: str, work: Work) -> None:
@@ -165,17 +160,54 @@ class VirtualBackend:
         self.ledger.compute(job, permille_of(life.placement) * (now - life.since_ms))
         life.since_ms = -1
         life.version += 1
+        self._part(job, life.placement)
 
     def _run(self, life: Life, job: str, now: int) -> None:
         """Lets a job run where it is to run, and works out when it will have ended."""
         work = self.works.get(job, ENDLESS)
         assert life.placement is not None, f"{job} has no place to run at"
+        self._join(job, life.placement)
         life.since_ms = now
-        life.speed = self.speed(work, life.placement)
+        life.speed = self._speed_of(job, work, life.placement)
         life.version += 1
         if work.duration_ms is not None:
             left_ms = max(work.duration_ms - life.done_ms, 0)
             self._at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
+
+    def _speed_of(self, job: str, work: Work, placement: Placement) -> float:
+        """As fast as its slowest task: by where the job lies, and what neighbours on shared devices leave it."""
+        if work.job is None:
+            return 1.0
+        left = 1.0
+        for slot in placement.slots:
+            if slot.portion is not None:
+                beside = self.sharers[slot.node, slot.devices[0]]
+                others = [portion for (other, rank), portion in beside.items() if (other, rank) != (job, slot.rank)]
+                left = min(left, self.speed.shared(work.job, slot.portion, others))
+        return self.speed.alone(work.job, placement) * left
+
+    def _join(self, job: str, placement: Placement) -> None:
+        for slot in placement.slots:
+            if slot.portion is not None:
+                self.sharers.setdefault((slot.node, slot.devices[0]), {})[job, slot.rank] = slot.portion
+
+    def _part(self, job: str, placement: Placement) -> None:
+        for slot in placement.slots:
+            if slot.portion is not None:
+                self.sharers[slot.node, slot.devices[0]].pop((job, slot.rank), None)
+
+    def _retime_neighbours(self, job: str, placement: Placement, now: int) -> None:
+        """Works out anew when those end who share devices with a job that came or went."""
+        neighbours: dict[str, None] = {}
+        for slot in placement.slots:
+            if slot.portion is not None:
+                neighbours.update((other, None) for other, _ in self.sharers.get((slot.node, slot.devices[0]), {}))
+        neighbours.pop(job, None)
+        for other in neighbours:
+            life = self.lives[other]
+            if life.since_ms >= 0:
+                self._pause(life, other, now)
+                self._run(life, other, now)
 
     def _ending(self, job: str, life: Life, work: Work) -> Event:
         match work.ending:
@@ -213,8 +245,9 @@ class VirtualBackend:
             if life.placement != life.next:
                 self._book(life, action, now)
                 self._hold(life, life.next, now)
-            life.next = None
+            placement, life.next = life.next, None
             self._run(life, action.job, now)
+            self._retime_neighbours(action.job, placement, now)
 
     def _ends(self, event: AttemptEnded | JobCancelled, version: int, now: int) -> bool:
         """Whether a job ends now, as was worked out when it was let run."""
@@ -229,7 +262,26 @@ class VirtualBackend:
 
     def _release(self, life: Life, action: ActionId, now: int) -> None:
         self._book(life, action, now)
-        life.placement, life.leaving = None, False
+        placement, life.placement, life.leaving = life.placement, None, False
+        if placement is not None:
+            self._retime_neighbours(action.job, placement, now)
+
+    def held_ms(self, job: str, now: int) -> int:
+        """How long a job has held devices, over all attempts."""
+        life = self.lives.get(job)
+        if life is None:
+            return 0
+        return self.ledger.account(job).held_ms + (now - life.held_since_ms if life.placement is not None else 0)
+
+    def totals(self, now: int) -> tuple[int, int, int]:
+        """GPU time held, computed in and lost up to now, with those who still run."""
+        held, computed = self.ledger.held, self.ledger.computed
+        for life in self.lives.values():
+            if life.placement is not None:
+                permille = permille_of(life.placement)
+                held += permille * (now - life.held_since_ms)
+                computed += permille * (now - life.since_ms) if life.since_ms >= 0 else 0
+        return held, computed, self.ledger.lost
 
     def next_event_ms(self) -> int | None:
         """When the next event is due, or one that will turn out to be void."""

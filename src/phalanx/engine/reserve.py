@@ -1,0 +1,218 @@
+"""Reservations: devices and a time for jobs that do not fit now, so that nobody who passes them delays them.
+
+EASY backfilling reserves for the head only, conservative backfilling for everybody in line (Mu'alem and Feitelson, IEEE
+TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one.
+"""
+
+from __future__ import annotations
+
+from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.engine.plan import Reservation
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
+from phalanx.engine.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+from phalanx.policy.policy import Reserve
+
+DEPTH_MAX = 32
+"""Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
+
+MOMENTS_MAX = 64
+"""Moments tried for one reservation among others."""
+
+Interval = tuple[int, int, tuple[Booking, ...]]
+"""From when to when which devices are reserved."""
+
+
+class Reservations:
+    """Those of one decision: as they were while nothing unexpected has happened, else made anew."""
+
+    def __init__(self, trial: Trial, now: int) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.now = now
+        self.depth = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: DEPTH_MAX}[self.state.policy.reserve]
+        self.made: list[Reservation] = []
+        self._intervals: list[Interval] = []
+        for kept in self.state.reservations:
+            record = self.state.jobs[kept.job]
+            if record.queued is None:
+                continue
+            if self.state.surprised or kept.at_ms <= now:
+                self.make(record)
+            else:
+                self._add(record, kept)
+
+    @property
+    def news(self) -> tuple[Reservation, ...] | None:
+        """The reservations, if they are not those that are known already."""
+        made = tuple(self.made)
+        return made if made != self.state.reservations else None
+
+    @property
+    def nodes(self) -> int:
+        """The nodes on which something is reserved."""
+        found = 0
+        for _, _, bookings in self._intervals:
+            for booking in bookings:
+                found |= self.state.topology.bit[booking.node]
+        return found
+
+    def seat(self, record: JobRecord) -> GangTrial | None:
+        """Seats a job so that it delays none of those for whom devices are reserved."""
+        end_ms = self.now + estimate_ms(record.job)
+        in_the_way = [
+            bookings
+            for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
+            if at_ms < end_ms and made.job != record.job.id
+        ]
+        if not in_the_way:
+            return self.trial.seat(record)
+        blocks = _block(self.state.capacity, in_the_way)
+        seated = self.trial.seat(record)
+        for block in reversed(blocks):
+            self.state.capacity.release(block)
+        return seated
+
+    def hold_back(self, record: JobRecord) -> bool:
+        """Whether a job that may not start now would fit, were nothing reserved."""
+        if not self._intervals:
+            return False
+        mark = self.trial.mark()
+        fits = self.trial.seat(record) is not None
+        self.trial.undo_to(mark)
+        return fits
+
+    @property
+    def spare_ms(self) -> int:
+        """How long a job may run that takes devices which are reserved for later."""
+        return min((at_ms for at_ms, _, _ in self._intervals), default=FOREVER_MS) - self.now
+
+    def started(self, record: JobRecord) -> bool:
+        """Drops the reservation of a job that got its devices; whether it had one, so that others may have it now."""
+        for i, made in enumerate(self.made):
+            if made.job == record.job.id:
+                del self.made[i], self._intervals[i]
+                return True
+        return False
+
+    def refused(self, record: JobRecord) -> None:
+        """Reserves for a job that was refused, if it is one of those who get a reservation."""
+        if not self.depth or any(made.job == record.job.id for made in self.made):
+            return
+        key = self.state.key(record)
+        while self.made and key < self.state.key(self.state.jobs[self.made[-1].job]):
+            del self.made[-1], self._intervals[-1]
+        self.make(record)
+
+    def make(self, record: JobRecord) -> None:
+        """Reserves for a job behind those that have a reservation already."""
+        if len(self.made) < self.depth:
+            found = self._earliest(record)
+            if found is not None:
+                self._add(record, found)
+
+    def _add(self, record: JobRecord, reservation: Reservation) -> None:
+        self.made.append(reservation)
+        bookings = tuple(self.state.bookings(record.asked, reservation.placement))
+        self._intervals.append((reservation.at_ms, reservation.at_ms + estimate_ms(record.job), bookings))
+
+    def _earliest(self, record: JobRecord) -> Reservation | None:
+        return self._beside_nobody(record) if not self._intervals else self._beside_others(record)
+
+    def _beside_nobody(self, record: JobRecord) -> Reservation | None:
+        """The first moment at which those who run have left enough: more and more leave, then some come back."""
+        ends = self.state.ends.in_order()
+        first = self._enough(record, ends)
+        mark = self.trial.mark()
+        self._release(ends[:first])
+        low, high, step = first, first, 1
+        seated = self._try(record)
+        while seated is None and high < len(ends):
+            low, high, step = high + 1, min(high + step, len(ends)), step * 2
+            self._release(ends[low - 1 : high])
+            seated = self._try(record)
+        self.trial.undo_to(mark)
+        if seated is None:
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            self._release(ends[:middle])
+            fits = self._try(record)
+            self.trial.undo_to(mark)
+            low, high, seated = (low, middle, fits) if fits is not None else (middle + 1, high, seated)
+        return self._reservation(record, ends[high - 1][0] if high else self.now, seated)
+
+    def _beside_others(self, record: JobRecord) -> Reservation | None:
+        """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
+        length_ms = estimate_ms(record.job)
+        ends = self.state.ends.in_order()
+        moments = sorted(
+            dict.fromkeys(
+                (self.now + 1, *(end_ms for end_ms, _ in ends), *(until_ms for _, until_ms, _ in self._intervals))
+            )
+        )
+        mark, released = self.trial.mark(), 0
+        for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
+            while released < len(ends) and ends[released][0] <= at_ms:
+                self._release(ends[released : released + 1])
+                released += 1
+            in_the_way = [
+                bookings
+                for since_ms, until_ms, bookings in self._intervals
+                if since_ms < at_ms + length_ms and at_ms < until_ms
+            ]
+            blocks = _block(self.state.capacity, in_the_way)
+            seated = self._try(record)
+            for block in reversed(blocks):
+                self.state.capacity.release(block)
+            if seated is not None:
+                self.trial.undo_to(mark)
+                return self._reservation(record, at_ms, seated)
+        self.trial.undo_to(mark)
+        return None
+
+    def _enough(self, record: JobRecord, ends: list[tuple[int, AttemptRecord]]) -> int:
+        """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
+        gpus = self.state.capacity.free_total
+        for left, (_, attempt) in enumerate(ends):
+            if gpus >= record.asked.gang.gpus_min:
+                return left
+            gpus += attempt.gpus
+        return len(ends)
+
+    def _release(self, ends: list[tuple[int, AttemptRecord]]) -> None:
+        for _, attempt in ends:
+            if attempt.waits:
+                self.trial.unclaim(attempt.bookings)
+            elif attempt.phase is Phase.STOPPING:
+                self.trial.vacate(attempt.bookings)
+            else:
+                self.trial.release(attempt.bookings)
+
+    def _try(self, record: JobRecord) -> Reservation | None:
+        """Where the job would lie as things are in the trial; it is not left there."""
+        mark = self.trial.mark()
+        seated = self.trial.seat(record)
+        if seated is None:
+            return None
+        placement = placement_of(seated)
+        self.trial.undo_to(mark)
+        return Reservation(record.job.id, 0, placement)
+
+    def _reservation(self, record: JobRecord, at_ms: int, found: Reservation) -> Reservation:
+        return Reservation(record.job.id, max(at_ms, self.now + 1), found.placement)
+
+
+def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:
+    """Holds what is free now of reserved bookings; the caller gives it back."""
+    blocks = []
+    for bookings in reserved:
+        for node, devices, needs, _, _ in bookings:
+            amounts = capacity.amounts
+            left = ((number, min(amount, amounts[number].free[node])) for number, amount in needs)
+            block = Booking(node, devices & capacity.free[node], tuple(pair for pair in left if pair[1] > 0))
+            if block.devices or block.needs:
+                capacity.hold(block)
+                blocks.append(block)
+    return blocks

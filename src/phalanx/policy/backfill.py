@@ -1,0 +1,37 @@
+"""backfill: first come, first served, but devices and a time are reserved for who waits, and jobs that fit before run.
+
+EASY reserves for the head only, conservative for everybody in line, up to a depth (Mu'alem and Feitelson, IEEE TPDS
+2001). Both rest on how long jobs say they take.
+"""
+
+from __future__ import annotations
+
+from phalanx.policy.about import About
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy, Reserve
+from phalanx.policy.view import JobView, Moment
+
+MODES = {"easy": Reserve.HEAD, "conservative": Reserve.EVERYBODY}
+
+
+def backfill(parameters: Parameters) -> Policy:
+    """`mode` says for whom devices are reserved; `order=priority` puts higher priorities first."""
+    mode = parameters.choice("mode", tuple(MODES))
+    by_priority = parameters.choice("order", ("submission", "priority")) == "priority"
+
+    def order(job: JobView, at: Moment) -> Key:
+        return (-job.job.priority if by_priority else 0, job.submitted_ms, job.number)
+
+    return Policy("backfill", order=order, reserve=MODES[mode], parameters=parameters.given, about=ABOUT)
+
+
+ABOUT = About(
+    summary="first come, first served, and whoever delays nobody with a reservation",
+    prior_knowledge="duration, as an estimate",
+    algorithm="FIFO with EASY or conservative backfilling",
+    decides_by="arrival time and estimated end",
+    dimensions="temporal",
+    preemption="no",
+    starvation="no: who waits has a reserved start",
+    source="Mu'alem and Feitelson, IEEE TPDS 2001",
+)

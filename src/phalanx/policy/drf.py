@@ -1,0 +1,45 @@
+"""drf: dominant resource fairness over GPUs, CPUs and memory, by queue (Ghodsi et al., NSDI 2011).
+
+The dominant share of a queue is the largest of its shares of what the cluster has. Whoever's is least goes next, so
+that queues that want different things all do at least as well as with a slice of everything.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import lcm
+
+from phalanx.policy.about import About
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy
+from phalanx.policy.view import Moment, Usage
+
+
+def drf(parameters: Parameters) -> Policy:
+    """`weights` are what queues are entitled to, relative to one another; 1 where none is given."""
+    weights = parameters.per_queue("weights")
+    common = lcm(*(weight.numerator for weight in weights.values()))
+
+    def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
+        weight = weights.get(queue, Fraction(1))
+        return (dominant(usage, at.total) * common // weight.numerator * weight.denominator,)
+
+    return Policy("drf", queue_order=queue_order, parameters=parameters.given, about=ABOUT)
+
+
+def dominant(usage: Usage, total: Usage) -> int:
+    """The dominant share times the least common multiple of all there is: exact, in whole numbers."""
+    scale = lcm(*(amount for amount in total if amount))
+    return max((used * scale // amount for used, amount in zip(usage, total, strict=True) if amount), default=0)
+
+
+ABOUT = About(
+    summary="the queue with the smallest dominant share of GPUs, CPUs and memory first",
+    algorithm="dominant resource fairness",
+    decides_by="what queues use of GPUs, CPUs and memory",
+    dimensions="spatial, several resources",
+    preemption="no",
+    starvation="no queue starves; large jobs in one may",
+    placement="packed",
+    source="Ghodsi et al., NSDI 2011",
+)

@@ -1,0 +1,211 @@
+"""gavel: max-min fairness on unlike GPUs, realised in rounds (Narayanan et al., OSDI 2020).
+
+A solver says which share X of its time each job should have on each GPU type (`phalanx.advice.gavel`). At the start of
+a round the jobs that are furthest behind their shares are targeted at a type; who runs there already keeps its place,
+and who is in the way of them gives way. What they leave free goes to whoever else fits, on any type.
+
+All that the solver said comes as an `Advice` whose entries are
+
+    type NAME       number of a GPU type
+    share TYPE JOB  X: the share of its time that the job should have on the type
+    owed TYPE JOB   milliseconds by which the job is behind that share
+    rank JOB        its place in the order, the furthest behind first
+    target JOB      the type that the job is to run on in this round
+    stray JOB       the job runs elsewhere: which of all attempts it is that does
+    rest            nothing will change before something happens, so that no round need follow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from phalanx.policy.about import About
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Memory, Policy, Targets
+from phalanx.policy.view import JobView, Moment
+from phalanx.workload.gang import Gang, Role
+
+TARGETED, HOLDS, WAITS = range(3)
+"""Who is targeted goes first. Who else runs gives way only to those, and who else waits takes only what is free."""
+
+NEWCOMER = -1
+"""The rank of a job that no round has seen yet: it has had nothing so far, so nobody is further behind."""
+
+
+def gavel(parameters: Parameters) -> Policy:
+    """`round` is the length of a round in seconds."""
+    round_ms = 1000 * parameters.integer("round", default=360, least=1)
+
+    def observe(memory: Memory, event: Any, now: int) -> None:
+        # Events are known by the names they have in the journal: this room lies below the one that defines them.
+        match type(event).__name__:
+            case "ClusterDefined":
+                memory.update(_nothing_known(round_ms))
+            case "Advice":
+                _take(memory, event.body, now)
+            case "JobSubmitted":
+                memory["jobs"][event.job.id] = None
+                _expect_round(memory, now)
+            case "AttemptEnded" if event.outcome == "lost":
+                _wake(memory, now)
+            case "AttemptEnded" | "JobCancelled":
+                _forget(memory, event.job, now)
+            case "TimerDue" if memory["next_ms"] is not None and memory["next_ms"] <= now:
+                # Nobody advises here. There will be no rounds, but whoever fits still runs.
+                memory["began_ms"], memory["next_ms"] = now, None
+            case "TimerDue" | "JobReleased":
+                _expect_round(memory, max(now, memory["began_ms"] + round_ms))
+            case "Accepted" | "Progress":
+                pass
+            case _:
+                _wake(memory, now)
+
+    return Policy(
+        "gavel",
+        order=order,
+        targets=Targets.RANK,
+        shape=shape,
+        changes=changes,
+        due=due,
+        observe=observe,
+        next_wakeup=next_wakeup,
+        adviser="gavel",
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def order(job: JobView, at: Moment) -> Key:
+    """Who is targeted, then who holds devices, then who waits; the furthest behind first."""
+    rank = at.memory["ranks"].get(job.job.id, NEWCOMER)
+    if job.job.id in at.memory["targets"] and not _is_wide(job, at) and not _is_stray(job, at):
+        return (TARGETED, rank, job.number)
+    return (HOLDS if job.has_devices else WAITS, rank, job.number)
+
+
+def shape(job: JobView, at: Moment) -> Gang:
+    """The gang on the type that it is targeted at, else as it was submitted."""
+    target = at.memory["targets"].get(job.job.id)
+    if target is None or len(at.memory["types"]) == 1 or _is_wide(job, at):
+        return job.job.gang
+    return confined(job.job.gang, at.memory["types"][target])
+
+
+def changes(job: JobView, at: Moment) -> int | None:
+    """Who is targeted and still waits once the round has been decided takes any type: no GPU idles for a target."""
+    confines = job.job.id in at.memory["targets"] and len(at.memory["types"]) > 1
+    return at.now + 1 if confines and not job.has_devices and not _is_wide(job, at) else None
+
+
+def due(job: JobView, at: Moment) -> None:
+    """From now on, and until the next round, the job takes any type."""
+    if not job.has_devices:
+        job.marks["wide"] = at.memory["round"]
+
+
+def next_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
+    """When the next round starts; None while nothing but an event could change anything."""
+    at_ms: int | None = memory.get("next_ms")
+    return at_ms
+
+
+@lru_cache(maxsize=4096)
+def confined(gang: Gang, gpu_type: str) -> Gang:
+    """The gang on GPUs of one type."""
+    return replace(gang, roles=tuple(_confined(role, gpu_type) for role in gang.roles))
+
+
+def _confined(role: Role, gpu_type: str) -> Role:
+    if role.members:
+        return replace(role, members=tuple(_confined(member, gpu_type) for member in role.members))
+    return replace(role, task=replace(role.task, gpu_types=(gpu_type,))) if role.task.gpus else role
+
+
+def _is_wide(job: JobView, at: Moment) -> bool:
+    """Whether the job found no place on its target in this round."""
+    return bool(job.marks.get("wide") == at.memory["round"])
+
+
+def _is_stray(job: JobView, at: Moment) -> bool:
+    """Whether the job runs, since before this round, where it is not targeted at."""
+    return job.has_devices and bool(at.memory["strays"].get(job.job.id) == job.opened[1])
+
+
+def _nothing_known(round_ms: int) -> Memory:
+    return {
+        "round_ms": round_ms,
+        "round": 0,
+        "began_ms": -round_ms,
+        "next_ms": None,
+        "jobs": {},
+        "types": [],
+        **_no_answer(),
+    }
+
+
+def _no_answer() -> Memory:
+    return {"shares": {}, "owed": {}, "ranks": {}, "targets": {}, "strays": {}}
+
+
+def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
+    """Takes a round's answer in place of the last one."""
+    answer = _no_answer()
+    shares, owed, ranks, targets, strays = answer.values()
+    types: dict[int, str] = {}
+    for entry, value in body.items():
+        what, _, rest = entry.partition(" ")
+        match what:
+            case "share" | "owed":
+                number, _, job = rest.partition(" ")
+                (shares if what == "share" else owed).setdefault(job, {})[int(number)] = value
+            case "rank":
+                ranks[rest] = int(value)
+                memory["jobs"][rest] = None
+            case "target":
+                targets[rest] = int(value)
+            case "stray":
+                strays[rest] = int(value)
+            case "type":
+                types[int(value)] = rest
+    memory.update(answer)
+    memory["types"] = [name for _, name in sorted(types.items())]
+    memory["round"] += 1
+    memory["began_ms"] = now
+    memory["next_ms"] = None if body.get("rest") else now + memory["round_ms"]
+
+
+def _expect_round(memory: Memory, at_ms: int) -> None:
+    """Has a round start at a moment, unless one is to start anyway."""
+    if memory["next_ms"] is None:
+        memory["next_ms"] = at_ms
+
+
+def _wake(memory: Memory, now: int) -> None:
+    """Something happened that a job may have to wait for: the next round starts when the last one is over."""
+    if memory["jobs"]:
+        _expect_round(memory, max(now, memory["began_ms"] + memory["round_ms"]))
+
+
+def _forget(memory: Memory, job: str, now: int) -> None:
+    """A job has ended, or will. One that is tried again comes back with a timer."""
+    memory["jobs"].pop(job, None)
+    if memory["jobs"]:
+        _wake(memory, now)
+    else:
+        memory["next_ms"] = None
+
+
+ABOUT = About(
+    summary="max-min fair shares of unlike GPUs, in rounds",
+    prior_knowledge="speed of each model on each GPU type",
+    algorithm="linear program",
+    decides_by="share that is due over share received",
+    dimensions="spatial and temporal",
+    preemption="yes, by checkpoint, between rounds",
+    starvation="none: every job has a share",
+    placement="by GPU type",
+    source="Narayanan et al., OSDI 2020",
+)

@@ -1,0 +1,124 @@
+"""The outcome of a simulation: its Result, put together from the State and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobRecord
+from phalanx.simulate.ledger import FULL_PERMILLE, Account
+from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
+from phalanx.simulate.result import JobResult, Result, Stay
+from phalanx.simulate.simulation import Simulation
+
+GPU_S = FULL_PERMILLE * 1000
+"""Thousandths of a GPU times milliseconds in a GPU-second."""
+
+
+def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Result:
+    """What a run came to, so far. `policy` is the policy as its user wrote it."""
+    jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
+    totals = _totals(simulation, policy, jobs)
+    alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
+    return Result(
+        summarize(jobs, totals, alone_s, cost),
+        _setup(simulation, policy),
+        jobs,
+        simulation.sampler.timeline(),
+        list(_stays(simulation)),
+    )
+
+
+def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:
+    state, ledger = simulation.run.state, simulation.backend.ledger
+    account = ledger.accounts.get(record.job.id, NOTHING)
+    until_ms = record.ended_ms if record.ended_ms is not None else state.now
+    submitted_ms, start_ms = record.submitted_ms, record.first_start_ms
+    held_ms = simulation.backend.held_ms(record.job.id, state.now)
+    return JobResult(
+        job_id=record.job.id,
+        queue=record.job.queue,
+        state=record.state.value,
+        submit_s=submitted_ms / 1000,
+        start_s=_seconds(start_ms),
+        end_s=_seconds(record.ended_ms),
+        wait_s=_seconds(start_ms - submitted_ms if start_ms is not None else None),
+        queued_s=max(until_ms - submitted_ms - held_ms, 0) / 1000,
+        jct_s=_seconds(record.ended_ms - submitted_ms if record.ended_ms is not None else None),
+        gpus=record.job.gang.gpus_max,
+        attempts=record.attempts,
+        preemptions=record.preemptions,
+        lost_gpu_s=rounded(_lost(account) / GPU_S) or 0.0,
+        nodes=tuple(account.nodes),
+    )
+
+
+NOTHING = Account()
+
+
+def _lost(account: Account) -> int:
+    """GPU time that was held and led nowhere: not computing, or computing what had to be done again."""
+    return account.held - account.computed + account.lost
+
+
+def _seconds(at_ms: int | None) -> float | None:
+    return at_ms / 1000 if at_ms is not None else None
+
+
+def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Totals:
+    state, backend = simulation.run.state, simulation.backend
+    begin_s = min((job.submit_s for job in jobs), default=0.0)
+    ends = [job.end_s for job in jobs if job.end_s is not None]
+    all_over = len(ends) == len(jobs)
+    end_s = max(ends, default=begin_s) if all_over else state.now / 1000
+    held, computed, lost = backend.totals(state.now)
+    return Totals(
+        policy=policy,
+        gpus=simulation.cluster.gpus,
+        capacity_gpu_s=simulation.cluster.gpus * max(end_s - begin_s, 0.0),
+        allocated_gpu_s=held / GPU_S,
+        busy_gpu_s=computed / GPU_S,
+        useful_gpu_s=(computed - lost) / GPU_S,
+        lost_gpu_s=(held - computed + lost) / GPU_S,
+        fragmentation=simulation.sampler.mean_fragmentation(state.now),
+        moves=0,
+        resizes=backend.resizes,
+        never_fit=tuple(_never_fit(simulation)),
+        events=state.seq + 1,
+        digest=str(state.digest),
+        end_s=end_s,
+    )
+
+
+def _never_fit(simulation: Simulation) -> Iterator[str]:
+    state = simulation.run.state
+    for waiting in state.classes.values():
+        if waiting.verdict is Reason.NEVER_FITS:
+            yield from (job for _, job in waiting.jobs)
+
+
+def _stays(simulation: Simulation) -> Iterator[Stay]:
+    for job, attempt, placement, since_ms, until_ms in simulation.backend.ledger.stays:
+        nodes: dict[str, int] = {}
+        for slot in placement.slots:
+            nodes[slot.node] = nodes.get(slot.node, 0) + len(slot.devices)
+        for node, gpus in nodes.items():
+            yield Stay(job, attempt, node, gpus, since_ms / 1000, until_ms / 1000)
+
+
+def _setup(simulation: Simulation, policy: str) -> dict[str, Any]:
+    setup = simulation.setup
+    return {
+        "policy": policy,
+        "placement": setup.placement,
+        "costs": setup.costs.text(),
+        "seed": setup.seed,
+        "trace": setup.trace.name,
+        "jobs": len(setup.trace.jobs),
+        "cluster": setup.cluster.name,
+        "nodes": len(setup.cluster.nodes),
+        "gpus": setup.cluster.gpus,
+        "peak_queue": simulation.sampler.waiting_peak,
+        "stays_cut": simulation.backend.ledger.cut,
+    }
