@@ -35,6 +35,16 @@ def _mesh(quick: bool, tell: Tell) -> list[Row]:
     return mesh.run(instances)
 
 
+def _virtual(part: str) -> Callable[[bool, Tell], list[Row]]:
+    def run(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench import virtual
+
+        parts = {"speed": virtual.speed, "scale": virtual.scale, "gavel": virtual.gavel}
+        return parts[part](virtual.QUICK if quick else virtual.FULL, tell)
+
+    return run
+
+
 MESHES, MESHES_QUICK = 500, 5
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
@@ -42,5 +52,10 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "speed": Part("time to place a gang, to refuse one, and from an event to the plan", _speed),
         "quality": Part("stranded GPU-hours and waits beside best-fit, first-fit and random", _quality),
         "mesh": Part("communication cost of a mesh beside the cheapest there is", _mesh),
+    },
+    "simulate": {
+        "speed": Part("whole runs of 100,000 jobs under three policies at two loads", _virtual("speed")),
+        "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
+        "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
     },
 }

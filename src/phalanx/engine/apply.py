@@ -229,7 +229,8 @@ def _event(state: State, event: Event) -> None:
 
 
 def _submit(state: State, job: Job) -> None:
-    record = JobRecord(job, state.now, len(state.jobs), job, shape_of(job), tasks_of(job.gang.roles))
+    gang, shape = job.gang, shape_of(job, state.policy.by_queue)
+    record = JobRecord(job, state.now, len(state.jobs), job, gang.gpus_min, shape, tasks_of(gang.roles))
     state.jobs[job.id] = record
     state.know_queue(job.queue)
     for dependency in job.after:

@@ -26,6 +26,8 @@ def decide(state: State, now: int) -> Plan:
         draft.stop_who_must_leave()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
         line = Line(state, draft)
+        if draft.reservations.vacant:
+            line.readmit()
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
         #    reserves devices and a time for who waits, nobody is placed who would delay that.
         _walk(line, draft)
@@ -46,15 +48,17 @@ def _walk(line: Line, draft: Draft) -> None:
     for record in line:
         if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh()):
             line.placed()
-            if reservations.started(record):
+            if reservations.started(record, draft.newest_bookings):
                 line.readmit()
         elif reservations.hold_back(record):
             line.held_back(reservations.spare_ms)
+            if reservations.refused(record):
+                line.next_of_class()
         else:
             missing = lack(draft.state.fit, record.asked)
             line.refused(missing)
-            if missing is not Lack.NEVER:
-                reservations.refused(record)
+            if missing is not Lack.NEVER and reservations.refused(record):
+                line.next_of_class()
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:

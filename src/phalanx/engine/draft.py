@@ -13,7 +13,7 @@ from phalanx.engine.elastic import missing
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, usage_of
 from phalanx.engine.reserve import Reservations
-from phalanx.engine.room import Room, room_beside
+from phalanx.engine.room import Room, may_stop, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
@@ -36,8 +36,10 @@ class Draft:
         self.promised_gpus = sum(self._held_gpus(claim.bookings) for claim in self.state.waiting_claims.values())
         self.reservations = Reservations(trial, now)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
+        self.growths = 0
         self.opened = False
         self.withdrawn: dict[str, AttemptRecord] = {}
+        self.newest_bookings: list[Booking] = []
         self.stopped: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
@@ -59,8 +61,13 @@ class Draft:
             self.leaving_gpus += attempt.gpus
             self.trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
             self.trial.cede(attempt.staying)
-        for booking in attempt.bookings:
+        self._grow(attempt.bookings)
+
+    def _grow(self, bookings: Iterable[Booking]) -> None:
+        """Takes note of where others may find more than before. `growths` also tells a second time on one node."""
+        for booking in bookings:
             self.fresh |= self.state.topology.bit[booking.node]
+        self.growths += 1
 
     def start_who_was_promised(self) -> None:
         """Starts of claims whose devices are all free by now."""
@@ -75,7 +82,7 @@ class Draft:
         for booking in attempt.bookings:
             if booking.portion is not None:
                 self.opened = True
-                self.fresh |= self.state.topology.bit[booking.node]
+                self._grow((booking,))
 
     def start_who_is_prepared(self) -> None:
         """Starts of those whose devices have been cut; if something undid it, they are cut again."""
@@ -106,7 +113,7 @@ class Draft:
         """A claim on free devices, and the start that goes with it."""
         placement = placement_of(seated)
         number = record.attempts + 1
-        bookings = [seat.booking for seat in seated.seats]
+        bookings = self.newest_bookings = [seat.booking for seat in seated.seats]
         self.trial.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
         self._begin(record.job.id, number, 0, placement, bookings)
@@ -123,6 +130,7 @@ class Draft:
             self._shrink(attempt, slots)
         victims = tuple(victim.key for victim in room.victims)
         number = record.attempts + 1
+        self.newest_bookings = list(room.bookings)
         waits = not self.trial.hold(room.bookings)
         self.trial.use(record.job.queue, usage_of(room.bookings), 1)
         self.claims.append(Claim(record.job.id, number, room.placement, waits, victims))
@@ -133,9 +141,47 @@ class Draft:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
 
     def spare(self, victim: AttemptRecord) -> None:
-        """Lets a victim of this plan run on if those who were promised its devices fit beside others who leave."""
-        if victim.gpus > self.free_soon:
+        """Lets a victim of this plan run on where those who are promised its devices can have others.
+
+        Those are left by who leaves already, or by who stands behind the victim and leaves in its place: stopped, it
+        would go before them as soon as it stood in line again.
+        """
+        instead = self._instead_of(victim)
+        if instead is None:
             return
+        mark = self.trial.mark()
+        actions, leaving, gpus = list(self.actions), dict(self.leaving), (self.leaving_gpus, self.promised_gpus)
+        for attempt in instead:
+            self._stop(attempt, StopReason.PREEMPTED)
+            self.stopped[attempt.key] = attempt
+        if not self._let_run_on(victim):
+            self.trial.undo_to(mark)
+            self.actions, self.leaving, (self.leaving_gpus, self.promised_gpus) = actions, leaving, gpus
+            for attempt in instead:
+                del self.stopped[attempt.key], self._touched[attempt.key]
+
+    def _instead_of(self, victim: AttemptRecord) -> list[AttemptRecord] | None:
+        """Who behind a victim would have to leave for it to stay, the last first and none needlessly; None if too few."""
+        lacking = victim.gpus - self.free_soon
+        if lacking <= 0:
+            return []
+        key = victim.standing or ()
+        if self.state.gpus_behind(key) < lacking:
+            return None
+        chosen: list[AttemptRecord] = []
+        untouchable = self.untouchable
+        for attempt in self.state.behind(key):
+            if lacking > 0 and may_stop(attempt) and attempt.started_ms >= 0 and attempt.key not in untouchable:
+                chosen.append(attempt)
+                lacking -= attempt.gpus
+        for attempt in chosen[::-1]:
+            if lacking + attempt.gpus <= 0:
+                chosen.remove(attempt)
+                lacking += attempt.gpus
+        return chosen if lacking <= 0 else None
+
+    def _let_run_on(self, victim: AttemptRecord) -> bool:
+        """Moves the claims that lie on a victim's devices to those of others who leave; whether all find room there."""
         mark = self.trial.mark()
         promised = [i for i, claim in enumerate(self.claims) if claim.waits and self._lies_on(claim, victim)]
         for i in promised:
@@ -150,7 +196,7 @@ class Draft:
             if room is None:
                 self.trial.undo_to(mark)
                 self.promised_gpus = promised_gpus
-                return
+                return False
             self.promised_gpus -= self._held_gpus(self._bookings(claim))
             self.promised_gpus += self._held_gpus(room.bookings)
             self.trial.claim(room.bookings)
@@ -162,12 +208,13 @@ class Draft:
         self.leaving = others
         self.leaving_gpus -= victim.gpus
         del self.stopped[victim.key], self._touched[victim.key]
+        return True
 
     def could_make_room(self, record: JobRecord) -> bool:
         """Whether the GPUs of all who stand behind a job would suffice for it; True where nobody stands in order."""
         if self.state.policy.targets is Targets.KEEP:
             return True
-        return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.asked.gang.gpus_min
+        return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.gpus_min
 
     @property
     def free_soon(self) -> int:
@@ -193,8 +240,7 @@ class Draft:
         give_back = self.trial.unclaim if attempt.waits else self.trial.release
         give_back(attempt.bookings)
         self.trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
-        for booking in attempt.bookings:
-            self.fresh |= self.state.topology.bit[booking.node]
+        self._grow(attempt.bookings)
 
     @property
     def untouchable(self) -> Container[str]:
@@ -207,8 +253,7 @@ class Draft:
         self.trial.use(attempt.job.queue, usage_of(gone), -1)
         self.trial.cede(gone)
         self._resize(attempt, tuple(slot for slot in slots if slot not in going))
-        for booking in gone:
-            self.fresh |= self.state.topology.bit[booking.node]
+        self._grow(gone)
 
     def grow_who_could_use_more(self) -> None:
         """When nobody waits for devices, elastic attempts take up what is free, the earliest submitted first."""

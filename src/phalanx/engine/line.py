@@ -41,6 +41,7 @@ class Line:
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._fresh = draft.fresh
+        self._growths = draft.growths
         self._listed: list[int] | None = None
         self._heap: list[Entry] = []
         self._rejoined: dict[str, None] = {}
@@ -106,6 +107,11 @@ class Line:
     def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
         """For each node on which something grew: the GPUs a job could have there, at most."""
         free = self.state.capacity.free
+        if self.state.policy.targets is not Targets.KEEP:
+            gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
+            if gpus >= record.gpus_min:
+                return [(node, self.state.topology.nodes[node].gpus) for node in self._fresh_nodes]
+            return [(node, free[node].bit_count()) for node in self._fresh_nodes]
         return [(node, free[node].bit_count() + self._stoppable(node, record)) for node in self._fresh_nodes]
 
     def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int]:
@@ -127,6 +133,8 @@ class Line:
                 continue
             if self._current in self._stopped:
                 self.draft.spare(self._stopped[self._current])
+                self._look_again()
+                self._watch_the_stopped()
                 continue
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
@@ -228,6 +236,13 @@ class Line:
                 heappush(self._heap, self._entry(self._current))
                 return
 
+    def next_of_class(self) -> None:
+        """Lets the next of a class into the line although the one before was refused: it may get a reservation."""
+        waiting = self._classes[self._current]
+        if self._next[self._current] + 1 < len(waiting.jobs) and not any(i == self._current for _, _, i in self._heap):
+            self._next[self._current] += 1
+            heappush(self._heap, self._entry(self._current))
+
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
         self._all = True
@@ -266,7 +281,7 @@ class Line:
             return 0
         if policy.targets is not Targets.KEEP:
             gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
-            return self.state.topology.nodes[node].gpus if gpus >= record.asked.gang.gpus_min else 0
+            return self.state.topology.nodes[node].gpus if gpus >= record.gpus_min else 0
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()
@@ -293,8 +308,9 @@ class Line:
 
     def _look_again(self) -> None:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
-        if self.draft.fresh == self._fresh:
+        if self.draft.growths == self._growths:
             return
+        self._growths = self.draft.growths
         self._fresh, self._listed = self.draft.fresh, None
         again, self._passed_over = self._passed_over, []
         self._enter(again)

@@ -82,8 +82,12 @@ class StopReason(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class AttemptRecord:
-    """One try at running a job."""
+    """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it says who
+    gives way.
+    """
 
+    key: str = field(init=False)
+    group: Group = field(init=False)
     job: Job
     number: int
     placement: Placement
@@ -109,15 +113,9 @@ class AttemptRecord:
     resize_failures: int = 0
     grow_after_ms: int = 0
 
-    @property
-    def key(self) -> str:
-        """The attempt's name: 4821/2."""
-        return f"{self.job.id}/{self.number}"
-
-    @property
-    def group(self) -> Group:
-        """What a policy tells it apart by when it says who gives way."""
-        return (self.job.priority, self.job.queue)
+    def __post_init__(self) -> None:
+        self.key = f"{self.job.id}/{self.number}"
+        self.group = (self.job.priority, self.job.queue)
 
     @property
     def stoppable(self) -> bool:
@@ -169,6 +167,7 @@ class JobRecord:
     submitted_ms: int
     number: int
     asked: Job
+    gpus_min: int
     shape: Hashable
     tasks: dict[str, Task]
     held: bool = False
@@ -253,11 +252,10 @@ class WaitingClass:
         del self.jobs[at]
 
 
-def shape_of(job: Job) -> Hashable:
-    """What makes two waiting jobs interchangeable for `decide`."""
+def shape_of(job: Job, by_queue: bool) -> Hashable:
+    """What makes two waiting jobs interchangeable for `decide`: queue and priority only where the policy minds them."""
     return (
-        job.queue,
-        job.priority,
+        (job.queue, job.priority) if by_queue else None,
         job.kind,
         job.gang,
         job.parallel,

@@ -6,6 +6,8 @@ TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.engine.plan import Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
@@ -14,11 +16,16 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.policy.policy import Reserve
 
+Release = Callable[[Iterable[Booking]], None]
+
 DEPTH_MAX = 32
 """Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
 
 MOMENTS_MAX = 64
 """Moments tried for one reservation among others."""
+
+End = tuple[int, Release, list[Booking]]
+"""When somebody will have left what, and how a trial does as if that had happened."""
 
 Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved."""
@@ -34,6 +41,7 @@ class Reservations:
         self.depth = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: DEPTH_MAX}[self.state.policy.reserve]
         self.made: list[Reservation] = []
         self._intervals: list[Interval] = []
+        self._planned: list[End] = []
         for kept in self.state.reservations:
             record = self.state.jobs[kept.job]
             if record.queued is None:
@@ -48,6 +56,11 @@ class Reservations:
         """The reservations, if they are not those that are known already."""
         made = tuple(self.made)
         return made if made != self.state.reservations else None
+
+    @property
+    def vacant(self) -> bool:
+        """Whether somebody who had a reservation is gone, so that others may have one now."""
+        return len(self.made) < len(self.state.reservations)
 
     @property
     def nodes(self) -> int:
@@ -88,18 +101,26 @@ class Reservations:
         """How long a job may run that takes devices which are reserved for later."""
         return min((at_ms for at_ms, _, _ in self._intervals), default=FOREVER_MS) - self.now
 
-    def started(self, record: JobRecord) -> bool:
-        """Drops the reservation of a job that got its devices; whether it had one, so that others may have it now."""
+    def started(self, record: JobRecord, bookings: list[Booking]) -> bool:
+        """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
+        if self.depth:
+            self._planned.append((self.now + estimate_ms(record.job), self.trial.release, bookings))
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
                 return True
         return False
 
-    def refused(self, record: JobRecord) -> None:
-        """Reserves for a job that was refused, if it is one of those who get a reservation."""
-        if not self.depth or any(made.job == record.job.id for made in self.made):
-            return
+    def refused(self, record: JobRecord) -> bool:
+        """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
+        if not self.depth:
+            return False
+        if not any(made.job == record.job.id for made in self.made):
+            self._insert(record)
+        return len(self.made) < self.depth
+
+    def _insert(self, record: JobRecord) -> None:
+        """Reserves for a job before those who come after it in the order, who then have to see what is left."""
         key = self.state.key(record)
         while self.made and key < self.state.key(self.state.jobs[self.made[-1].job]):
             del self.made[-1], self._intervals[-1]
@@ -122,7 +143,7 @@ class Reservations:
 
     def _beside_nobody(self, record: JobRecord) -> Reservation | None:
         """The first moment at which those who run have left enough: more and more leave, then some come back."""
-        ends = self.state.ends.in_order()
+        ends = self._ends()
         first = self._enough(record, ends)
         mark = self.trial.mark()
         self._release(ends[:first])
@@ -146,10 +167,10 @@ class Reservations:
     def _beside_others(self, record: JobRecord) -> Reservation | None:
         """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
         length_ms = estimate_ms(record.job)
-        ends = self.state.ends.in_order()
+        ends = self._ends()
         moments = sorted(
             dict.fromkeys(
-                (self.now + 1, *(end_ms for end_ms, _ in ends), *(until_ms for _, until_ms, _ in self._intervals))
+                (self.now + 1, *(end_ms for end_ms, _, _ in ends), *(until_ms for _, until_ms, _ in self._intervals))
             )
         )
         mark, released = self.trial.mark(), 0
@@ -172,23 +193,30 @@ class Reservations:
         self.trial.undo_to(mark)
         return None
 
-    def _enough(self, record: JobRecord, ends: list[tuple[int, AttemptRecord]]) -> int:
+    def _ends(self) -> list[End]:
+        """Who will have left when, the first first: those who run, and those whom this plan starts."""
+        running = [
+            (end_ms, self._release_of(attempt), attempt.bookings) for end_ms, attempt in self.state.ends.in_order()
+        ]
+        return sorted((*running, *self._planned), key=lambda end: end[0]) if self._planned else running
+
+    def _release_of(self, attempt: AttemptRecord) -> Release:
+        if attempt.waits:
+            return self.trial.unclaim
+        return self.trial.vacate if attempt.phase is Phase.STOPPING else self.trial.release
+
+    def _enough(self, record: JobRecord, ends: list[End]) -> int:
         """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
         gpus = self.state.capacity.free_total
-        for left, (_, attempt) in enumerate(ends):
-            if gpus >= record.asked.gang.gpus_min:
+        for left, (_, _, bookings) in enumerate(ends):
+            if gpus >= record.gpus_min:
                 return left
-            gpus += attempt.gpus
+            gpus += sum(booking.devices.bit_count() for booking in bookings)
         return len(ends)
 
-    def _release(self, ends: list[tuple[int, AttemptRecord]]) -> None:
-        for _, attempt in ends:
-            if attempt.waits:
-                self.trial.unclaim(attempt.bookings)
-            elif attempt.phase is Phase.STOPPING:
-                self.trial.vacate(attempt.bookings)
-            else:
-                self.trial.release(attempt.bookings)
+    def _release(self, ends: list[End]) -> None:
+        for _, release, bookings in ends:
+            release(bookings)
 
     def _try(self, record: JobRecord) -> Reservation | None:
         """Where the job would lie as things are in the trial; it is not left there."""

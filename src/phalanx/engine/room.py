@@ -150,7 +150,7 @@ def _to_be_had(state: State, leaving: AttemptRecord) -> bool:
     )
 
 
-def _may_stop(attempt: AttemptRecord) -> bool:
+def may_stop(attempt: AttemptRecord) -> bool:
     """One that is being resized is left alone until it is known how that came out."""
     return attempt.stoppable and attempt.phase is not Phase.RESIZING
 
@@ -249,7 +249,7 @@ class _Search:
 
     def _behind(self) -> Iterator[AttemptRecord]:
         for attempt in self.state.behind(self._key):
-            if _may_stop(attempt) and attempt.key not in self.context.untouchable:
+            if may_stop(attempt) and attempt.key not in self.context.untouchable:
                 yield attempt
 
     def _add_up(
@@ -280,7 +280,7 @@ class _Search:
         found: dict[int, list[AttemptRecord]] = {}
         for node in members(nodes):
             for attempt in self.state.on_node.get(node, {}).values():
-                if attempt.group not in self._groups or not _may_stop(attempt):
+                if attempt.group not in self._groups or not may_stop(attempt):
                     continue
                 key = attempt.key
                 if key not in self.context.untouchable and _Excess(self.state).of((attempt,)):

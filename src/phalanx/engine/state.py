@@ -218,7 +218,7 @@ class State:
     @property
     def stale(self) -> bool:
         """Whether something has grown or appeared since all kinds of waiting jobs were last looked at."""
-        return bool(self.capacity.grown) or self.newest_class > self.clean_seq
+        return bool(self.classes) and (bool(self.capacity.grown) or self.newest_class > self.clean_seq)
 
     @property
     def unsettled(self) -> bool:
@@ -229,6 +229,7 @@ class State:
             or self.waiting_claims
             or self.preparing
             or self.elastic
+            or (self.surprised and self.reservations)
             or self.policy.targets is Targets.DRIFT
         )
 

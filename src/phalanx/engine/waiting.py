@@ -62,7 +62,8 @@ def _take_shape(state: State, record: JobRecord) -> None:
     gang = state.policy.shape(record, state)
     if gang != record.asked.gang:
         record.asked = replace(record.job, gang=gang)
-        record.shape = shape_of(record.asked)
+        record.gpus_min = gang.gpus_min
+        record.shape = shape_of(record.asked, state.policy.by_queue)
         record.tasks = tasks_of(gang.roles)
 
 
@@ -111,6 +112,7 @@ def leave(state: State, record: JobRecord) -> None:
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
     if state.policy.reserve is not Reserve.NOBODY:
+        state.surprised |= any(reservation.job == record.job.id for reservation in state.reservations)
         del waiting.lengths_ms[bisect_left(waiting.lengths_ms, estimate_ms(record.job))]
     record.queued = None
     state.in_line -= 1

@@ -23,6 +23,7 @@ FRAGMENTATION_EVERY = 8
 class Sampler:
     """Takes a sample when the time since the last one is up: at the first event after it, so that nothing ticks."""
 
+    gpus: int
     every_ms: int
     mix: Mapping[Task, float]
     lender: Job | None
@@ -42,7 +43,7 @@ class Sampler:
             return
         self.next_ms = state.now + self.every_ms
         self.at_ms.append(state.now)
-        self.allocated.append(held_permille / FULL_PERMILLE / max(state.cluster.gpus, 1))
+        self.allocated.append(held_permille / FULL_PERMILLE / max(self.gpus, 1))
         self.waiting_jobs.append(state.in_line)
         self.waiting_gpus.append(state.in_line_gpus)
         self.fragmentation.append(self._fragmentation(state))

@@ -123,4 +123,4 @@ class Simulation:
         times = [job.submit_ms for job in self.setup.trace.jobs]
         span_ms = max(times, default=0) - min(times, default=0)
         lender = jobs[0] if jobs and self.setup.placement != COUNT else None
-        return Sampler(max(span_ms // SAMPLES, 1), mix_of(jobs), lender)
+        return Sampler(self.cluster.gpus, max(span_ms // SAMPLES, 1), mix_of(jobs), lender)

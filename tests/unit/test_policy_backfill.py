@@ -1,0 +1,106 @@
+"""backfill: what is reserved, for whom, and that nobody who passes delays it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import World, a_job
+from phalanx.cluster.cluster import Health, flat
+from phalanx.engine.event import JobCancelled
+from phalanx.engine.plan import Reason
+from phalanx.engine.turn import verify
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.trace import Trace, TraceJob
+
+
+def reserved(world: World) -> dict[str, tuple[int, tuple[str, ...]]]:
+    return {each.job: (each.at_ms, each.placement.nodes) for each in world.state.reservations}
+
+
+def test_the_head_gets_the_first_moment_and_the_devices_that_those_who_run_will_have_left() -> None:
+    world = World(flat(3, 4), "backfill")
+    world.run(a_job("a", 4, duration_ms=50_000), a_job("b", 4, duration_ms=20_000), a_job("c", 4, duration_ms=90_000))
+    world.submit(a_job("head", 4, 2, duration_ms=1_000))
+    assert reserved(world) == {"head": (50_000, ("n0", "n1"))}
+    verify(world.journal)
+
+
+def test_somebody_who_ends_early_brings_the_reserved_time_forward() -> None:
+    world = World(flat(2, 4), "backfill")
+    world.run(a_job("a", 4, duration_ms=50_000), a_job("b", 4, duration_ms=90_000))
+    world.submit(a_job("head", 4, 2, duration_ms=1_000))
+    assert reserved(world)["head"][0] == 90_000
+    world.end("b", after_ms=10_000)
+    assert reserved(world)["head"] == (50_000, ("n0", "n1"))
+
+
+def test_a_node_that_fails_has_the_reservation_made_anew() -> None:
+    world = World(flat(3, 4), "backfill")
+    world.run(a_job("a", 4, duration_ms=50_000), a_job("b", 4, duration_ms=60_000), a_job("c", 4, duration_ms=90_000))
+    world.submit(a_job("head", 4, 2, duration_ms=1_000))
+    world.health("n0", Health.DRAINING)
+    assert reserved(world) == {"head": (90_000, ("n1", "n2"))}
+
+
+def test_who_says_nothing_of_its_length_is_expected_to_stay_and_passes_nobody() -> None:
+    world = World(flat(2, 4), "backfill")
+    world.run(a_job("a", 4, duration_ms=50_000))
+    world.submit(a_job("head", 4, 2, duration_ms=1_000))
+    world.submit(a_job("endless", 1))
+    assert world.state.reason("endless") is Reason.RESERVED
+
+
+def test_a_head_that_goes_leaves_its_reservation_to_the_next() -> None:
+    world = World(flat(2, 4), "backfill")
+    world.run(a_job("a", 4, duration_ms=50_000))
+    world.submit(a_job("head", 4, 2, duration_ms=1_000), a_job("next", 4, 2, duration_ms=2_000))
+    assert list(reserved(world)) == ["head"]
+    world.turn(JobCancelled("head"))
+    assert list(reserved(world)) == ["next"]
+
+
+def test_with_conservative_backfilling_everybody_in_line_has_a_time() -> None:
+    world = World(flat(1, 4), "backfill:mode=conservative")
+    world.run(a_job("a", 4, duration_ms=50_000))
+    world.submit(a_job("b", 4, duration_ms=10_000), a_job("c", 3, duration_ms=30_000), a_job("d", 1, duration_ms=5_000))
+    assert {job: at for job, (at, _) in reserved(world).items()} == {"b": 50_000, "c": 60_000, "d": 60_000}
+
+
+def starts_of(jobs: list[TraceJob], gpus: int, policy: str) -> dict[str, int]:
+    simulation = Simulation(Setup(flat(1, gpus), Trace("t", tuple(jobs)), policy, "count", NO_COSTS))
+    simulation.begin()
+    simulation.go()
+    return {job: record.first_start_ms or 0 for job, record in simulation.run.state.jobs.items()}
+
+
+JOBS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30), st.integers(1, 4)), min_size=1, max_size=12).map(
+    lambda rows: [
+        TraceJob(str(i), 1000 * at, 1000 * length, gpus)
+        for i, (at, length, gpus) in enumerate(sorted(rows, key=lambda entry: entry[0]))
+    ]
+)
+
+
+@given(JOBS)
+def test_with_true_estimates_the_first_who_waits_never_starts_later_than_reserved(jobs: list[TraceJob]) -> None:
+    simulation = Simulation(Setup(flat(1, 4), Trace("t", tuple(jobs)), "backfill", "count", NO_COSTS))
+    simulation.begin()
+    promised: dict[str, int] = {}
+
+    def watch(state: object) -> None:
+        for reservation in simulation.run.state.reservations:
+            promised.setdefault(reservation.job, reservation.at_ms)
+
+    simulation.go(watch=watch)
+    for job, at_ms in promised.items():
+        assert (simulation.run.state.jobs[job].first_start_ms or 0) <= at_ms, job
+
+
+@given(JOBS)
+def test_with_true_estimates_conservative_backfilling_starts_nobody_later_than_strict_fifo(
+    jobs: list[TraceJob],
+) -> None:
+    strict, passing = starts_of(jobs, 4, "fifo"), starts_of(jobs, 4, "backfill:mode=conservative")
+    assert all(passing[job] <= strict[job] for job in strict)
