@@ -9,6 +9,7 @@ from typing import Any
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
 from phalanx.engine.action import Action, ActionId, Start, Stop
+from phalanx.engine.ends import Ends
 from phalanx.engine.event import (
     AttemptEnded,
     ClusterDefined,
@@ -195,6 +196,8 @@ def plain(value: Any) -> Any:
         return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
     if isinstance(value, Standing):
         return plain(sorted(name for _, name in value._order))
+    if isinstance(value, Ends):
+        return plain(value._order)
     if hasattr(value, "__slots__") and type(value).__module__ == "phalanx.engine.records":
         # What a class of waiting jobs could reach is remembered when first asked for.
         return tuple(plain(getattr(value, name)) for name in value.__slots__ if name not in ("asks", "reach"))

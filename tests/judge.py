@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Node
 from phalanx.cluster.device import Portion
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Role, Task
@@ -149,6 +150,15 @@ class Judge:
         assert len({(portion.mode, portion.turns) for portion in portions}) == 1, f"{at}: {portions}"
         turns = [portion.turn for portion in portions if portion.turn is not None]
         assert len(turns) == len(set(turns)), f"{at}: {portions}"
+
+    def check_usage(self, state: State) -> None:
+        """A queue uses what its jobs hold or were promised, but for what is on its way out."""
+        staying: dict[str, list[Booking]] = {queue: [] for queue in state.queues()}
+        for attempt in state.attempts():
+            if attempt.key not in state.leaving:
+                staying[attempt.job.queue] += [each for each in attempt.bookings if each not in attempt.removing]
+        for queue, bookings in staying.items():
+            assert state.usage(queue) == usage_of(bookings), f"queue {queue}"
 
     def check_jobs(self, state: State) -> None:
         """Every job is over, has an attempt, stands in exactly one class, or is parked for a reason that holds."""

@@ -9,11 +9,12 @@ if TYPE_CHECKING:
     from phalanx.cluster.cluster import Cluster
     from phalanx.planning import plan
     from phalanx.policy.policy import Policy
+    from phalanx.simulate.entry import compare, simulate
     from phalanx.workload.gang import Gang, Role, Task
     from phalanx.workload.job import Job
     from phalanx.workload.parallel import ParallelPlan
 
-__all__ = ["Cluster", "Gang", "Job", "ParallelPlan", "Policy", "Role", "Task", "plan"]
+__all__ = ["Cluster", "Gang", "Job", "ParallelPlan", "Policy", "Role", "Task", "compare", "plan", "simulate"]
 
 _HOMES = {
     "Cluster": "phalanx.cluster.cluster",
@@ -23,7 +24,9 @@ _HOMES = {
     "Policy": "phalanx.policy.policy",
     "Role": "phalanx.workload.gang",
     "Task": "phalanx.workload.gang",
+    "compare": "phalanx.simulate.entry",
     "plan": "phalanx.planning",
+    "simulate": "phalanx.simulate",
 }
 
 
@@ -32,4 +35,6 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'phalanx' has no attribute {name!r}")
-    return getattr(import_module(home), name)
+    module = import_module(home)
+    # A package of that very name stands for itself.
+    return module if home == f"phalanx.{name}" else getattr(module, name)

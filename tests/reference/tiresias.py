@@ -9,6 +9,9 @@ At one instant: completions, arrivals in file order, queue jumps, then one sched
 Where the rules leave room:
 - A job larger than the cluster never enters a queue, so that it holds up nobody, not even in strict fifo.
 - A job moves one queue an event. If it is then due for another jump, it makes that at the next event, whatever that is.
+- Jobs that move at one instant do so in the order of submission.
+- Jobs of equal key keep the order they had among all, which the keys of the past have made: `ties="place"`. With
+  `ties="submission"` the earlier submitted goes first.
 - Waiting counts towards promotion in every queue once the job has run, goes on counting over later runs, and starts
   again at zero with the promotion.
 - With no sample above a job's service its Gittins index is 0.
@@ -52,6 +55,7 @@ class Run:
     """A submitted job that has not ended."""
 
     job: RefJob
+    number: int  # among all submitted
     running: bool = False
     queue: int = 0
     remaining: int = 0
@@ -112,8 +116,11 @@ class Smallest(Rule):
     """All jobs sorted in place by a key; each that still fits runs, the rest do not."""
 
     key: Callable[[Run], int]
+    ties: str = "place"
 
     def choose(self, gpus: int) -> list[Run]:
+        if self.ties == "submission":
+            self.queues[0].sort(key=lambda run: run.number)
         self.queues[0].sort(key=self.key)
         return super().choose(gpus)
 
@@ -144,7 +151,7 @@ class Dlas(Fjf):
 
     def jump(self) -> None:
         due = [run for queue in self.queues for run in queue if self.time_to_jump(run) <= 0]
-        for run in due:
+        for run in sorted(due, key=lambda run: run.number):
             self.queues[run.queue].remove(run)
             run.queue = self.leap(run)
             self.queues[run.queue].append(run)
@@ -211,6 +218,7 @@ def rule_named(
     samples: Sequence[int] = (),
     quantum: int = 3250,
     form: str = "theory",
+    ties: str = "place",
 ) -> Rule:
     """A rule with its parameters: limits, quantum and samples in (GPU-)seconds, a second being `tick` units of time."""
     ticks = [limit * tick for limit in limits]
@@ -219,9 +227,9 @@ def rule_named(
     rules: dict[str, Callable[[], Rule]] = {
         "fifo": Fifo,
         "fjf": Fjf,
-        "sjf": lambda: Smallest(lambda run: run.job.gpus),
-        "shortest": lambda: Smallest(lambda run: run.remaining),
-        "shortest-gpu": lambda: Smallest(lambda run: run.remaining * run.job.gpus),
+        "sjf": lambda: Smallest(lambda run: run.job.gpus, ties),
+        "shortest": lambda: Smallest(lambda run: run.remaining, ties),
+        "shortest-gpu": lambda: Smallest(lambda run: run.remaining * run.job.gpus, ties),
         "dlas": lambda: Dlas(ticks, lambda job: 1),
         "dlas-gpu": lambda: Dlas(ticks, lambda job: job.gpus),
         "dlas-gpu-s": lambda: PromotingDlas(ticks, lambda job: job.gpus, knob),
@@ -254,7 +262,7 @@ def simulate(jobs: list[RefJob], gpus: int, rule: str, **parameters: Any) -> Ref
             policy.queues[run.queue].remove(run)
             live.remove(run)
         while coming and coming[0].submit == now:
-            live.append(Run(coming[0], remaining=coming.pop(0).duration))
+            live.append(Run(coming[0], len(jobs) - len(coming), remaining=coming.pop(0).duration))
             policy.queues[0].append(live[-1])
         policy.jump()
         give_gpus(live, policy.choose(gpus), result, now)

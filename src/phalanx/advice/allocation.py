@@ -21,7 +21,7 @@ DIGITS = 9
 DUAL_MIN = 1e-9
 """Prices below this are nothing but rounding."""
 
-SLACK = 1e-9
+SLACK = 1e-11
 """By this part of it a level may fall while others are raised, so that rounding makes nothing infeasible."""
 
 
@@ -147,7 +147,7 @@ class _Program:
         """The allocation as it is now, rounded."""
         found = [[0.0] * len(self._capacity) for _ in self._groups]
         for (g, k), value in zip(self._pairs, self._values, strict=True):
-            found[g][k] = round(min(max(value, 0.0), 1.0), DIGITS)
+            found[g][k] = round(min(max(0.0, value), 1.0), DIGITS)
         return tuple(map(tuple, found))
 
 

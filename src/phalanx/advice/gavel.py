@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
-from phalanx.advice.allocation import Demand, Shares, allocate, solver
-from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Spans, choose
+from phalanx.advice.allocation import DIGITS, Demand, Shares, allocate, solver
+from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, choose
 from phalanx.cluster.bits import members
 from phalanx.engine.event import Advice
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason
+from phalanx.engine.records import JobRecord, Phase, StopReason
 from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
+from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever
 from phalanx.policy.gavel import confined
 from phalanx.workload.family import BASE, relative_speed
@@ -19,8 +22,6 @@ from phalanx.workload.job import Job
 
 WEIGHT_LABEL = "weight"
 """The label of a job that says how many times the share of others it is due."""
-
-ALL_THE_TIME = 1 - 1e-6
 
 FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN)
 """Reasons of a stop after which a job does not come back."""
@@ -31,53 +32,51 @@ class Gavel:
 
     def __init__(self) -> None:
         solver()
-        self._demands: dict[str, Demand | None] = {}
-        self._of_kind: dict[Hashable, Demand | None] = {}
+        self._fit: Fit | None = None
+        self._kinds: dict[Hashable, Demand | None] = {}
 
     def __call__(self, state: State, now: int) -> Advice:
         """The round that begins now."""
         types = _types(state)
-        contenders = self._contenders(state, types, now)
-        choice = choose(contenders, _capacity(state, types))
+        capacity = _capacity(state, types)
+        contenders = self._contenders(state, types, capacity)
+        for contender in contenders:
+            _settle(state, contender, now)
+        choice = choose(contenders, capacity)
+        _keep_who_cannot_move(state, types, contenders, choice)
         body = {f"type {name}": float(number) for number, name in enumerate(types)}
-        if _settled(contenders, choice):
+        if len(choice.targets) == len(contenders):
+            body["calm"] = 1.0
+        if _content(contenders) or _stuck(state, contenders):
             body["rest"] = 1.0
-        for rank, job in enumerate(choice.order):
-            body[f"rank {job}"] = float(rank)
-        for job, gpu_type in choice.targets.items():
-            body[f"target {job}"] = float(gpu_type)
+        body.update((f"rank {job}", float(rank)) for rank, job in enumerate(choice.order))
         for contender in contenders:
             body.update(_entries(state, contender, choice))
         return Advice("gavel", body)
 
-    def _contenders(self, state: State, types: tuple[str, ...], now: int) -> list[Contender]:
+    def _contenders(self, state: State, types: tuple[str, ...], capacity: tuple[float, ...]) -> list[Contender]:
+        """Everybody who has a share, with that."""
         present = sorted(_present(state), key=lambda record: record.number)
-        demands = self._demands_of(state, present, types)
-        shares = _shares(demands, _capacity(state, types))
+        asked = [(record, self._demand(state, record.job, types)) for record in present]
+        shares = _shares([demand for _, demand in asked if demand is not None], capacity)
         found = []
-        for record in present:
-            demand = demands.get(record.job.id)
-            if demand is not None and any(shares[demand]):
-                contender = Contender(record.job.id, record.number, demand.gpus, shares[demand])
-                contender.lies_on = _lies_on(state, record, types)
-                _settle(state, record, contender, now)
-                found.append(contender)
+        for record, demand in asked:
+            if demand is not None:
+                places = _places(demand, shares[demand])
+            else:
+                places = _anywhere(state, record.job, sum(capacity) / len(present))
+            if any(place.share for place in places.values()):
+                found.append(Contender(record.job.id, record.number, places, _lies_on(state, record, types)))
         return found
 
-    def _demands_of(self, state: State, present: list[JobRecord], types: tuple[str, ...]) -> dict[str, Demand]:
-        known = self._demands
-        self._demands = {
-            record.job.id: known[record.job.id] if record.job.id in known else self._demand(state, record.job, types)
-            for record in present
-        }
-        return {job: demand for job, demand in self._demands.items() if demand is not None}
-
     def _demand(self, state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
-        """What a job asks for, worked out once for jobs of one kind."""
-        kind = (types, job.gang, job.node_selector, job.tolerations, _label(job, "model"), _label(job, WEIGHT_LABEL))
-        if kind not in self._of_kind:
-            self._of_kind[kind] = _demand(state, job, types)
-        return self._of_kind[kind]
+        """What a job asks for, worked out once for all jobs of its kind."""
+        if self._fit is not state.fit:
+            self._fit, self._kinds = state.fit, {}
+        kind = (job.gang, job.node_selector, job.tolerations, job.labels)
+        if kind not in self._kinds:
+            self._kinds[kind] = _demand(state, job, types)
+        return self._kinds[kind]
 
 
 def _types(state: State) -> tuple[str, ...]:
@@ -113,7 +112,7 @@ def _present(state: State) -> Iterator[JobRecord]:
 
 
 def _demand(state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
-    """None if a job takes no GPUs, or more than there are of any one type."""
+    """None if a job takes no GPUs, or more than one type could ever give it."""
     model, weight = _label(job, "model"), _weight(job)
     gpus, speeds = [], []
     for gpu_type in types:
@@ -163,11 +162,9 @@ def _weight(job: Job) -> float:
     return weight if 0 < weight < float("inf") else 1.0
 
 
-def _shares(demands: dict[str, Demand], capacity: tuple[float, ...]) -> dict[Demand, Shares]:
+def _shares(demands: list[Demand], capacity: tuple[float, ...]) -> dict[Demand, Shares]:
     """The share of each kind of job. Nobody has one who asks for more than there is."""
-    counts: dict[Demand, int] = {}
-    for demand in demands.values():
-        counts[demand] = counts.get(demand, 0) + 1
+    counts = Counter(demands)
     groups = [(_within(demand, capacity), demand) for demand in sorted(counts)]
     solved = allocate(tuple((within, counts[demand]) for within, demand in groups if any(within.gpus)), capacity)
     shares = dict.fromkeys(counts, (0.0,) * len(capacity))
@@ -185,6 +182,20 @@ def _within(demand: Demand, capacity: tuple[float, ...]) -> Demand:
     return replace(demand, gpus=gpus, speeds=speeds)
 
 
+def _places(demand: Demand, shares: Shares) -> dict[int, Place]:
+    """The types that a job could run on."""
+    by_type = enumerate(zip(demand.gpus, demand.speeds, shares, strict=True))
+    return {gpu_type: Place(*place) for gpu_type, place in by_type if place[0]}
+
+
+def _anywhere(state: State, job: Job, gpus_each: float) -> dict[int, Place]:
+    """For a gang that is too large for any one type: as much time on all its GPUs as an equal part of them is worth."""
+    gpus = float(job.gang.gpus_min)
+    if not gpus or not ever(state.fit, job):
+        return {}
+    return {ELSEWHERE: Place(gpus, 1.0, round(min(1.0, gpus_each / gpus), DIGITS))}
+
+
 def _lies_on(state: State, record: JobRecord, types: tuple[str, ...]) -> int | None:
     """The type of the devices that a job has and is not about to leave."""
     attempt = record.attempt
@@ -195,43 +206,70 @@ def _lies_on(state: State, record: JobRecord, types: tuple[str, ...]) -> int | N
     return types.index(next(iter(on))) if len(on) == 1 else ELSEWHERE
 
 
-def _settle(state: State, record: JobRecord, contender: Contender, now: int) -> None:
+def _settle(state: State, contender: Contender, now: int) -> None:
     """Works out what a contender is owed."""
-    memory, job = state.memory, record.job.id
+    memory, job = state.memory, contender.job
     if job not in memory["owed"]:
         contender.welcome(memory["round_ms"])
         return
+    attempt = state.jobs[job].attempt
     elapsed_ms = now - memory["began_ms"]
-    received_ms = min(_executed_ms(record.attempt, now), elapsed_ms)
-    spans = Spans(memory["round_ms"], elapsed_ms, received_ms)
-    contender.settle(memory["shares"].get(job, {}), memory["owed"][job], spans)
+    received_ms = min(attempt.executed_ms(now), elapsed_ms) if attempt is not None else 0
+    contender.settle(memory["owed"][job], memory["shares"][job], Spans(memory["round_ms"], elapsed_ms, received_ms))
 
 
-def _executed_ms(attempt: AttemptRecord | None, now: int) -> int:
-    return attempt.executed_ms(now) if attempt is not None else 0
+def _keep_who_cannot_move(state: State, types: tuple[str, ...], contenders: list[Contender], choice: Choice) -> None:
+    """Leaves those where they are who would find no place on their targets once everybody is where they should be."""
+    by_job = {contender.job: contender for contender in contenders}
+    going = [by_job[job] for job in choice.order if by_job[job].lies_on != choice.targets.get(job, ELSEWHERE)]
+    if not any(_moves(contender, choice) for contender in going):
+        return
+    with Trial(state) as trial:
+        for contender in going:
+            attempt = state.jobs[contender.job].attempt
+            if attempt is not None and attempt.phase is Phase.RUNNING:
+                trial.release(attempt.bookings)
+        for contender in going:
+            target = choice.targets.get(contender.job, ELSEWHERE)
+            if target == ELSEWHERE:
+                continue
+            record = state.jobs[contender.job]
+            on_type = replace(record.job, gang=confined(record.job.gang, types[target]))
+            if trial.seat(replace(record, asked=on_type)) is None and _moves(contender, choice):
+                del choice.targets[contender.job]
 
 
-def _settled(contenders: list[Contender], choice: Choice) -> bool:
-    """Whether the next round would say the same: everybody is where they should be all the time, or nobody has a place.
+def _moves(contender: Contender, choice: Choice) -> bool:
+    """Whether a job that runs is targeted at another type for its own sake."""
+    target = choice.targets.get(contender.job)
+    return target not in (None, ELSEWHERE, contender.lies_on) and bool(contender.speed) and contender.gains_on(target)
 
-    In the latter case who is targeted starts now if it can at all, and that it has started brings on another round.
-    """
-    if all(contender.lies_on is None for contender in contenders):
-        return True
+
+def _content(contenders: list[Contender]) -> bool:
+    """Whether nobody waits, nor would move."""
     return all(
         contender.lies_on is not None
-        and contender.lies_on == choice.targets.get(contender.job)
-        and contender.shares[contender.lies_on] > ALL_THE_TIME
+        and not any(contender.gains_on(gpu_type) for gpu_type, place in contender.places.items() if place.share)
         for contender in contenders
     )
+
+
+def _stuck(state: State, contenders: list[Contender]) -> bool:
+    """Whether nobody found a place in the last round, and so nobody would in the next: others must leave first."""
+    return all(contender.lies_on is None and contender.job in state.memory["ranks"] for contender in contenders)
 
 
 def _entries(state: State, contender: Contender, choice: Choice) -> Iterator[tuple[str, float]]:
     """What the Advice says of one job."""
     job = contender.job
-    for gpu_type in contender.types():
-        yield f"share {gpu_type} {job}", contender.shares[gpu_type]
-        yield f"owed {gpu_type} {job}", float(contender.owed_ms[gpu_type])
+    yield f"owed {job}", float(contender.owed_ms)
+    for gpu_type, place in contender.places.items():
+        if place.share:
+            yield f"share {gpu_type} {job}", place.share
     target = choice.targets.get(job)
-    if target is not None and contender.lies_on not in (None, target):
-        yield f"stray {job}", float(state.jobs[job].opened[1])
+    if target is not None:
+        yield f"target {job}", float(target)
+        if contender.lies_on not in (None, target):
+            yield f"stray {job}", float(state.jobs[job].opened[1])
+        if _moves(contender, choice):
+            yield f"move {job}", float(state.jobs[job].opened[1])

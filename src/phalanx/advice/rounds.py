@@ -1,53 +1,85 @@
 """Rounds: which jobs run where until the next round, so that over time all have their shares.
 
-Gavel orders jobs by X ÷ the fraction of time received so far (Narayanan et al., OSDI 2020, §5). Shares change whenever
-a job comes or goes, and what was received under others says little then. So what is kept is the time owed to a job on
-a type: the sum of X · time − time received. With the fraction received taken as X − owed ÷ (any one span), the order
-by X ÷ fraction is the order by owed ÷ X: how long ago a job would have been where it is.
+Gavel orders jobs by X ÷ the fraction of time received so far, for each type by itself (Narayanan et al., OSDI 2020,
+§5). Here it is one order of all jobs, by the work that X lets a job do over the work that it has done: a job is not
+moved only because it is another type's turn, and work is what makes up for that. Shares change whenever a job comes
+or goes, so what is kept is not what was received but what is owed: the sum of work due − work done. How long a job
+would need to be given that, owed ÷ rate, puts jobs in the same order as rate ÷ (rate − owed ÷ any one span).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 OWED_MAX_ROUNDS = 10
 """More is neither owed nor to be given back: who could not be placed for a day need not run for a day at a stretch."""
 
+GAIN_MIN = 1.2
+"""So many times as fast a job must go elsewhere to be moved: it loses half a minute or so of a round."""
+
+ROUNDING = 1e-9
+"""Parts of GPUs that are missing only because parts were added up."""
+
 ELSEWHERE = -1
-"""Where a job lies whose devices are not all of one type."""
+"""Stands for a type where a job lies, or must lie, on GPUs of several types."""
+
+
+class Place(NamedTuple):
+    """What a job takes and has of a GPU type: its GPUs, its speed with them, and its share of that."""
+
+    gpus: float
+    speed: float
+    share: float
 
 
 @dataclass(slots=True)
 class Contender:
-    """A job that stands for GPUs in a round. `lies_on` is the type it has devices of; None if it has none."""
+    """A job that stands for GPUs in a round, with the types that it could run on.
+
+    `lies_on` is the type it has devices of; None if it has none. What it is owed is in milliseconds at speed 1.
+    """
 
     job: str
     number: int
-    gpus: tuple[float, ...]
-    shares: tuple[float, ...]
+    places: Mapping[int, Place]
     lies_on: int | None = None
-    owed_ms: dict[int, int] = field(default_factory=dict)
+    owed_ms: int = 0
 
-    def settle(self, before: Mapping[int, float], owed_ms: Mapping[int, float], spans: Spans) -> None:
-        """Works out what is owed now, from the shares and debts of the last round and what was received since."""
-        most_ms = OWED_MAX_ROUNDS * spans.round_ms
-        for gpu_type in self.types():
-            received_ms = spans.received_ms if gpu_type == self.lies_on else 0
-            owed = owed_ms.get(gpu_type, 0) + before.get(gpu_type, 0) * spans.elapsed_ms
-            if gpu_type in before:
-                owed -= received_ms
-            self.owed_ms[gpu_type] = round(min(max(owed, -most_ms), most_ms))
+    @property
+    def rate(self) -> float:
+        """The speed at which its shares let it go, all in all."""
+        return sum(place.speed * place.share for place in self.places.values())
+
+    @property
+    def speed(self) -> float:
+        """The speed at which it goes where it lies: on several types that of the slowest."""
+        if self.lies_on is None:
+            return 0.0
+        if self.lies_on in self.places:
+            return self.places[self.lies_on].speed
+        return min(place.speed for place in self.places.values())
+
+    def gains_on(self, gpu_type: int) -> bool:
+        """Whether it would be worth its while to move to a type."""
+        return self.places[gpu_type].speed > GAIN_MIN * self.speed
+
+    @property
+    def behind_ms(self) -> float:
+        """How long its shares would take to give it what it is owed."""
+        return self.owed_ms / self.rate
 
     def welcome(self, round_ms: int) -> None:
         """A newcomer is owed a round, so that it need not wait for as long as those who have just run."""
-        total = sum(self.shares)
-        for gpu_type in self.types():
-            self.owed_ms[gpu_type] = round(round_ms * self.shares[gpu_type] / total)
+        self.owed_ms = round(round_ms * self.rate / sum(place.share for place in self.places.values()))
 
-    def types(self) -> Iterator[int]:
-        """Types on which it has a share."""
-        return (gpu_type for gpu_type, share in enumerate(self.shares) if share)
+    def settle(self, owed_ms: float, shares: Mapping[int, float], spans: Spans) -> None:
+        """Works out what is owed now, from what was owed when the last round began and the shares it gave."""
+        due = sum(self.places[gpu_type].speed * share for gpu_type, share in shares.items() if gpu_type in self.places)
+        owed = owed_ms + due * spans.elapsed_ms - self.speed * spans.received_ms
+        most = OWED_MAX_ROUNDS * spans.round_ms * max(place.speed for place in self.places.values())
+        self.owed_ms = round(min(max(owed, -most), most))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +93,59 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The types that jobs are targeted at, and all jobs in their order: the targeted first, as they were chosen."""
+    """The types that jobs are targeted at, and all jobs in their order."""
 
     targets: dict[str, int]
     order: tuple[str, ...]
 
 
 def choose(contenders: Sequence[Contender], capacity: Sequence[float]) -> Choice:
-    """Goes through all pairs of job and type, the furthest behind first, and targets whoever still fits by count."""
-    left = list(capacity)
+    """Goes through all jobs, the furthest behind first, and targets whoever still fits by count."""
+    room = _Room(list(capacity))
     targets: dict[str, int] = {}
-    seen: dict[str, None] = {}
-    for contender, gpu_type in sorted(_pairs(contenders), key=_place):
-        gpus = contender.gpus[gpu_type]
-        seen[contender.job] = None
-        if contender.job not in targets and gpus <= left[gpu_type]:
-            left[gpu_type] -= gpus
+    in_order = sorted(contenders, key=_rank)
+    for contender in in_order:
+        gpu_type = _pick(contender, room)
+        if gpu_type is not None:
+            room.take(gpu_type, contender.places[gpu_type].gpus)
             targets[contender.job] = gpu_type
-    return Choice(targets, (*targets, *(job for job in seen if job not in targets)))
+    return Choice(targets, tuple(contender.job for contender in in_order))
 
 
-def _pairs(contenders: Sequence[Contender]) -> Iterator[tuple[Contender, int]]:
-    return ((contender, gpu_type) for contender in contenders for gpu_type in contender.types())
+def _rank(contender: Contender) -> tuple[float, bool, int]:
+    """The furthest behind first; of equals who has a place already, then the earlier."""
+    return (-contender.behind_ms, contender.lies_on is None, contender.number)
 
 
-def _place(pair: tuple[Contender, int]) -> tuple[float, bool, float, int]:
-    """The furthest behind first; of equals who lies there already, then the larger share, then the earlier."""
-    contender, gpu_type = pair
-    share = contender.shares[gpu_type]
-    behind_ms = contender.owed_ms[gpu_type] / share
-    return (-behind_ms, contender.lies_on != gpu_type, -share, contender.number)
+def _pick(contender: Contender, room: _Room) -> int | None:
+    """Where it lies, if that is a type of its shares and none is much faster; else the fastest, or the larger share.
+
+    Who has shares of several types comes to each in time: on a slow one it falls behind, and so picks earlier.
+    """
+    open_to_it = {
+        gpu_type: place
+        for gpu_type, place in contender.places.items()
+        if place.share and room.has(gpu_type, place.gpus)
+    }
+    if contender.lies_on in open_to_it and not any(map(contender.gains_on, open_to_it)):
+        return contender.lies_on
+    return max(open_to_it, key=lambda gpu_type: open_to_it[gpu_type][1:], default=None)
+
+
+class _Room:
+    """GPUs of each type that are left in a round."""
+
+    def __init__(self, left: list[float]) -> None:
+        self._left = left
+
+    def has(self, gpu_type: int, gpus: float) -> bool:
+        """Whether so many are left."""
+        return gpus <= ROUNDING + (sum(self._left) if gpu_type == ELSEWHERE else self._left[gpu_type])
+
+    def take(self, gpu_type: int, gpus: float) -> None:
+        """Takes so many; of several types first of that of which most are left."""
+        most_first = sorted(range(len(self._left)), key=lambda k: -self._left[k])
+        for k in most_first if gpu_type == ELSEWHERE else (gpu_type,):
+            taken = min(gpus, self._left[k])
+            self._left[k] -= taken
+            gpus -= taken

@@ -45,6 +45,12 @@ def _virtual(part: str) -> Callable[[bool, Tell], list[Row]]:
     return run
 
 
+def _published(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import published
+
+    return published.run(published.QUICK if quick else published.FULL, tell)
+
+
 MESHES, MESHES_QUICK = 500, 5
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
@@ -56,6 +62,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "simulate": {
         "speed": Part("whole runs of 100,000 jobs under three policies at two loads", _virtual("speed")),
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
+        "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
     },
 }

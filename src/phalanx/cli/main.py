@@ -30,12 +30,15 @@ class Verb(NamedTuple):
 
 VERBS: dict[str, Verb] = {
     "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print what it measured beside its target."),
+    "compare": Verb("phalanx.cli.compare:compare", "Run a trace under several policies and put them side by side."),
     "demo": Verb("phalanx.cli.demo:demo", "Show a small cluster, a few jobs and the plan for them."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
     "plan": Verb("phalanx.cli.plan:plan", "Decide where a job would go, and change nothing."),
     "policies": Verb("phalanx.cli.policies:policies", "Compare the policies, and list their parameters."),
     "replay": Verb("phalanx.cli.replay:replay", "Fold a journal again and verify that it decides the same."),
+    "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),
     "trace": Verb("phalanx.cli.trace:trace", "Describe traces, make synthetic ones, and convert those of others."),
+    "what-if": Verb("phalanx.cli.what_if:what_if", "Show two futures of a saved run: as it is, and what if."),
     "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),
 }
 

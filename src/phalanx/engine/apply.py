@@ -28,7 +28,7 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.journal import Record
 from phalanx.engine.plan import Claim, Plan
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of, tasks_of
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, shape_of, tasks_of
 from phalanx.engine.state import State, Timer
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import never, no_wakeup
@@ -230,7 +230,8 @@ def _event(state: State, event: Event) -> None:
 
 def _submit(state: State, job: Job) -> None:
     gang, shape = job.gang, shape_of(job, state.policy.by_queue)
-    record = JobRecord(job, state.now, len(state.jobs), job, gang.gpus_min, shape, tasks_of(gang.roles))
+    tasks = tasks_of(gang.roles)
+    record = JobRecord(job, state.now, len(state.jobs), job, gpus_needed(gang, tasks), shape, tasks)
     state.jobs[job.id] = record
     state.know_queue(job.queue)
     for dependency in job.after:

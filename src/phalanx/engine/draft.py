@@ -161,7 +161,7 @@ class Draft:
                 del self.stopped[attempt.key], self._touched[attempt.key]
 
     def _instead_of(self, victim: AttemptRecord) -> list[AttemptRecord] | None:
-        """Who behind a victim would have to leave for it to stay, the last first and none needlessly; None if too few."""
+        """Who behind a victim would have to leave for it to stay, the last first, none needlessly; None if too few."""
         lacking = victim.gpus - self.free_soon
         if lacking <= 0:
             return []
@@ -171,7 +171,9 @@ class Draft:
         chosen: list[AttemptRecord] = []
         untouchable = self.untouchable
         for attempt in self.state.behind(key):
-            if lacking > 0 and may_stop(attempt) and attempt.started_ms >= 0 and attempt.key not in untouchable:
+            if lacking <= 0:
+                break
+            if may_stop(attempt) and attempt.phase is not Phase.CLAIMED and attempt.key not in untouchable:
                 chosen.append(attempt)
                 lacking -= attempt.gpus
         for attempt in chosen[::-1]:

@@ -155,8 +155,11 @@ class Line:
             self._watch_the_stopped()
 
     def _try_again(self) -> bool:
-        """Where who gives way depends on what queues have, who was refused tries again if others were placed since."""
-        if not self._placed_late or not self.state.policy.victims_vary:
+        """Where a refusal does not last, who was refused tries again if others were placed since.
+
+        Others may give way now that queues have more; and what is told of those who wait is how it is in the end.
+        """
+        if not self._placed_late or self._remembers or self.state.policy.backfill is not always:
             return False
         self._placed_late = False
         self._heap = [self._entry(i) for i in self._refused]
@@ -216,6 +219,7 @@ class Line:
         job = waiting.jobs[self._next[self._current]][1]
         reason = LACK_REASON[lack]
         self._refused[self._current] = lack
+        self._verdicts.pop(self._current, None)
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(job, reason)
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key
 from phalanx.policy.view import Usage
-from phalanx.workload.gang import Role, Task
+from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job, Kind
 
 Group = tuple[int, str]
@@ -301,3 +301,8 @@ def estimate_ms(job: Job) -> int:
     if job.duration_ms is not None:
         return job.duration_ms
     return job.max_run_ms if job.max_run_ms is not None else FOREVER_MS
+
+
+def gpus_needed(gang: Gang, tasks: Mapping[str, Task]) -> int:
+    """Whole GPUs without which a gang cannot start: none, if its tasks share devices."""
+    return 0 if any(task.share is not None for task in tasks.values()) else gang.gpus_min

@@ -46,6 +46,8 @@ class Trial:
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a gang on what is free; its devices stay taken for the rest of the trial."""
+        if self.state.capacity.free_total < record.gpus_min:
+            return None
         trial = GangTrial(self.state.fit, self.state.packing, record.asked)
         if not trial.seat():
             return None

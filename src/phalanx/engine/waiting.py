@@ -6,9 +6,19 @@ from bisect import bisect_left, insort
 from dataclasses import replace
 
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobRecord, JobState, WaitingClass, estimate_ms, shape_of, tasks_of
+from phalanx.engine.records import (
+    JobRecord,
+    JobState,
+    Phase,
+    StopReason,
+    WaitingClass,
+    estimate_ms,
+    gpus_needed,
+    shape_of,
+    tasks_of,
+)
 from phalanx.engine.state import State
-from phalanx.policy.policy import Reserve, Targets, always, as_asked, no_change
+from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
 from phalanx.workload.job import After, Dependency
 
 
@@ -31,7 +41,8 @@ def line_up(state: State, record: JobRecord) -> None:
     waiting = state.classes.get(record.shape)
     if waiting is None:
         waiting = state.classes[record.shape] = WaitingClass(state.seq)
-        state.newest_class = state.seq
+        if not _stands_behind_the_head(state, record):
+            state.newest_class = state.seq
     elif _has_better_chances(state, waiting, record):
         waiting.born = state.newest_class = state.seq
         state.classes[record.shape] = state.classes.pop(record.shape)
@@ -41,6 +52,17 @@ def line_up(state: State, record: JobRecord) -> None:
     state.in_line += 1
     state.in_line_gpus += record.gpus
     _expect_change(state, record)
+
+
+def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
+    """Whether nobody need look at a job for now: it comes after a head that nobody may pass."""
+    head = state.jobs.get(state.head)
+    return (
+        head is not None
+        and state.policy.backfill is never
+        and head.queued is not None
+        and head.queued < state.key(record)
+    )
 
 
 def _has_better_chances(state: State, waiting: WaitingClass, record: JobRecord) -> bool:
@@ -62,9 +84,9 @@ def _take_shape(state: State, record: JobRecord) -> None:
     gang = state.policy.shape(record, state)
     if gang != record.asked.gang:
         record.asked = replace(record.job, gang=gang)
-        record.gpus_min = gang.gpus_min
         record.shape = shape_of(record.asked, state.policy.by_queue)
         record.tasks = tasks_of(gang.roles)
+        record.gpus_min = gpus_needed(gang, record.tasks)
 
 
 def rekey(state: State, record: JobRecord) -> None:
@@ -80,7 +102,22 @@ def rekey(state: State, record: JobRecord) -> None:
                     state.capacity.grown |= state.topology.bit[booking.node]
             state.standing.remove(attempt)
             state.standing.add(attempt, key)
+        if attempt.phase is Phase.RUNNING and attempt.stoppable and _belongs_elsewhere(state, record):
+            state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
         _expect_change(state, record)
+
+
+def _belongs_elsewhere(state: State, record: JobRecord) -> bool:
+    """Whether the policy shapes a gang that runs for other GPU types than it has: it is stopped to start there."""
+    if state.policy.shape is as_asked or record.attempt is None:
+        return False
+    tasks = tasks_of(state.policy.shape(record, state).roles)
+    nodes, number = state.topology.nodes, state.topology.number
+    for slot in record.attempt.placement.slots:
+        types = tasks[slot.role].gpu_types if slot.devices and slot.role in tasks else ()
+        if types and nodes[number[slot.node]].gpu_type not in types:
+            return True
+    return False
 
 
 def rekey_all(state: State) -> None:

@@ -48,7 +48,8 @@ def lack(fit: Fit, job: Job) -> Lack:
         return Lack.UNHEALTHY
     if not task.gpus:
         return Lack.AMOUNT
-    if capacity.free_gpus(healthy) < task.gpus * count:
+    everywhere = ask.eligible == capacity.topology.everything
+    if (capacity.free_total if everywhere else capacity.free_gpus(healthy)) < task.gpus * count:
         return Lack.GPUS
     if capacity.free_gpus(fit.passing(ask)) < task.gpus * count:
         return Lack.AMOUNT

@@ -2,16 +2,18 @@
 
 A solver says which share X of its time each job should have on each GPU type (`phalanx.advice.gavel`). At the start of
 a round the jobs that are furthest behind their shares are targeted at a type; who runs there already keeps its place,
-and who is in the way of them gives way. What they leave free goes to whoever else fits, on any type.
+and who is in the way gives way. What is left free goes to whoever else fits, on any type.
 
 All that the solver said comes as an `Advice` whose entries are
 
     type NAME       number of a GPU type
     share TYPE JOB  X: the share of its time that the job should have on the type
-    owed TYPE JOB   milliseconds by which the job is behind that share
+    owed JOB        the work by which the job is behind its shares, in milliseconds of a V100
     rank JOB        its place in the order, the furthest behind first
-    target JOB      the type that the job is to run on in this round
+    target JOB      the type that the job is to run on in this round; -1 if it needs several
     stray JOB       the job runs elsewhere: which of all attempts it is that does
+    move JOB        the same, of one that is to be stopped so that it can start on its target
+    calm            everybody is targeted, so that whoever comes is looked at at once
     rest            nothing will change before something happens, so that no round need follow
 """
 
@@ -40,15 +42,17 @@ def gavel(parameters: Parameters) -> Policy:
     round_ms = 1000 * parameters.integer("round", default=360, least=1)
 
     def observe(memory: Memory, event: Any, now: int) -> None:
+        if "ranks" not in memory:
+            memory.update(_nothing_known(round_ms))
         # Events are known by the names they have in the journal: this room lies below the one that defines them.
         match type(event).__name__:
-            case "ClusterDefined":
-                memory.update(_nothing_known(round_ms))
+            case "ClusterDefined" | "Accepted" | "Progress":
+                pass
             case "Advice":
                 _take(memory, event.body, now)
             case "JobSubmitted":
                 memory["jobs"][event.job.id] = None
-                _expect_round(memory, now)
+                _arrive(memory, now)
             case "AttemptEnded" if event.outcome == "lost":
                 _wake(memory, now)
             case "AttemptEnded" | "JobCancelled":
@@ -58,8 +62,6 @@ def gavel(parameters: Parameters) -> Policy:
                 memory["began_ms"], memory["next_ms"] = now, None
             case "TimerDue" | "JobReleased":
                 _expect_round(memory, max(now, memory["began_ms"] + round_ms))
-            case "Accepted" | "Progress":
-                pass
             case _:
                 _wake(memory, now)
 
@@ -80,24 +82,24 @@ def gavel(parameters: Parameters) -> Policy:
 
 def order(job: JobView, at: Moment) -> Key:
     """Who is targeted, then who holds devices, then who waits; the furthest behind first."""
-    rank = at.memory["ranks"].get(job.job.id, NEWCOMER)
-    if job.job.id in at.memory["targets"] and not _is_wide(job, at) and not _is_stray(job, at):
+    memory = _memory(at)
+    rank = memory["ranks"].get(job.job.id, NEWCOMER)
+    if job.job.id in memory["targets"] and not _is_wide(job, memory) and not _is_stray(job, memory):
         return (TARGETED, rank, job.number)
     return (HOLDS if job.has_devices else WAITS, rank, job.number)
 
 
 def shape(job: JobView, at: Moment) -> Gang:
-    """The gang on the type that it is targeted at, else as it was submitted."""
-    target = at.memory["targets"].get(job.job.id)
-    if target is None or len(at.memory["types"]) == 1 or _is_wide(job, at):
-        return job.job.gang
-    return confined(job.job.gang, at.memory["types"][target])
+    """The gang on the type that it is targeted at, else as it was submitted. Who runs stays unless it is to move."""
+    memory = _memory(at)
+    stays = job.has_devices and memory["moves"].get(job.job.id) != job.opened[1]
+    target = None if stays else _confining(job, memory)
+    return confined(job.job.gang, target) if target is not None else job.job.gang
 
 
 def changes(job: JobView, at: Moment) -> int | None:
     """Who is targeted and still waits once the round has been decided takes any type: no GPU idles for a target."""
-    confines = job.job.id in at.memory["targets"] and len(at.memory["types"]) > 1
-    return at.now + 1 if confines and not job.has_devices and not _is_wide(job, at) else None
+    return at.now + 1 if not job.has_devices and _confining(job, _memory(at)) is not None else None
 
 
 def due(job: JobView, at: Moment) -> None:
@@ -124,14 +126,26 @@ def _confined(role: Role, gpu_type: str) -> Role:
     return replace(role, task=replace(role.task, gpu_types=(gpu_type,))) if role.task.gpus else role
 
 
-def _is_wide(job: JobView, at: Moment) -> bool:
+def _confining(job: JobView, memory: Mapping[str, Any]) -> str | None:
+    """The type that a job is confined to now; None if it may have any."""
+    types = memory["types"]
+    target: int = memory["targets"].get(job.job.id, -1)
+    return None if target < 0 or len(types) == 1 or _is_wide(job, memory) else str(types[target])
+
+
+def _is_wide(job: JobView, memory: Mapping[str, Any]) -> bool:
     """Whether the job found no place on its target in this round."""
-    return bool(job.marks.get("wide") == at.memory["round"])
+    return bool(job.marks.get("wide") == memory["round"])
 
 
-def _is_stray(job: JobView, at: Moment) -> bool:
+def _is_stray(job: JobView, memory: Mapping[str, Any]) -> bool:
     """Whether the job runs, since before this round, where it is not targeted at."""
-    return job.has_devices and bool(at.memory["strays"].get(job.job.id) == job.opened[1])
+    return job.has_devices and bool(memory["strays"].get(job.job.id) == job.opened[1])
+
+
+def _memory(at: Moment) -> Mapping[str, Any]:
+    """What is remembered; before anything was observed, nothing."""
+    return at.memory if "ranks" in at.memory else NOTHING
 
 
 def _nothing_known(round_ms: int) -> Memory:
@@ -140,6 +154,7 @@ def _nothing_known(round_ms: int) -> Memory:
         "round": 0,
         "began_ms": -round_ms,
         "next_ms": None,
+        "calm": True,
         "jobs": {},
         "types": [],
         **_no_answer(),
@@ -147,20 +162,22 @@ def _nothing_known(round_ms: int) -> Memory:
 
 
 def _no_answer() -> Memory:
-    return {"shares": {}, "owed": {}, "ranks": {}, "targets": {}, "strays": {}}
+    return {"shares": {}, "owed": {}, "ranks": {}, "targets": {}, "strays": {}, "moves": {}}
 
 
 def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
     """Takes a round's answer in place of the last one."""
     answer = _no_answer()
-    shares, owed, ranks, targets, strays = answer.values()
+    shares, owed, ranks, targets, strays, moves = answer.values()
     types: dict[int, str] = {}
     for entry, value in body.items():
         what, _, rest = entry.partition(" ")
         match what:
-            case "share" | "owed":
+            case "share":
                 number, _, job = rest.partition(" ")
-                (shares if what == "share" else owed).setdefault(job, {})[int(number)] = value
+                shares.setdefault(job, {})[int(number)] = value
+            case "owed":
+                owed[rest] = value
             case "rank":
                 ranks[rest] = int(value)
                 memory["jobs"][rest] = None
@@ -168,13 +185,23 @@ def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
                 targets[rest] = int(value)
             case "stray":
                 strays[rest] = int(value)
+            case "move":
+                moves[rest] = int(value)
             case "type":
                 types[int(value)] = rest
     memory.update(answer)
     memory["types"] = [name for _, name in sorted(types.items())]
     memory["round"] += 1
     memory["began_ms"] = now
-    memory["next_ms"] = None if body.get("rest") else now + memory["round_ms"]
+    memory["calm"] = "calm" in body
+    memory["next_ms"] = None if "rest" in body else now + memory["round_ms"]
+
+
+def _arrive(memory: Memory, now: int) -> None:
+    """While there is enough for all, whoever comes is looked at at once; else when the round is over."""
+    if memory["calm"]:
+        memory["next_ms"] = now
+    _expect_round(memory, max(now, memory["began_ms"] + memory["round_ms"]))
 
 
 def _expect_round(memory: Memory, at_ms: int) -> None:
@@ -198,11 +225,13 @@ def _forget(memory: Memory, job: str, now: int) -> None:
         memory["next_ms"] = None
 
 
+NOTHING: Mapping[str, Any] = _nothing_known(0)
+
 ABOUT = About(
     summary="max-min fair shares of unlike GPUs, in rounds",
     prior_knowledge="speed of each model on each GPU type",
     algorithm="linear program",
-    decides_by="share that is due over share received",
+    decides_by="work due over work done",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint, between rounds",
     starvation="none: every job has a share",

@@ -144,6 +144,11 @@ class Policy:
         return f"{self.name}:{given}" if given else self.name
 
     @property
+    def by_queue(self) -> bool:
+        """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
+        return self.queue_order is not no_queues or self.victims is not nobody
+
+    @property
     def preempts(self) -> bool:
         """Whether anybody is ever stopped for another."""
         return self.targets is not Targets.KEEP or self.victims is not nobody

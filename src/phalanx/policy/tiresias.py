@@ -44,20 +44,20 @@ class Service:
         total = job.service_gpu_ms(now) if self.two_dimensional else job.executed_ms(now)
         return total - job.marks.get("reset", 0)
 
-    def before(self, job: JobView, forgotten: int = 0) -> int:
-        """Service without the present attempt; `forgotten` is to be counted although a promotion forgot it."""
+    def before(self, job: JobView) -> int:
+        """Service without the present attempt."""
         total = job.service_before_gpu_ms if self.two_dimensional else job.executed_before_ms
-        return total - job.marks.get("reset", 0) + forgotten
+        return total - job.marks.get("reset", 0)
 
     def queue(self, attained: int) -> int:
         """The queue that a service belongs to."""
         return bisect_right(self.limits, attained)
 
-    def sank_ms(self, job: JobView, queue: int, forgotten: int = 0) -> int | None:
+    def sank_ms(self, job: JobView, queue: int) -> int | None:
         """When the job came to a queue, if that was in the attempt that runs, or in the last one while it waits."""
         if queue == 0:
             return None
-        beyond = self.before(job, forgotten) - self.limits[queue - 1]
+        beyond = self.before(job) - self.limits[queue - 1]
         if job.running_since_ms is not None:
             return job.running_since_ms - beyond // self.rate(job) if beyond < 0 else None
         if job.has_devices or job.stopped_ms is None:
@@ -65,23 +65,19 @@ class Service:
         sank_ms = job.stopped_ms - beyond // self.rate(job)
         return sank_ms if sank_ms > job.opened[0] else None
 
-    def path(self, job: JobView, queue: int, forgotten: int = 0) -> Key:
-        """How a job came to run in a queue: who sank at a moment goes behind who got devices at that moment.
+    def turn(self, job: JobView, queue: int) -> Key:
+        """Where a job stands among those who run in a queue: who sank to it goes behind who got devices just then."""
+        sank_ms = self.sank_ms(job, queue)
+        opened_ms, place = job.opened
+        return (opened_ms, 0, place) if sank_ms is None else (sank_ms, 1, job.number)
 
-        Those who sank at the same moment keep the order that they had in the queue above.
-        """
-        sank_ms = self.sank_ms(job, queue, forgotten)
-        if sank_ms is None:
-            opened_ms, place = job.opened
-            return (opened_ms, 0, place)
-        return (sank_ms, 1, *self.path(job, queue - 1, forgotten))
-
-    def sinks_ms(self, job: JobView, queue: int) -> int | None:
-        """When the running job will leave a queue."""
-        since = job.running_since_ms
-        if since is None or queue == len(self.limits):
+    def sinks_ms(self, job: JobView, now: int) -> int | None:
+        """When the running job will leave its queue if it keeps its size."""
+        attained = self.attained(job, now)
+        queue = self.queue(attained)
+        if job.running_since_ms is None or queue == len(self.limits):
             return None
-        return since - (self.before(job) - self.limits[queue]) // self.rate(job)
+        return now - (attained - self.limits[queue]) // self.rate(job)
 
 
 def tiresias_las(parameters: Parameters) -> Policy:
@@ -90,22 +86,18 @@ def tiresias_las(parameters: Parameters) -> Policy:
     starvation = parameters.number_or_off("starvation")
 
     def order(job: JobView, at: Moment) -> Key:
+        queue = service.queue(service.attained(job, at.now))
         if job.has_devices:
-            queue = service.queue(service.attained(job, at.now))
             sinks_now = service.sank_ms(job, queue) == at.now
-            return (queue, NEXT if sinks_now else RUNS, *service.path(job, queue))
+            return (queue, NEXT if sinks_now else RUNS, *service.turn(job, queue))
         if job.stopped_ms is None:
-            return (0, NEXT, job.submitted_ms, 0, job.number)
+            return (queue, NEXT, job.submitted_ms, 0, job.number)
         promoted_ms = job.marks.get("promoted_ms", -1)
         if promoted_ms >= job.stopped_ms:
-            return (0, NEXT, promoted_ms, 1, *stopped(job, job.stopped_ms, job.marks["forgotten"]))
-        return stopped(job, job.stopped_ms)
-
-    def stopped(job: JobView, stopped_ms: int, forgotten: int = 0) -> Key:
-        queue = service.queue(service.before(job, forgotten))
-        path = service.path(job, queue, forgotten)
-        stopped_as_it_sank = service.sank_ms(job, queue, forgotten) == stopped_ms
-        return (queue, NEXT, *path) if stopped_as_it_sank else (queue, STOPPED, -stopped_ms, *path)
+            return (queue, NEXT, promoted_ms, 1, job.number)
+        if service.sank_ms(job, queue) == job.stopped_ms:
+            return (queue, NEXT, job.stopped_ms, 1, job.number)
+        return (queue, STOPPED, -job.stopped_ms, *service.turn(job, queue))
 
     def changes(job: JobView, at: Moment) -> int | None:
         queue = service.queue(service.attained(job, at.now))
@@ -113,7 +105,7 @@ def tiresias_las(parameters: Parameters) -> Policy:
             return starves_ms(job, queue)
         if service.sank_ms(job, queue) == at.now or begins_anew(job):
             return at.now + 1
-        return service.sinks_ms(job, queue)
+        return service.sinks_ms(job, at.now)
 
     def begins_anew(job: JobView) -> bool:
         """Whether a job runs for the first time since it was promoted: what it waited until then does not count."""
@@ -131,9 +123,7 @@ def tiresias_las(parameters: Parameters) -> Policy:
             job.marks["anew"] = 0
             job.marks["waited_ms"] = (job.running_since_ms or 0) - (job.first_start_ms or 0) - job.executed_before_ms
         elif not job.has_devices:
-            forgotten = service.attained(job, at.now)
-            job.marks["reset"] = job.marks.get("reset", 0) + forgotten
-            job.marks["forgotten"] = forgotten
+            job.marks["reset"] = job.marks.get("reset", 0) + service.attained(job, at.now)
             job.marks["executed_ms"] = job.executed_before_ms
             job.marks["promoted_ms"] = at.now
             job.marks["anew"] = 1
@@ -162,7 +152,7 @@ def tiresias_gittins(parameters: Parameters) -> Policy:
         return (service.queue(attained), -rank(attained), job.submitted_ms, job.number)
 
     def changes(job: JobView, at: Moment) -> int | None:
-        return service.sinks_ms(job, service.queue(service.attained(job, at.now)))
+        return service.sinks_ms(job, at.now)
 
     return Policy(
         "tiresias-gittins",

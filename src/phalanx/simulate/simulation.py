@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from sys import intern
 from typing import Any
 
+from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.topology import Topology
 from phalanx.engine.event import ClusterDefined, Event, JobCancelled, JobSubmitted, NodeHealthChanged
 from phalanx.engine.journal import Count, Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
+from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
-from phalanx.simulate.locality import FLAT_CURVES
+from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.run import Run
 from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
 from phalanx.simulate.speed import NEUTRAL, SpeedModel
@@ -74,8 +77,8 @@ class Simulation:
         self.sampler = self._sampler()
 
     def _speed(self) -> SpeedModel:
-        topology = Topology(self.cluster)
-        return SpeedModel(topology) if self.setup.costs.locality else SpeedModel(topology, FLAT_CURVES)
+        curves = CURVES if self.setup.costs.locality else FLAT_CURVES
+        return SpeedModel(Topology(self.cluster), curves, measured_on=_commonest_type(self.cluster))
 
     def __getstate__(self) -> dict[str, Any]:
         """What is saved: all but speeds, which are worked out again."""
@@ -86,27 +89,37 @@ class Simulation:
         self.__dict__.update(saved)
         self.backend.speed = self._speed()
         self.run.backend = self.backend
+        self._ask_for_advice()
 
     def begin(self) -> None:
         """Defines the cluster: the first record."""
-        placement = self.setup.placement if self.setup.placement != COUNT else "pack"
+        # Interned, since records leave out only defaults that are the very same object.
+        placement = intern(self.setup.placement if self.setup.placement != COUNT else "pack")
         if placement == "random":
             placement = f"random:{self.setup.seed}"
         first = ClusterDefined(self.cluster, self.setup.policy, placement=placement)
         record(self.run.state, self.run.journal, first, 0)
+        self._ask_for_advice()
         self.run.begin()
+
+    def _ask_for_advice(self) -> None:
+        """Has the policy's solver asked, if it has one."""
+        name = self.run.state.policy.adviser
+        if name:
+            self.run.adviser = adviser(name)
 
     def go(self, until_ms: int | None = None, watch: Watch | None = None) -> None:
         """Steps to the end, or until a moment; `watch` is shown the State after every turn."""
         run, look, ledger, state = self.run, self.sampler.look, self.backend.ledger, self.run.state
-        while True:
-            at = run.next_moment()
-            if at is None or (until_ms is not None and at > until_ms):
-                return
-            run.turn(at)
-            look(state, ledger.held_now)
-            if watch is not None:
-                watch(state)
+        with calm():
+            while True:
+                at = run.next_moment()
+                if at is None or (until_ms is not None and at > until_ms):
+                    return
+                run.turn(at)
+                look(state, ledger.held_now)
+                if watch is not None:
+                    watch(state)
 
     def _arrivals(self) -> Arrivals:
         arrivals: list[tuple[int, Event]] = [
@@ -124,3 +137,11 @@ class Simulation:
         span_ms = max(times, default=0) - min(times, default=0)
         lender = jobs[0] if jobs and self.setup.placement != COUNT else None
         return Sampler(self.cluster.gpus, max(span_ms // SAMPLES, 1), mix_of(jobs), lender)
+
+
+def _commonest_type(cluster: Cluster) -> str:
+    """The GPU type that a cluster has most of: durations of jobs that name no type are taken to be measured on it."""
+    gpus: dict[str, int] = {}
+    for node in cluster.nodes:
+        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
+    return max(gpus, key=lambda name: gpus[name], default="")

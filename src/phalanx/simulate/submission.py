@@ -63,7 +63,7 @@ class Submitter:
             return Gang((Role("worker", least, most, Task(1, types)),))
         if self._pool:
             return Gang((Role("worker", task=Task(traced.gpus)),))
-        each = traced.gpus_per_node or min(traced.gpus, self._largest.get(traced.gpu_type, 0) or traced.gpus)
+        each = min(traced.gpus_per_node or self._largest.get(traced.gpu_type, 0) or traced.gpus, traced.gpus)
         task = Task(each, types, divisible=True)
         full, rest = divmod(traced.gpus, each)
         roles = [Role("worker", full, full, task)]

@@ -39,11 +39,12 @@ def at_load(trace: Trace, gpus: int, load: float) -> Trace:
     if not span or not work:
         raise TraceError(trace.name, "cannot be brought to a load: all jobs are submitted at once, or none runs")
     first_ms, new_span = trace.jobs[0].submit_ms, round(work / (gpus * load))
-    jobs = tuple(_moved(job, first_ms + (job.submit_ms - first_ms) * new_span // span) for job in trace.jobs)
+    jobs = tuple(moved(job, first_ms + (job.submit_ms - first_ms) * new_span // span) for job in trace.jobs)
     return replace(trace, jobs=jobs)
 
 
-def _moved(job: TraceJob, submit_ms: int) -> TraceJob:
+def moved(job: TraceJob, submit_ms: int) -> TraceJob:
+    """The job, submitted at another time; its deadline and cancellation move with it."""
     later_ms = submit_ms - job.submit_ms
     return replace(
         job,

@@ -1,0 +1,90 @@
+"""`phalanx compare`: the same trace under several policies, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.runs import (
+    MEASURE_COLUMNS,
+    check_targets,
+    note_never_fit,
+    report,
+    run_all,
+    run_options,
+    study_from,
+    tell_note,
+    variation_from,
+)
+from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
+from phalanx.cli.varied import Varied
+from phalanx.simulate.entry import policies_of
+from phalanx.simulate.result import Result
+from phalanx.simulate.study import Case, Study
+from phalanx.simulate.table import comparison_rows
+
+COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
+
+
+@click.command()
+@run_options
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    required=True,
+    metavar="NAME[:key=value,…]",
+    help="Give it once for each policy; ./mine.py:NAME is one, too.",
+)
+@output_option
+def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
+    """Run a trace under several policies and put the outcomes side by side; the best of a column has a star.
+
+    Runs share the processors of this machine. Ctrl-C ends them and shows those that are finished.
+    """
+    check_targets(given, ("report",))
+    study = study_from(given)
+    variation = variation_from(given)
+    cases = study.cases(policies_of(policies), given["seeds"], variation)
+    is_varied = variation is not None or given["seeds"] > 1
+    if is_varied:
+        study.own_load(cases)
+    runs, interrupted = run_all(study, cases, given["workers"])
+    if runs:
+        show = _show_varied if is_varied else _show
+        show(study, runs, given, output)
+    if interrupted:
+        click.echo(f"phalanx: interrupted; {len(runs)} of {len(cases)} runs are finished", err=True)
+        return Exit.INTERRUPTED
+    return None
+
+
+def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, Any], output: Output) -> None:
+    results = [result for _, result in runs]
+    if output in ("json", "yaml"):
+        emit([result.summary for result in results], COLUMNS, output)
+    else:
+        emit([row.texts() for row in comparison_rows(results)], COLUMNS, output)
+    report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}")
+    _tell_counts(results)
+
+
+def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, Any], output: Output) -> None:
+    varied = Varied.of(study, runs)
+    if output in ("json", "yaml"):
+        emit(varied.objects(), VARIED_COLUMNS, output)
+    else:
+        emit(varied.rows(), VARIED_COLUMNS, output)
+    results, which = varied.shown_in_detail()
+    report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves)
+    _tell_counts(results)
+
+
+def _tell_counts(results: Sequence[Result]) -> None:
+    note_never_fit(results)
+    if len({result.summary["jobs"]["completed"] for result in results}) > 1:
+        tell_note("policies completed different numbers of jobs: times to completion are not of the same jobs")

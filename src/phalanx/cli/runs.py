@@ -1,0 +1,142 @@
+"""What the verbs of runs share: their options, the study these describe, and the runs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from phalanx.cli.output import Column
+from phalanx.cli.progress import bar
+from phalanx.cli.trace import skip_bad_rows_option
+from phalanx.errors import PhalanxError
+from phalanx.simulate.batch import run_cases
+from phalanx.simulate.entry import PLACEMENTS, Options, study_of
+from phalanx.simulate.report import write_report
+from phalanx.simulate.result import Result
+from phalanx.simulate.source import Recorded
+from phalanx.simulate.study import Case, Study
+from phalanx.simulate.table import MEASURES
+from phalanx.simulate.vary import Curve, Variation
+
+MEASURE_COLUMNS = tuple(
+    Column(measure.key, measure.title.upper(), wide=measure.key in ("p95_wait", "makespan", "goodput", "jain"))
+    for measure in MEASURES
+)
+"""The columns of a comparison."""
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+_OPTIONS = (
+    click.option("--cluster", metavar="FILE", help="A cluster file, a Tiresias cluster CSV or a Philly machine list."),
+    click.option("--trace", metavar="FILE", help="A trace of any format known here, or synthetic:jobs=1000,load=0.9,…"),
+    click.option(
+        "--placement",
+        type=click.Choice(PLACEMENTS),
+        default="topology",
+        show_default=True,
+        help="How to choose among places; count takes the cluster as one number of GPUs.",
+    ),
+    click.option(
+        "--costs", default="default", show_default=True, help="What starts and stops take: default, none, start=30s,…"
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="For synthetic traces and random placement."),
+    click.option("--faults", metavar="FILE", help="A CSV of at_s,node,health[,reason]: nodes that fail and come back."),
+    click.option("--until", metavar="TIME", help="Stop at this virtual time, such as 12h or 3d."),
+    click.option("--load", type=float, help="Bring the trace to this offered load on the cluster."),
+    click.option("--vary", metavar="KEY=FROM:TO:STEP", help="Run for several values, such as load=0.5:1.2:0.1."),
+    click.option(
+        "--seeds", type=click.IntRange(1), default=1, help="Run for so many seeds and tell how sure the figures are."
+    ),
+    click.option("--workers", type=click.IntRange(1), help="Processes for several runs; default: one a processor."),
+    click.option("--report", metavar="FILE", help="Write a page with charts, one HTML file that opens offline."),
+    skip_bad_rows_option,
+)
+
+
+class TargetError(PhalanxError):
+    """Something that cannot be written."""
+
+
+def run_options(function: Decorated) -> Decorated:
+    """Gives a verb the options that say what to run."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def study_from(given: dict[str, Any]) -> Study:
+    """The study that options describe."""
+    for name in ("cluster", "trace"):
+        if given[name] is None:
+            raise click.UsageError(f"Missing option '--{name}'.")
+    options = Options(**{name: given[name] for name in Options.__annotations__})  # type: ignore[typeddict-item]
+    study = study_of(given["cluster"], given["trace"], options)
+    if isinstance(study.source, Recorded):
+        trace = study.source.trace
+        dropped = (f"{trace.dropped} bad rows of {trace.name} were dropped",) if trace.dropped else ()
+        for note in (*trace.notes, *dropped):
+            tell_note(note)
+    return study
+
+
+def variation_from(given: dict[str, Any]) -> Variation | None:
+    """What `--vary` asks for."""
+    return Variation.parse(given["vary"]) if given["vary"] else None
+
+
+def check_targets(given: dict[str, Any], names: Iterable[str]) -> None:
+    """Finds out before a long run whether what it is to write could be written."""
+    for name in names:
+        if given.get(name) is None:
+            continue
+        path = Path(given[name])
+        if path.is_dir() or not path.parent.is_dir():
+            reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise TargetError(f"--{name.replace('_', '-')} {path}: {reason}")
+    if given.get("report") and find_spec("plotly") is None:
+        raise TargetError("--report needs plotly: install phalanx[report]")
+
+
+def run_all(study: Study, cases: Sequence[Case], workers: int | None) -> tuple[list[tuple[Case, Result]], bool]:
+    """Runs cases; those that finished, in order, and whether somebody interrupted."""
+    results: dict[int, Result] = {}
+    interrupted = False
+    with bar(len(cases), "runs") as tell, closing(run_cases(study, cases, workers)) as runs:
+        try:
+            if tell is not None:
+                tell(0, "")
+            for number, result in runs:
+                results[number] = result
+                if tell is not None:
+                    tell(len(results), str(result.summary["policy"]))
+        except KeyboardInterrupt:
+            interrupted = True
+    return [(cases[number], results[number]) for number in sorted(results)], interrupted
+
+
+def report(given: dict[str, Any], results: Sequence[Result], title: str, curves: Sequence[Curve] = ()) -> None:
+    """Writes the report, if one is wanted."""
+    if given["report"] is not None and results:
+        write_report(results, given["report"], title, curves)
+
+
+def note_never_fit(results: Sequence[Result]) -> None:
+    """Tells of jobs that the cluster can never hold."""
+    for result in results[:1]:
+        count = result.summary["jobs"]["never_fit"]
+        if count:
+            waiting = [job for job in result.jobs if job.state == "waiting"]
+            largest = max(waiting, key=lambda job: job.gpus)
+            jobs = "1 job fits" if count == 1 else f"{count:,} jobs fit"
+            tell_note(
+                f"{jobs} no part of this cluster; the largest that waits is {largest.job_id}, {largest.gpus} GPUs"
+            )
+
+
+def tell_note(note: str) -> None:
+    click.echo(f"note: {note}", err=True)

@@ -1,0 +1,227 @@
+"""`phalanx simulate`: a trace on a cluster under a policy, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.files import save_journal
+from phalanx.cli.interrupt import Interrupt
+from phalanx.cli.output import Column, Output, emit, emit_one, output_option
+from phalanx.cli.progress import Follower, bar
+from phalanx.cli.runs import (
+    check_targets,
+    note_never_fit,
+    report,
+    run_all,
+    run_options,
+    study_from,
+    variation_from,
+)
+from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
+from phalanx.cli.varied import Varied
+from phalanx.engine.journal import Count, Journal
+from phalanx.errors import PhalanxError
+from phalanx.simulate.batch import carry_on, naming
+from phalanx.simulate.entry import policies_of, until_of
+from phalanx.simulate.metrics import per_job_csv
+from phalanx.simulate.plugins import resolve_policy
+from phalanx.simulate.result import Result
+from phalanx.simulate.saved import load as load_simulation
+from phalanx.simulate.saved import save as save_simulation
+from phalanx.simulate.simulation import Simulation
+from phalanx.simulate.study import Case, Study
+from phalanx.simulate.table import count_text, duration_text, index_text, share_text
+
+TARGETS = ("save", "per_job", "journal", "report")
+OF_A_NEW_RUN = (
+    "cluster",
+    "trace",
+    "placement",
+    "costs",
+    "seed",
+    "faults",
+    "load",
+    "vary",
+    "seeds",
+    "workers",
+    "skip_bad_rows",
+)
+OF_ONE_RUN = ("save", "per_job", "journal")
+
+COLUMNS = (
+    Column("policy"),
+    Column("jobs"),
+    Column("makespan"),
+    Column("gpus", "GPUS"),
+    Column("work"),
+    Column("changes"),
+    Column("fairness"),
+    Column("events", wide=True),
+    Column("digest", wide=True),
+    Column("run", wide=True),
+)
+TIME_COLUMNS = (Column("time"), Column("mean"), Column("p50"), Column("p95"), Column("p99"))
+TIMES = {"jct_s": "to completion", "wait_s": "to the first start", "queued_s": "waiting in all"}
+
+
+class ResumeError(PhalanxError):
+    """A saved run that cannot go on as asked."""
+
+
+@click.command()
+@run_options
+@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
+@click.option("--save", metavar="FILE", help="Write the run as it is at its end, or at --until, to go on from there.")
+@click.option("--resume", metavar="FILE", help="Go on with a saved run.")
+@click.option("--per-job", metavar="FILE", help="Write a CSV with a line for each job.")
+@click.option("--journal", metavar="FILE", help="Write every record, for `phalanx replay` and `phalanx why`.")
+@output_option
+def simulate(output: Output, **given: Any) -> int | None:
+    """Run a trace on a cluster under a policy in virtual time, by the scheduler that runs clusters.
+
+    Ctrl-C ends it early and shows what it had come to.
+    """
+    check_targets(given, TARGETS)
+    if given["resume"] is not None:
+        return _resume(given, output)
+    study = study_from(given)
+    policies = policies_of([given["policy"] or study.cluster.policy])
+    variation = variation_from(given)
+    cases = study.cases(policies, given["seeds"], variation)
+    if variation is not None or given["seeds"] > 1:
+        return _run_several(study, cases, given, output)
+    return _run_one(study, cases[0], given, output)
+
+
+def _run_one(study: Study, case: Case, given: dict[str, Any], output: Output) -> int | None:
+    setup = study.setup(case)
+    began_s = perf_counter()
+    with naming(case.policy):
+        simulation = Simulation(setup, Journal() if given["journal"] is not None else None)
+        simulation.begin()
+    return _follow(simulation, case.policy, began_s, given, output)
+
+
+def _resume(given: dict[str, Any], output: Output) -> int | None:
+    context = click.get_current_context()
+    for name in OF_A_NEW_RUN:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is of a new run: --resume goes on with what was saved.")
+    began_s = perf_counter()
+    simulation = saved_run(given["resume"], given["policy"])
+    if given["journal"] is not None and isinstance(simulation.run.journal, Count):
+        raise ResumeError(f"{given['resume']}: was saved by a run without --journal, so its records are not there")
+    return _follow(simulation, simulation.setup.policy, began_s, given, output)
+
+
+def saved_run(path: str, policy: str = "") -> Simulation:
+    """A saved run. A policy may be named, where its file has to be loaded first; another than its own is an error."""
+    spec = resolve_policy(policy) if policy else ""
+    try:
+        simulation = load_simulation(path)
+    except ValueError as error:
+        raise ResumeError(f"{path}: {error} (`phalanx simulate --resume` takes it by --policy)") from error
+    own = simulation.setup.policy
+    if spec and spec != own:
+        raise ResumeError(
+            f"{path}: was saved under the policy {own!r} and goes on with it; "
+            f"to see other futures of it: phalanx what-if --state {path}"
+        )
+    return simulation
+
+
+def _follow(simulation: Simulation, policy: str, began_s: float, given: dict[str, Any], output: Output) -> int | None:
+    """Takes a run to its end, and shows and writes what it came to."""
+    with Interrupt() as interrupt, bar(len(simulation.jobs), "jobs") as tell:
+        result = carry_on(simulation, policy, began_s, until_of(given["until"]), Follower(interrupt, tell))
+    _write(simulation, result, given)
+    _show(result, output)
+    note_never_fit([result])
+    if interrupt.asked:
+        click.echo(f"phalanx: interrupted; this is how it was at {_at(simulation)} of virtual time", err=True)
+        return Exit.INTERRUPTED
+    return None
+
+
+def _at(simulation: Simulation) -> str:
+    return duration_text(simulation.run.state.now / 1000)
+
+
+def _write(simulation: Simulation, result: Result, given: dict[str, Any]) -> None:
+    if given["save"] is not None:
+        save_simulation(simulation, given["save"])
+    if given["journal"] is not None:
+        save_journal(simulation.run.journal, given["journal"])
+    if given["per_job"] is not None:
+        with Path(given["per_job"]).open("w", encoding="utf-8", newline="") as file:
+            per_job_csv(result.jobs, file)
+    report(given, [result], f"{result.setup['trace']} on {result.setup['cluster']}")
+
+
+def _run_several(study: Study, cases: list[Case], given: dict[str, Any], output: Output) -> int | None:
+    for name in OF_ONE_RUN:
+        if given[name] is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')} is of one run: not with --vary or --seeds.")
+    # Asked for before hours of runs: without a load of its own, there is nothing to draw curves against.
+    study.own_load(cases)
+    runs, interrupted = run_all(study, cases, given["workers"])
+    if not runs:
+        return Exit.INTERRUPTED
+    varied = Varied.of(study, runs)
+    if output in ("json", "yaml"):
+        emit_one(varied.objects()[0], VARIED_COLUMNS, output)
+    else:
+        emit(varied.rows(), VARIED_COLUMNS, output)
+    results, which = varied.shown_in_detail()
+    report(given, results, f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}", varied.curves)
+    note_never_fit(results)
+    return Exit.INTERRUPTED if interrupted else None
+
+
+def _show(result: Result, output: Output) -> None:
+    summary = result.summary
+    if output not in ("table", "wide"):
+        emit_one(summary, COLUMNS, output)
+        return
+    emit_one(_lines(summary), COLUMNS, output)
+    click.echo()
+    spreads = [
+        {"time": name} | {key: _known(duration_text, value) for key, value in summary[field].items()}
+        for field, name in TIMES.items()
+    ]
+    emit(spreads, TIME_COLUMNS, output)
+
+
+def _lines(summary: dict[str, Any]) -> dict[str, str]:
+    """What a run came to, in words."""
+    counts = {name: count for name, count in summary["jobs"].items() if count and name != "submitted"}
+    ended = ", ".join(f"{count_text(count)} {name.replace('_', ' ')}" for name, count in counts.items())
+    fairness, run = summary["fairness"], summary["run"]
+    return {
+        "policy": summary["policy"],
+        "jobs": f"{count_text(summary['jobs']['submitted'])} submitted: {ended or 'none'}",
+        "makespan": _known(duration_text, summary["makespan_s"]),
+        "gpus": f"{_known(share_text, summary['gpu_allocated'])} allocated, "
+        f"{_known(share_text, summary['gpu_busy'])} busy; "
+        f"{_known(share_text, summary['fragmentation'])} of what was free was of no use",
+        "work": f"{_known(share_text, summary['goodput'])} of the time held was of use; "
+        f"{count_text(round(summary['lost_gpu_s'] / 3600, 1))} GPU-hours lost",
+        "changes": f"{count_text(summary['preemptions'])} preemptions, {count_text(summary['moves'])} moves, "
+        f"{count_text(summary['resizes'])} resizes",
+        "fairness": f"Jain's index of queues {_known(index_text, fairness['jain'])}, "
+        f"worst finish-time fairness {_known(index_text, fairness['worst_ftf'])}",
+        "events": count_text(summary["events"]),
+        "digest": summary["digest"],
+        "run": f"{run['wall_s']:.3g} s, {run['peak_mb']:.0f} MB",
+    }
+
+
+def _known(text: Callable[[float], str], value: float | None) -> str:
+    return "-" if value is None else text(value)

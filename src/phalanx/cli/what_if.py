@@ -1,0 +1,192 @@
+"""`phalanx what-if`: two futures of a saved run, one as it is and one in which something happens now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
+from time import perf_counter
+from typing import Any
+
+import click
+import msgspec
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.files import text_of
+from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
+from phalanx.cli.runs import MEASURE_COLUMNS
+from phalanx.cli.simulate import saved_run
+from phalanx.cli.words import because
+from phalanx.cluster.cluster import Health
+from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
+from phalanx.engine.explain import explain
+from phalanx.engine.turn import turn
+from phalanx.errors import PhalanxError
+from phalanx.simulate.batch import carry_on, naming
+from phalanx.simulate.entry import until_of
+from phalanx.simulate.metrics import rounded
+from phalanx.simulate.result import Result
+from phalanx.simulate.simulation import COUNT, Simulation
+from phalanx.simulate.table import comparison_rows, duration_text
+from phalanx.simulate.work import Work
+from phalanx.workload.array import members
+from phalanx.workload.formats.native import read_job
+from phalanx.workload.job import Job
+
+AS_IT_IS, WHAT_IF = "as it is", "what if"
+COLUMNS = (Column("policy", "FUTURE"), *MEASURE_COLUMNS)
+
+
+class WhatIfError(PhalanxError):
+    """Something that cannot happen to a saved run."""
+
+
+class NoSuchNode(PhalanxError):  # noqa: N818
+    """The cluster of a saved run has no such node."""
+
+    exit_code = Exit.NOT_FOUND
+
+
+@click.command("what-if")
+@click.option("--state", "state_path", required=True, metavar="FILE", help="A run saved by `phalanx simulate --save`.")
+@click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
+@click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
+@click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
+@output_option
+def what_if(state_path: str, fail: tuple[str, ...], jobs: tuple[str, ...], until: str | None, output: Output) -> None:
+    """Show two futures of a saved run side by side: as it is, and with what is asked for happening now.
+
+    Nodes can fail and jobs can be submitted. The cluster and the policy of a saved run cannot be changed: for another
+    policy or more nodes, run the trace again with `phalanx simulate`.
+    """
+    if not fail and not jobs:
+        raise click.UsageError("Say what happens: --fail NODE or --job FILE.")
+    as_it_is, other = saved_run(state_path), saved_run(state_path)
+    now_s = other.run.state.now / 1000
+    failures = _failures(other, fail)
+    submitted = [job for path in jobs for job in _known_jobs(other, path)]
+    with naming(other.setup.policy):
+        _happen(other, [*failures, *map(JobSubmitted, submitted)])
+    before, after = (carry_on(each, each.setup.policy, perf_counter(), until_of(until)) for each in (as_it_is, other))
+    _show(Difference(before, after, submitted, now_s, partial(_why, other)), output)
+
+
+def _failures(simulation: Simulation, nodes: Sequence[str]) -> list[Event]:
+    if nodes and simulation.setup.placement == COUNT:
+        raise WhatIfError("--fail: the run takes its cluster as one number of GPUs: it has no nodes that could fail")
+    for node in nodes:
+        if node not in simulation.run.state.topology.number:
+            raise NoSuchNode(f"--fail: there is no node {node!r} in the cluster {simulation.cluster.name!r}")
+    return [NodeHealthChanged(node, Health.FAILED, "what if") for node in nodes]
+
+
+def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
+    """The jobs of a file, under ids of their own, made known to the virtual world."""
+    numbers = [int(job) for job in simulation.works if job.isdecimal()]
+    types = tuple(dict.fromkeys(node.gpu_type for node in simulation.cluster.nodes if node.gpu_type))
+    now_ms = simulation.run.state.now
+    read = read_job(text_of(path), path, str(max(numbers, default=0) + 1), now_ms, types)
+    if read.duration_ms is None:
+        click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)
+    for job in members(read):
+        simulation.works[job.id] = Work(job.duration_ms, job=job)
+        yield job
+
+
+def _happen(simulation: Simulation, events: Iterable[Event]) -> None:
+    """Has events happen at the moment a run has reached."""
+    run = simulation.run
+    plan = turn(run.state, run.journal, events, run.state.now)
+    for action in plan.actions:
+        run.backend.carry_out(action, run.state.now)
+
+
+def _why(simulation: Simulation, job: str) -> str:
+    return because(explain(simulation.run.state, job))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two futures from one moment on, the jobs that are only in the second, and what tells why one waits."""
+
+    as_it_is: Result
+    what_if: Result
+    submitted: Sequence[Job]
+    now_s: float
+    why: Callable[[str], str]
+
+    def futures(self) -> list[Result]:
+        """Both, named by what they are."""
+        named = ((AS_IT_IS, self.as_it_is), (WHAT_IF, self.what_if))
+        return [msgspec.structs.replace(result, summary=result.summary | {"policy": name}) for name, result in named]
+
+    def jobs(self) -> list[dict[str, object]]:
+        """What becomes of the jobs that are submitted."""
+        found = {job.job_id: job for job in self.what_if.jobs}
+        return [
+            {
+                "job_id": job.id,
+                "name": job.name,
+                "state": found[job.id].state,
+                "start_s": found[job.id].start_s,
+                "end_s": found[job.id].end_s,
+                "wait_s": found[job.id].wait_s,
+                "why": self.why(job.id) if found[job.id].start_s is None else "",
+            }
+            for job in self.submitted
+        ]
+
+    def delays(self) -> dict[str, object]:
+        """How many of the other jobs end later or sooner, and by how much in the mean; None cannot be told."""
+        ends = {job.job_id: job.end_s for job in self.as_it_is.jobs}
+        delays_s = [
+            job.end_s - before_s
+            for job in self.what_if.jobs
+            if job.end_s is not None and (before_s := ends.get(job.job_id)) is not None
+        ]
+        later, sooner = [each for each in delays_s if each > 0], [-each for each in delays_s if each < 0]
+        return {
+            "later": len(later),
+            "later_mean_s": rounded(fmean(later)) if later else None,
+            "sooner": len(sooner),
+            "sooner_mean_s": rounded(fmean(sooner)) if sooner else None,
+        }
+
+
+def _show(difference: Difference, output: Output) -> None:
+    if output not in ("json", "yaml"):
+        _tell(difference, output)
+        return
+    data = {
+        "now_s": difference.now_s,
+        "as_it_is": difference.as_it_is.summary,
+        "what_if": difference.what_if.summary,
+        "jobs": difference.jobs(),
+        "others": difference.delays(),
+    }
+    click.echo(as_json(data) if output == "json" else as_yaml(data), nl=output == "json")
+
+
+def _tell(difference: Difference, output: Output) -> None:
+    emit([row.texts() for row in comparison_rows(difference.futures())], COLUMNS, output)
+    if output == "name":
+        return
+    delays = difference.delays()
+    parts = [
+        f"{delays[way]:,} {way}" + (f" ({duration_text(mean)} in the mean)" if isinstance(mean, float) else "")
+        for way in ("later", "sooner")
+        for mean in (delays[f"{way}_mean_s"],)
+    ]
+    click.echo(f"\nFrom {duration_text(difference.now_s)} of virtual time on; other jobs end: {', '.join(parts)}.")
+    for job in difference.jobs():
+        click.echo(_fate(job, difference.now_s))
+
+
+def _fate(job: dict[str, Any], now_s: float) -> str:
+    name = f"job {job['job_id']}" + (f" ({cell(job['name'])})" if job["name"] else "")
+    if job["start_s"] is None:
+        return f"{name} does not start: {job['why']}"
+    start, wait = duration_text(job["start_s"]), duration_text(job["start_s"] - now_s)
+    end = f"ends at {duration_text(job['end_s'])}" if job["end_s"] is not None else f"is {job['state']} at the end"
+    return f"{name} starts at {start}, {wait} from now, and {end}"

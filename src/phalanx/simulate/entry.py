@@ -1,0 +1,135 @@
+"""`phalanx.simulate` and `phalanx.compare`: what the verbs of these names do, for programs in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike, fspath
+from typing import TypeAlias, TypedDict, Unpack
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.document.error import brief
+from phalanx.document.units import duration_ms
+from phalanx.placement.packings import PACKINGS
+from phalanx.policy.policy import Policy
+from phalanx.policy.registry import register
+from phalanx.simulate.batch import run_cases, run_one
+from phalanx.simulate.costs import Costs, costs_of
+from phalanx.simulate.faults import read_faults
+from phalanx.simulate.plugins import resolve_policy
+from phalanx.simulate.result import Result
+from phalanx.simulate.simulation import COUNT, Watch
+from phalanx.simulate.source import Recorded, source_of
+from phalanx.simulate.study import Study, StudyError
+from phalanx.simulate.trace import Trace
+from phalanx.simulate.traces.open import read_trace_cluster
+from phalanx.simulate.vary import Variation
+
+File: TypeAlias = str | PathLike[str]
+PLACEMENTS = (COUNT, *PACKINGS)
+
+
+class Options(TypedDict, total=False):
+    """What may be said of a run beside its cluster, trace and policy: the options of the verbs, as they are written.
+
+    `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file, and
+    `until` is a time such as `3d`.
+    """
+
+    placement: str
+    costs: Costs | str
+    seed: int
+    load: float | None
+    faults: File | None
+    until: str | None
+    skip_bad_rows: bool
+
+
+def simulate(
+    cluster: Cluster | File,
+    trace: Trace | File,
+    policy: str | Policy = "",
+    *,
+    watch: Watch | None = None,
+    **options: Unpack[Options],
+) -> Result:
+    """One run in virtual time, under the cluster's own policy if none is given.
+
+    The trace may be `synthetic:jobs=1000,load=0.9,…`. `watch` is shown the State after every turn; if it raises
+    `Stopped`, the run ends there. See `Options` for the rest.
+    """
+    study = study_of(cluster, trace, options)
+    (case,) = study.cases(policies_of([policy or study.cluster.policy]))
+    return run_one(study.setup(case), case.policy, study.until_ms, watch)
+
+
+def compare(
+    cluster: Cluster | File,
+    trace: Trace | File,
+    policies: Iterable[str | Policy],
+    *,
+    seeds: int = 1,
+    vary: str = "",
+    workers: int = 1,
+    **options: Unpack[Options],
+) -> list[Result]:
+    """A run for every policy, and with `vary` and `seeds` for every value and seed: by value, seed, policy.
+
+    With more `workers` than one, runs go on in other processes, which import the main program again: guard it by
+    `if __name__ == "__main__":`. A policy that is given as a value, not by name, can run only in this process.
+    """
+    study = study_of(cluster, trace, options)
+    cases = study.cases(policies_of(policies), seeds, Variation.parse(vary) if vary else None)
+    results = dict(run_cases(study, cases, workers))
+    return [results[number] for number in range(len(cases))]
+
+
+def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> Study:
+    """A study, out of what people write."""
+    if not isinstance(cluster, Cluster):
+        cluster = read_trace_cluster(fspath(cluster))
+    skip_bad_rows = options.get("skip_bad_rows", False)
+    source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
+    costs, faults = options.get("costs", "default"), options.get("faults")
+    return Study(
+        cluster,
+        source,
+        placement_of(options.get("placement", "topology")),
+        costs if isinstance(costs, Costs) else costs_of(costs),
+        options.get("seed", 0),
+        options.get("load"),
+        () if faults is None else read_faults(fspath(faults), cluster),
+        until_of(options.get("until")),
+    )
+
+
+def placement_of(name: str) -> str:
+    """A placement that there is."""
+    if name not in PLACEMENTS:
+        raise StudyError(f"there is no placement {brief(name)!r} (there is: {', '.join(PLACEMENTS)})")
+    return name
+
+
+def until_of(until: str | None) -> int | None:
+    """A moment of virtual time, as people write it."""
+    if until is None:
+        return None
+    at_ms = duration_ms(until)
+    if at_ms is None:
+        raise StudyError(f"until {brief(until)}: expected a time since the run began, such as 12h or 3d")
+    return at_ms
+
+
+def policies_of(policies: Iterable[str | Policy]) -> dict[str, str]:
+    """Policies as they are written, each with what the engine takes. One that is given twice is an error."""
+    found: dict[str, str] = {}
+    for policy in policies:
+        written = policy if isinstance(policy, str) else _registered(policy)
+        if written in found:
+            raise StudyError(f"policy {written!r} is given twice")
+        found[written] = resolve_policy(written)
+    return found
+
+
+def _registered(policy: Policy) -> str:
+    register(policy.name, lambda parameters: policy)
+    return policy.name

@@ -1,0 +1,52 @@
+"""Faults of nodes from a file: when which node becomes healthy, suspect, draining or failed."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.document.error import brief
+from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.rows import Rows, open_rows
+from phalanx.simulate.traces.values import SECONDS, milliseconds
+
+REQUIRED = ("at_s", "node", "health")
+OPTIONAL = ("reason",)
+HEALTHS = ", ".join(Health)
+
+NodeFault: TypeAlias = tuple[int, str, str, str]
+"""When (milliseconds), which node, what becomes of it, and why."""
+
+
+def read_faults(path: str, cluster: Cluster) -> tuple[NodeFault, ...]:
+    """Reads a CSV with `at_s, node, health` and, if there, `reason`, in the order of time.
+
+    A row that does not fit the cluster is an error that names its line.
+    """
+    try:
+        with open_rows(path) as rows:
+            return tuple(sorted(_faults(rows, cluster), key=lambda fault: fault[0]))
+    except OSError as error:
+        raise TraceError(path, error.strerror or str(error)) from error
+
+
+def _faults(rows: Rows, cluster: Cluster) -> list[NodeFault]:
+    for name in rows.header:
+        if name not in (*REQUIRED, *OPTIONAL):
+            known = ", ".join((*REQUIRED, *OPTIONAL))
+            raise TraceError(rows.source, f"there is no column {brief(name)!r} of faults (there is: {known})", 1)
+    nodes = {node.name for node in cluster.nodes}
+
+    def node_named(text: str) -> str:
+        if text not in nodes:
+            raise ValueError(text)
+        return text
+
+    at_ms = rows.reader("at_s", milliseconds, SECONDS)
+    node = rows.reader("node", node_named, f"a node of the cluster, such as {min(nodes, default='(it has none)')}")
+    health = rows.reader("health", Health, f"one of {HEALTHS}")
+    reason = rows.reader("reason", str, "text") if "reason" in rows.header else None
+    return [
+        (at_ms(line, row), node(line, row), health(line, row).value, reason(line, row) if reason else "")
+        for line, row in rows.rows()
+    ]

@@ -1,0 +1,169 @@
+"""`phalanx compare`: policies side by side, in processes that end with the one that started them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.main import cli, run
+
+ROOT = Path(__file__).parents[2]
+CLUSTER = str(ROOT / "examples" / "cluster-small.yaml")
+RUN = ("compare", "--cluster", CLUSTER, "--trace", "synthetic:jobs=60,load=2.0,shape=gavel")
+POLICIES = ("--policy", "fifo", "--policy", "sjf", "--policy", "srtf")
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a verb that succeeds; what it printed on stdout."""
+
+    def said(*arguments: str) -> str:
+        assert run(cli, arguments) == Exit.OK, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return said
+
+
+def without_run(summary: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in summary.items() if key != "run"}
+
+
+def test_programs_get_what_simulate_prints_in_the_order_of_the_policies(say: Any) -> None:
+    summaries = json.loads(say(*RUN, *POLICIES, "-o", "json"))
+    assert [summary["policy"] for summary in summaries] == ["fifo", "sjf", "srtf"]
+    alone = [json.loads(say("simulate", *RUN[1:], "--policy", name, "-o", "json")) for name in ("fifo", "sjf", "srtf")]
+    assert list(map(without_run, summaries)) == list(map(without_run, alone))
+
+
+def test_people_get_a_row_for_each_policy_and_a_star_for_the_best(say: Any) -> None:
+    header, *rows = say(*RUN, *POLICIES).splitlines()
+    assert header.split("  ")[0] == "POLICY"
+    assert "MEAN JCT" in header
+    assert [row.split()[0] for row in rows] == ["fifo", "sjf", "srtf"]
+    assert any(" *" in row for row in rows)
+    assert "JAIN" not in header
+    assert "JAIN" in say(*RUN, *POLICIES, "-o", "wide").splitlines()[0]
+
+
+def test_seeds_give_intervals_and_loads_give_curves(say: Any) -> None:
+    arguments = (*RUN, *POLICIES[:4], "--vary", "load=0.5:1:0.5", "--seeds", "2")
+    varied = json.loads(say(*arguments, "-o", "json"))
+    assert [each["policy"] for each in varied] == ["fifo", "sjf"]
+    for each in varied:
+        assert [(one["load"], one["seed"]) for one in each["runs"]] == [(0.5, 0), (0.5, 1), (1.0, 0), (1.0, 1)]
+        assert {one["policy"] for one in each["runs"]} == {each["policy"]}
+        for curve in each["curves"]:
+            assert [point["at"] for point in curve["points"]] == [0.5, 1.0]
+            assert all(point["low"] <= point["mean"] <= point["high"] for point in curve["points"])
+
+
+def test_seeds_of_a_recorded_trace_draw_its_arrivals_anew(say: Any, tmp_path: Path) -> None:
+    trace = str(tmp_path / "trace.csv")
+    say("trace", "make", "--jobs", "40", "--gpus", "32", "--load", "0.8", "--shape", "gavel", trace)
+    table = say(*RUN[:3], "--trace", trace, "--policy", "fifo", "--seeds", "3")
+    assert table.splitlines()[1].split()[:2] == ["fifo", "0.8"]
+    assert " ± " in table
+    (varied,) = json.loads(say(*RUN[:3], "--trace", trace, "--policy", "fifo", "--seeds", "3", "-o", "json"))
+    assert len({one["digest"] for one in varied["runs"]}) == 3
+    (alone,) = json.loads(say(*RUN[:3], "--trace", trace, "--policy", "fifo", "-o", "json"))
+    assert varied["runs"][0]["digest"] == alone["digest"]
+
+
+@pytest.mark.needs("plotly")
+def test_a_report_holds_the_policies_and_the_curves(say: Any, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    say(*RUN, *POLICIES[:4], "--vary", "load=0.5:1:0.5", "--report", str(report))
+    page = report.read_text("utf-8")
+    assert "in detail: load 1, seed 0" in page
+    assert "Against load" in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ((), "Missing option '--policy'"),
+        (("--policy", "fifo", "--policy", "fifo"), "policy 'fifo' is given twice"),
+        (("--policy", "fifo", "--policy", "nope"), "unknown policy 'nope'"),
+        (("--policy", "fifo", "--report", "nowhere/report.html"), "there is no folder nowhere"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    arguments: tuple[str, ...], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, [*RUN, *arguments]) in (Exit.ERROR, Exit.USAGE)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert line in captured.err.splitlines()[-1]
+
+
+RAISING = """
+from phalanx.policy.policy import Policy
+
+def order(job, at):
+    raise KeyError("lunch")
+
+Mine = Policy("mine", order=order)
+"""
+
+
+def test_a_policy_that_raises_in_another_process_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(RAISING)
+    assert run(cli, [*RUN, "--policy", "fifo", "--policy", "./mine.py:Mine"]) == Exit.ERROR
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert "policy ./mine.py:Mine: order(job 1) raised KeyError: 'lunch' (mine.py, line 5)" in line
+
+
+def test_a_process_that_dies_is_told_with_its_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dying.py").write_text(RAISING.replace('raise KeyError("lunch")', "import os; os._exit(9)"))
+    assert run(cli, [*RUN, "--policy", "fifo", "--policy", "./dying.py:Mine", "--workers", "2"]) == Exit.ERROR
+    assert "policy ./dying.py:Mine: its process died" in capsys.readouterr().err
+
+
+WAITING = """
+import pathlib
+from phalanx.policy.policy import Policy
+
+def order(job, at):
+    # Opening a pipe waits for somebody at its other end: this run tells that it has begun, and goes no further.
+    pathlib.Path("begun").open("w").close()
+    pathlib.Path("never").open().close()
+    return (0,)
+
+Mine = Policy("mine", order=order)
+"""
+
+
+def test_ctrl_c_ends_all_processes_and_shows_what_is_finished(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(WAITING)
+    for name in ("begun", "never"):
+        os.mkfifo(tmp_path / name)
+    policies = ("--policy", "./mine.py:Mine", "--policy", "fifo", "--workers", "2", "-o", "json")
+    arguments = [sys.executable, "-m", "phalanx", *RUN, *policies]
+    with subprocess.Popen(
+        arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        (tmp_path / "begun").open().close()
+        # As a terminal does, to every process of the group.
+        os.killpg(process.pid, signal.SIGINT)
+        # It returns when nobody holds these pipes any more: then no process is left.
+        shown, told = process.communicate(timeout=60)
+    assert process.returncode == Exit.INTERRUPTED
+    assert " of 2 runs are finished" in told
+    if shown:
+        assert [summary["policy"] for summary in json.loads(shown)] == ["fifo"]

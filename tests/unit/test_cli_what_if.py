@@ -1,0 +1,113 @@
+"""`phalanx what-if`: two futures of a saved run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.main import cli, run
+
+ROOT = Path(__file__).parents[2]
+RUN = (
+    *("simulate", "--cluster", str(ROOT / "examples" / "cluster-small.yaml")),
+    *("--trace", "synthetic:jobs=60,load=2.0,shape=gavel", "--policy", "backfill", "--until", "12h"),
+)
+
+
+@pytest.fixture
+def saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """A run that was saved half way."""
+    path = str(tmp_path / "half.sim")
+    assert run(cli, [*RUN, "--save", path]) == Exit.OK
+    capsys.readouterr()
+    return path
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a verb that succeeds; what it printed on stdout."""
+
+    def said(*arguments: str) -> str:
+        assert run(cli, arguments) == Exit.OK, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    return said
+
+
+def a_job(tmp_path: Path, gpus: int, duration: str = "duration: 2h") -> str:
+    path = tmp_path / f"job-{gpus}.yaml"
+    path.write_text(f"version: 1\nname: mine\ncommand: [train]\ngpus: {gpus}\n{duration}\n")
+    return str(path)
+
+
+def test_the_future_as_it_is_is_that_of_resume(saved: str, say: Any) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--fail", "gpu0", "-o", "json"))
+    resumed = json.loads(say("simulate", "--resume", saved, "-o", "json"))
+    assert futures["as_it_is"] | {"run": None} == resumed | {"run": None}
+
+
+def test_a_failing_node_delays_others_and_saves_nothing(saved: str, say: Any) -> None:
+    before = Path(saved).read_bytes()
+    futures = json.loads(say("what-if", "--state", saved, "--fail", "gpu0", "--fail", "gpu1", "-o", "json"))
+    assert futures["others"]["later"] > 0
+    assert futures["what_if"]["lost_gpu_s"] > futures["as_it_is"]["lost_gpu_s"]
+    assert Path(saved).read_bytes() == before
+
+
+def test_a_job_that_is_submitted_now_is_told_its_start_and_end(saved: str, say: Any, tmp_path: Path) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--job", a_job(tmp_path, 8), "-o", "json"))
+    (job,) = futures["jobs"]
+    assert job["job_id"] == "61"
+    assert job["state"] == "succeeded"
+    assert job["start_s"] >= futures["now_s"]
+    assert job["end_s"] == pytest.approx(job["start_s"] + 7200)
+    assert futures["what_if"]["jobs"]["completed"] == futures["as_it_is"]["jobs"]["completed"] + 1
+
+
+def test_people_get_both_futures_and_what_becomes_of_the_job(saved: str, say: Any, tmp_path: Path) -> None:
+    shown = say("what-if", "--state", saved, "--job", a_job(tmp_path, 8), "--job", a_job(tmp_path, 64)).splitlines()
+    assert shown[0].startswith("FUTURE")
+    assert [line[:8] for line in shown[1:3]] == ["as it is", "what if "]
+    assert "other jobs end: " in shown[4]
+    assert shown[5].startswith("job 61 (mine) starts at ")
+    assert shown[6].startswith("job 62 (mine) does not start: no part of this cluster could ever hold it")
+    assert say("what-if", "--state", saved, "--fail", "gpu0", "-o", "name") == "as it is\nwhat if\n"
+
+
+def test_a_job_without_a_duration_is_taken_to_run_for_ever(
+    saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, ["what-if", "--state", saved, "--job", a_job(tmp_path, 1, "")]) == Exit.OK
+    captured = capsys.readouterr()
+    assert "gives no duration" in captured.err
+    assert "is running at the end" in captured.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line", "code"),
+    [
+        ((), "Say what happens", Exit.USAGE),
+        (("--fail", "gpu9"), "there is no node 'gpu9' in the cluster 'small'", Exit.NOT_FOUND),
+        (("--job", "nowhere.yaml"), "nowhere.yaml: No such file or directory", Exit.ERROR),
+        (("--fail", "gpu0", "--until", "noon"), "until noon: expected a time", Exit.ERROR),
+        (("--policy", "srtf"), "No such option", Exit.USAGE),
+    ],
+)
+def test_bad_input_is_told_in_one_line(
+    arguments: tuple[str, ...], line: str, code: Exit, saved: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, ["what-if", "--state", saved, *arguments]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert line in captured.err.splitlines()[-1]
+
+
+def test_a_cluster_that_is_a_number_has_no_nodes_to_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "half.sim")
+    assert run(cli, [*RUN, "--placement", "count", "--save", path]) == Exit.OK
+    assert run(cli, ["what-if", "--state", path, "--fail", "pool"]) == Exit.ERROR
+    assert "it has no nodes that could fail" in capsys.readouterr().err

@@ -1,0 +1,33 @@
+"""The guides' commands and Python run as written, in order."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from phalanx.cli.main import cli, run
+
+ROOT = Path(__file__).parents[2]
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+
+
+@pytest.mark.needs("plotly")
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_does_what_it_says(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for language, code in re.findall(r"```(sh|python)\n(.*?)```", guide.read_text("utf-8"), re.DOTALL):
+        if language == "python":
+            exec(code, {})
+            continue
+        for command in code.splitlines():
+            assert run(cli, shlex.split(command)[1:]) == 0, command
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_every_page_a_guide_points_to_exists(guide: Path) -> None:
+    for target in re.findall(r"\]\((?!http)([^)#]+)", guide.read_text("utf-8")):
+        assert (guide.parent / target).exists(), target
