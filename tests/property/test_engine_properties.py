@@ -521,6 +521,14 @@ TestPriority = PriorityEngine.TestCase
 TestFifo.settings = TestSkippingFifo.settings = TestPriority.settings = settings(
     max_examples=30, stateful_step_count=40
 )
+TestTiresias = TiresiasEngine.TestCase
+TestGittins = GittinsEngine.TestCase
+TestSrtf = SrtfEngine.TestCase
+TestEdf = EdfEngine.TestCase
+TestYarn = YarnEngine.TestCase
+TestDrf = DrfEngine.TestCase
+TestTiresias.settings = TestGittins.settings = TestSrtf.settings = settings(max_examples=10, stateful_step_count=40)
+TestEdf.settings = TestYarn.settings = TestDrf.settings = settings(max_examples=10, stateful_step_count=40)
 
 
 @st.composite
@@ -533,8 +541,22 @@ def workloads(draw: st.DrawFn, cluster: Cluster, count: int = 12) -> list[tuple[
     ]
 
 
-@given(st.data(), st.sampled_from(sorted(CLUSTERS)), st.sampled_from(["fifo", "fifo:skip=true", "priority"]))
-@settings(max_examples=40)
+POLICIES = [
+    "fifo",
+    "fifo:skip=true",
+    "priority",
+    "srtf",
+    "las:quantum=5",
+    "tiresias-las:limits=2/9",
+    "tiresias-gittins:samples=1/4/9,quantum=2,limits=6",
+    "edf:preempt=true",
+    "drf",
+    "yarn-cs:relax_after=3",
+]
+
+
+@given(st.data(), st.sampled_from(sorted(CLUSTERS)), st.sampled_from(POLICIES))
+@settings(max_examples=80)
 def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject, name: str, policy: str) -> None:
     cluster = CLUSTERS[name]()
     work = data.draw(workloads(cluster))
@@ -573,7 +595,21 @@ def test_the_same_input_gives_the_same_journal_under_any_hash_seed() -> None:
     assert str(random_run(7, 300).state.digest) in digests
 
 
-@pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "priority"])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "fifo",
+        "fifo:skip=true",
+        "priority",
+        "srtf",
+        "las:quantum=600",
+        "tiresias-las:limits=60/300",
+        "tiresias-gittins:samples=10/40/900,quantum=60,limits=300",
+        "edf:preempt=true",
+        "drf",
+        "yarn-cs",
+    ],
+)
 def test_a_long_run_with_failing_starts_and_nodes_is_told_whole_by_its_journal(policy: str) -> None:
     run = random_run(3, 200, policy)
     read = Journal.read(list(run.journal.lines()))

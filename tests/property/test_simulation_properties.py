@@ -273,7 +273,7 @@ class Watcher:
             computed_now = account.computed + (permille * (state.now - life.since_ms) if life.since_ms >= 0 else 0)
             assert account.lost <= computed_now <= held_now
             assert computed_now <= 1000 * record.service_gpu_ms(state.now) <= held_now
-            if self.simulation.setup.costs == NO_COSTS:
+            if self.simulation.setup.costs == NO_COSTS and not record.job.checkpoint.cost_ms:
                 assert computed_now == held_now
         assert ledger.held_now <= 1000 * self.simulation.cluster.gpus
 

@@ -183,3 +183,14 @@ def test_a_verdict_that_has_not_changed_is_not_told_again(world: World) -> None:
     world.run(a_job("full", 4))
     assert world.submit(a_job("a")).verdicts
     assert not world.submit(a_job("b")).verdicts
+
+
+def test_a_job_that_was_held_while_it_was_promised_devices_is_aside_when_it_loses_them() -> None:
+    world = World(flat(1, 1), "priority")
+    world.run(a_job("low"))
+    world.submit(a_job("mid", priority=5))
+    world.turn(JobHeld("mid"))
+    plan = world.submit(a_job("top", priority=9))
+    assert plan.withdrawn == ("mid/1",)
+    assert world.reason("mid") is Reason.HELD
+    assert starts(world.done("low")) == ["top"]

@@ -157,6 +157,13 @@ def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) ->
         state.capacity.cede(booking)
     state.use(attempt.job.queue, usage_of(attempt.adding), 1)
     state.use(attempt.job.queue, usage_of(attempt.removing), -1)
+    _stand_anew(state, attempt)
+
+
+def _stand_anew(state: State, attempt: AttemptRecord) -> None:
+    """With its size an attempt's place in the order may change, and when that changes next."""
+    state.standing.recount(attempt)
+    rekey(state, state.jobs[attempt.job.id])
 
 
 def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
@@ -168,6 +175,7 @@ def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     attempt.placement = placement
     attempt.phase = Phase.RUNNING
     attempt.resize_failures = 0
+    _stand_anew(state, attempt)
 
 
 def resize_failed(state: State, attempt: AttemptRecord) -> None:
@@ -181,6 +189,7 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
     attempt.adding = []
     attempt.phase = Phase.RUNNING
     attempt.resize_failures += 1
+    _stand_anew(state, attempt)
     attempt.grow_after_ms = state.now + backoff_ms(attempt.resize_failures)
     state.set_timer(attempt.grow_after_ms, "wake", attempt.job.id, attempt.number)
 

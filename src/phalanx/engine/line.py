@@ -181,11 +181,13 @@ class Line:
                 heappush(self._heap, self._entry(len(self._classes) - 1))
 
     def _rejoin(self) -> None:
-        """Who lost a claim to the last job stands in line again, at once."""
+        """Who lost a claim to the last job stands in line again, at once; one that was held meanwhile does not."""
         for key, attempt in self.draft.withdrawn.items():
             if key not in self._rejoined:
                 self._rejoined[key] = None
                 record = self.state.jobs[attempt.job.id]
+                if record.held:
+                    continue
                 alone = WaitingClass(self.state.seq)
                 alone.add(self.state.policy.order(record, self.state), record.job.id)
                 self._classes.append(alone)

@@ -37,6 +37,11 @@ class Standing:
             del self._attempts[attempt.key]
             attempt.standing = None
 
+    def recount(self, attempt: AttemptRecord) -> None:
+        """Takes note that an attempt has more or fewer GPUs than before, if it is there."""
+        if attempt.standing is not None:
+            self._gpus[bisect_left(self._order, (attempt.standing, attempt.key))] = attempt.gpus
+
     def settle(self, order: Callable[[AttemptRecord], Key]) -> None:
         """Puts everybody in the place that their keys say now, where keys change with time."""
         attempts = list(self._attempts.values())

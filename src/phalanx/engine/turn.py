@@ -10,6 +10,7 @@ from phalanx.engine.event import Event, TimerDue
 from phalanx.engine.journal import Journal, encode
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
+from phalanx.policy.policy import Targets
 
 
 def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> Plan:
@@ -17,7 +18,8 @@ def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> P
     for event in events:
         record(state, journal, event, now)
     due = state.next_wakeup()
-    if due is not None and due <= now:
+    if (due is not None and due <= now) or (now > state.now and state.policy.targets is not Targets.KEEP):
+        # Keys of running jobs depend on the time, which is known by the last record.
         record(state, journal, TimerDue(), now)
     plan = decide(state, max(now, state.now))
     if plan.news(state.head) or state.stale:
