@@ -91,9 +91,6 @@ class Engine(RuleBasedStateMachine):
         plan = turn(self.state, self.journal, [], self.now)
         assert plan == quiet or self.journal.records[length].body != plan, "deciding twice gives two plans"
         self.watch(plan, self.journal.records[: self.index_of(plan)])
-        self.check_settled(plan)
-
-    def check_settled(self, plan: Plan) -> None:
         again = decide(self.state, self.state.now)
         assert not again.news(self.state.head), f"after {plan}, again {again}"
 
@@ -500,15 +497,6 @@ class YarnEngine(Engine):
     def may_stop(self, head: Job, victim: Job) -> bool:
         return head.queue != victim.queue
 
-    def check_settled(self, plan: Plan) -> None:
-        """A job that took its queue beyond its share may have to give that back at once; but that comes to an end."""
-        for _ in range(10):
-            if not decide(self.state, self.state.now).news(self.state.head):
-                return
-            plan = turn(self.state, self.journal, [], self.now)
-            self.watch(plan, self.journal.records[: self.index_of(plan)])
-        raise AssertionError(f"it never settles, at last by {plan}")
-
 
 class DrfEngine(Engine):
     policy = "drf:weights=a:2"
@@ -565,7 +553,7 @@ def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject
     idle = replay(Journal([Record(0, 0, ClusterDefined(cluster, policy))]))
     for each in state.jobs.values():
         trial = GangTrial(idle.fit, idle.packing, each.job)
-        assert (each.state is JobState.SUCCEEDED) == trial.seat(), f"{each.job.id} is {each.state}"
+        assert each.state is JobState.SUCCEEDED or not trial.seat(), f"{each.job.id} is {each.state}"
         trial.undo()
 
 

@@ -74,6 +74,7 @@ def test_backfill_must_say_true_or_false() -> None:
 def test_what_a_queue_keeps_must_be_a_number_of_gpus(kept: object) -> None:
     world = world_of(victims=lambda head, victim, at: True, keeps=lambda queue, at: kept)
     world.run(a_job("a"))
+    world.turn(after_ms=1)
     assert f"keeps(queue default) returned {kept}: expected thousandths of GPUs" in misbehaves(world, a_job("b"))
 
 

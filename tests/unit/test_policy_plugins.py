@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import World, a_job, starts
+from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import flat
 from phalanx.policy import registry
 from phalanx.policy.guarded import PolicyError
@@ -190,3 +191,12 @@ def test_a_missing_file_of_samples_is_refused() -> None:
 def test_a_policy_value_can_be_given_to_the_registry_directly() -> None:
     registry.register("mine", lambda parameters: Policy("mine"))
     assert resolve_policy("mine") == "mine"
+
+
+def test_a_plan_can_be_made_with_a_policy_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    files = [str(examples / "cluster-small.yaml"), str(examples / "job-single-gpu.yaml")]
+    assert run(cli, ["plan", "--policy", f"{written(VALUE)}:Newest", "--cluster", *files, "-o", "name"]) == 0
+    assert capsys.readouterr().out == "1\n"
+    assert run(cli, ["plan", "--policy", "./none.py:Newest", "--cluster", *files]) == 1
+    assert capsys.readouterr().err.startswith("phalanx: ./none.py: there is no such file")

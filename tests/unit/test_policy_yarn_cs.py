@@ -28,6 +28,7 @@ def lent(policy: str = HALVES, jobs: int = 8) -> World:
     world = World(flat(1, 8), policy)
     for i in range(jobs):
         world.run(of("b", f"b{i}"), after_ms=1_000)
+    world.turn(after_ms=1_000)
     return world
 
 
@@ -70,7 +71,7 @@ def test_no_queue_is_cut_below_its_share_even_by_one_large_victim() -> None:
 def test_victims_of_several_queues_are_taken_of_each_down_to_its_share() -> None:
     world = World(flat(1, 8), "yarn-cs:shares=a:0.5/b:0.25/c:0.25")
     world.run(*(of("b", f"b{i}") for i in range(4)), *(of("c", f"c{i}") for i in range(4)))
-    stopped = stops(world.submit(of("a", "a", 4)))
+    stopped = stops(world.submit(of("a", "a", 4), after_ms=1))
     assert sorted(name[0] for name in stopped) == ["b", "b", "c", "c"]
 
 
@@ -78,13 +79,13 @@ def test_below_the_limit_of_use_nobody_is_stopped() -> None:
     for limit, stopped in ((88, []), (87, ["b1"])):
         world = World(flat(2, 4), f"{HALVES},preempt_above={limit}")
         world.run(of("b", "b0", 4), of("b", "b1", 3))
-        assert stops(world.submit(of("a", "a", 4))) == stopped, "7 of 8 are 87.5 %, and b1 leaves b its 4"
+        assert stops(world.submit(of("a", "a", 4), after_ms=1)) == stopped, "7 of 8 are 87.5 %, and b1 leaves b its 4"
 
 
 def test_jobs_that_fill_the_cluster_up_let_owners_who_were_refused_try_again_at_once() -> None:
     world = World(flat(2, 4), HALVES)
     world.run(of("b", "b0", 4), of("b", "b1", 3))
-    assert not world.submit(of("a", "a", 4)).actions
+    assert not world.submit(of("a", "a", 4), after_ms=1).actions
     plan = world.submit(of("b", "b2"))
     assert starts(plan) == ["b2"]
     assert stops(plan) == ["b0"], "b1 and b2 clear a node, too, but b2 has not even started"
@@ -96,6 +97,13 @@ def test_a_queue_whose_own_job_ends_may_claim_what_others_have_elsewhere() -> No
     assert not stops(world.submit(of("a", "wide", 4), after_ms=1_000)), "with a0 that would be 6, and its share is 4"
     assert len(stops(world.end("a0"))) == 2
     assert "n0" not in world.where("wide"), "where a0 was there is no room for it"
+
+
+def test_nobody_is_stopped_at_the_moment_at_which_it_got_its_devices() -> None:
+    world = World(flat(1, 8), HALVES)
+    world.run(*(of("b", f"b{i}") for i in range(8)))
+    assert not stops(world.submit(of("a", "a")))
+    assert len(stops(world.turn(after_ms=1))) == 1
 
 
 def test_elastic_jobs_of_others_are_shrunk_down_to_their_queues_share() -> None:
@@ -138,7 +146,7 @@ def test_a_queue_without_a_share_takes_what_is_idle_and_gives_it_all_back() -> N
     world = World(flat(1, 2), "yarn-cs:shares=a:1")
     world.run(of("guest", "g0"), of("guest", "g1"))
     assert not stops(world.submit(of("guest", "g2")))
-    assert sorted(stops(world.submit(of("a", "a", 2)))) == ["g0", "g1"]
+    assert sorted(stops(world.submit(of("a", "a", 2), after_ms=1))) == ["g0", "g1"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +192,7 @@ def test_who_was_stopped_tries_anew_to_stay_together() -> None:
     world = World(flat(2, 2), HALVES + ",relax_after=60")
     world.run(of("b", "wide", 2, task={"divisible": True}), after_ms=100_000)
     world.run(of("b", "b0", preemptible=False), of("b", "b1", preemptible=False))
-    assert stops(world.submit(of("a", "a0"), of("a", "a1"))) == ["wide"]
+    assert stops(world.submit(of("a", "a0"), of("a", "a1"), after_ms=1)) == ["wide"]
     world.done("wide")
     world.done("a0", "a1")
     world.end("a0")

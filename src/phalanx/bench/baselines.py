@@ -10,35 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from phalanx.cluster.bits import members, span
+from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.topology import Domain
-from phalanx.placement.pack import Packing
+from phalanx.placement.packings import NodeByNode, Tight
 
 
 @dataclass(slots=True)
-class Baseline(Packing):
-    """Goes straight to what the gang requires: the whole cluster, unless it must lie closer."""
-
-    def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
-        """The widest only."""
-        return outward[-1:]
-
-    def filling(self, capacity: Capacity, gpus: int, nodes: int, first: int, last: int) -> Iterator[int]:
-        """A gang's tasks take nodes in the order in which single tasks would."""
-        for best in self.ranked(capacity, gpus, nodes & span(first, last)):
-            yield from members(best)
-
-
-@dataclass(slots=True)
-class BestFit(Baseline):
-    """The node, or rack, with the fewest free GPUs that still fits."""
-
-    def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
-        """Fewest free first; an empty node is like any other."""
-        for having in capacity.with_free[gpus:]:
-            if nodes & having:
-                yield nodes & having
+class BestFit(Tight):
+    """The node, or rack, with the fewest free GPUs that still fits; an empty node is like any other."""
 
     def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
         """Fewest free GPUs first."""
@@ -46,7 +26,7 @@ class BestFit(Baseline):
 
 
 @dataclass(slots=True)
-class FirstFit(Baseline):
+class FirstFit(NodeByNode):
     """The lowest number that fits."""
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
@@ -61,7 +41,7 @@ class FirstFit(Baseline):
 
 
 @dataclass(slots=True)
-class AnyFit(Baseline):
+class AnyFit(NodeByNode):
     """One at random of those that fit."""
 
     rng: Random = field(default_factory=lambda: Random(0))

@@ -16,6 +16,7 @@ from phalanx.errors import PhalanxError
 from phalanx.placement.fragmentation import fragmentation, largest_gang
 from phalanx.placement.ranks import communication
 from phalanx.planning import plan as decide_for
+from phalanx.simulate.plugins import resolve_policy
 from phalanx.workload.job import Job
 
 COLUMNS = (
@@ -36,7 +37,7 @@ class Refused(PhalanxError):  # noqa: N818
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--cluster", "cluster_path", required=True, metavar="FILE", help="The cluster file.")
-@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Default: the cluster file's.")
+@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
 @click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
 @output_option
 def plan(files: tuple[str, ...], cluster_path: str, policy: str, save: str | None, output: Output) -> None:
@@ -44,7 +45,7 @@ def plan(files: tuple[str, ...], cluster_path: str, policy: str, save: str | Non
     cluster = cluster_from(cluster_path)
     jobs = [job for path in files for job in jobs_from(path, 1 + files.index(path), cluster)]
     try:
-        state, journal = decide_for(cluster, jobs, policy)
+        state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy))
     except ValueError as error:
         raise Refused(str(error)) from error
     emit([_row(state, job) for job in jobs], COLUMNS, output)

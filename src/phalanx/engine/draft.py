@@ -239,6 +239,8 @@ class Draft:
     def _withdraw(self, attempt: AttemptRecord) -> None:
         """Takes a claim back; what it lay on may be had by others, too."""
         self.withdrawn[attempt.key] = attempt
+        if attempt.waits:
+            self.promised_gpus -= self._held_gpus(attempt.bookings)
         give_back = self.trial.unclaim if attempt.waits else self.trial.release
         give_back(attempt.bookings)
         self.trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)

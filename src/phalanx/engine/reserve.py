@@ -21,6 +21,9 @@ Release = Callable[[Iterable[Booking]], None]
 DEPTH_MAX = 32
 """Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
 
+SOON_MS = 1_000
+"""Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
+
 MOMENTS_MAX = 64
 """Moments tried for one reservation among others."""
 
@@ -42,11 +45,14 @@ class Reservations:
         self.made: list[Reservation] = []
         self._intervals: list[Interval] = []
         self._planned: list[End] = []
+        surprised = self.state.surprised
         for kept in self.state.reservations:
             record = self.state.jobs[kept.job]
             if record.queued is None:
                 continue
-            if self.state.surprised or kept.at_ms <= now:
+            # Who should have started before now was held up by somebody who runs longer than expected.
+            surprised = surprised or kept.at_ms < now
+            if surprised or kept.at_ms == now:
                 self.make(record)
             else:
                 self._add(record, kept)
@@ -72,12 +78,12 @@ class Reservations:
         return found
 
     def seat(self, record: JobRecord) -> GangTrial | None:
-        """Seats a job so that it delays none of those for whom devices are reserved."""
-        end_ms = self.now + estimate_ms(record.job)
+        """Seats a job so that it delays none of those before it for whom devices are reserved."""
+        end_ms, key = self.now + estimate_ms(record.job), self.state.key(record)
         in_the_way = [
             bookings
             for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
-            if at_ms < end_ms and made.job != record.job.id
+            if at_ms < end_ms and self.state.key(self.state.jobs[made.job]) < key
         ]
         if not in_the_way:
             return self.trial.seat(record)
@@ -109,7 +115,18 @@ class Reservations:
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
                 return True
+        self._make_way(record)
         return False
+
+    def _make_way(self, record: JobRecord) -> None:
+        """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them."""
+        key = self.state.key(record)
+        behind = [made.job for made in self.made if key < self.state.key(self.state.jobs[made.job])]
+        if behind:
+            kept = len(self.made) - len(behind)
+            del self.made[kept:], self._intervals[kept:]
+        for job in behind:
+            self.make(self.state.jobs[job])
 
     def refused(self, record: JobRecord) -> bool:
         """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
@@ -229,7 +246,7 @@ class Reservations:
         return Reservation(record.job.id, 0, placement)
 
     def _reservation(self, record: JobRecord, at_ms: int, found: Reservation) -> Reservation:
-        return Reservation(record.job.id, max(at_ms, self.now + 1), found.placement)
+        return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), found.placement)
 
 
 def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:

@@ -104,7 +104,9 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
-        if attempt.key not in context.untouchable and state.yields(head, attempt)
+        if attempt.key not in context.untouchable
+        and state.yields(head, attempt)
+        and (attempt.created_ms < context.now or not state.policy.victims_vary)
         for slot in surplus(attempt)
         if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
     ]
@@ -153,6 +155,16 @@ def _to_be_had(state: State, leaving: AttemptRecord) -> bool:
 def may_stop(attempt: AttemptRecord) -> bool:
     """One that is being resized is left alone until it is known how that came out."""
     return attempt.stoppable and attempt.phase is not Phase.RESIZING
+
+
+def _gives_way(state: State, attempt: AttemptRecord, now: int) -> bool:
+    """Whether an attempt is part of what its queue has too much; not at the moment at which it got its devices.
+
+    Else one that has just taken its queue beyond what it keeps would be stopped by who was refused before it.
+    """
+    if not state.policy.victims_vary:
+        return True
+    return attempt.created_ms < now and bool(_Excess(state).of((attempt,)))
 
 
 class _Excess:
@@ -283,7 +295,7 @@ class _Search:
                 if attempt.group not in self._groups or not may_stop(attempt):
                     continue
                 key = attempt.key
-                if key not in self.context.untouchable and _Excess(self.state).of((attempt,)):
+                if key not in self.context.untouchable and _gives_way(self.state, attempt, self.context.now):
                     found.setdefault(node, []).append(attempt)
                     if key not in self._loss:
                         self._loss[key] = attempt.lost_gpu_ms(self.context.now)

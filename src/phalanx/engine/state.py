@@ -197,7 +197,8 @@ class State:
         """When something happens with no event from outside."""
         own = self.timers[0].at_ms if self.timers else None
         policy = self.policy.next_wakeup(self.memory, self.now)
-        return min((at for at in (own, policy) if at is not None), default=None)
+        reserved = min((each.at_ms for each in self.reservations if each.at_ms > self.now), default=None)
+        return min((at for at in (own, policy, reserved) if at is not None), default=None)
 
     def reason(self, job: str) -> Reason | None:
         """Why a job waits; None if it does not."""
@@ -230,7 +231,9 @@ class State:
             or self.preparing
             or self.elastic
             or (self.surprised and self.reservations)
+            or any(reservation.at_ms <= self.now for reservation in self.reservations)
             or self.policy.targets is Targets.DRIFT
+            or self.policy.victims_vary
         )
 
     def fingerprint(self) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from phalanx.workload.job import Job
 
 
 @dataclass(slots=True)
-class _NodeByNode(Packing):
+class NodeByNode(Packing):
     """Knows nothing of domains but those a gang requires; tasks take nodes one by one."""
 
     def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ class _NodeByNode(Packing):
 
 
 @dataclass(slots=True)
-class Tight(_NodeByNode):
+class Tight(NodeByNode):
     """pack: the fullest node that still fits."""
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
@@ -39,7 +39,7 @@ class Tight(_NodeByNode):
 
 
 @dataclass(slots=True)
-class Spread(_NodeByNode):
+class Spread(NodeByNode):
     """spread: the emptiest node, and each task of a gang on another while there are others."""
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
@@ -59,7 +59,7 @@ class Spread(_NodeByNode):
 
 
 @dataclass(slots=True)
-class AtRandom(_NodeByNode):
+class AtRandom(NodeByNode):
     """random: any node that fits, by a seed and the job's id, so that a run can be repeated."""
 
     seed: int = 0

@@ -284,5 +284,11 @@ class VirtualBackend:
         return held, computed, self.ledger.lost
 
     def next_event_ms(self) -> int | None:
-        """When the next event is due, or one that will turn out to be void."""
+        """When the next event is due. Moments of ends that have become void are nobody's."""
+        while self.due and self._is_void(self.due[0]):
+            heappop(self.due)
         return self.due[0][0] if self.due else None
+
+    def _is_void(self, due: Due) -> bool:
+        _, _, event, version = due
+        return isinstance(event, AttemptEnded | JobCancelled) and self.lives[event.job].version != version
