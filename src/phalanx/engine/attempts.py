@@ -164,6 +164,14 @@ def _stand_anew(state: State, attempt: AttemptRecord) -> None:
     """With its size an attempt's place in the order may change, and when that changes next."""
     state.standing.recount(attempt)
     rekey(state, state.jobs[attempt.job.id])
+    _may_give_way(state, attempt)
+
+
+def _may_give_way(state: State, attempt: AttemptRecord) -> None:
+    """Who runs at its size can be shrunk, and was not to be touched before: others may find more than before."""
+    if state.policy.preempts and attempt.phase is Phase.RUNNING:
+        for booking in attempt.bookings:
+            state.capacity.grown |= state.topology.bit[booking.node]
 
 
 def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
@@ -221,6 +229,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
         call_dependents(state, record.job.id)
     if attempt.job.gang.elastic:
         state.elastic[attempt.key] = attempt
+        _may_give_way(state, attempt)
     if attempt.job.max_run_ms is not None:
         state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
 

@@ -24,6 +24,9 @@ DEPTH_MAX = 32
 SOON_MS = 1_000
 """Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
 
+OVERRUN_MS = 60_000
+"""How much longer somebody is expected to run whose time is up, at least."""
+
 MOMENTS_MAX = 64
 """Moments tried for one reservation among others."""
 
@@ -213,9 +216,14 @@ class Reservations:
     def _ends(self) -> list[End]:
         """Who will have left when, the first first: those who run, and those whom this plan starts."""
         running = [
-            (end_ms, self._release_of(attempt), attempt.bookings) for end_ms, attempt in self.state.ends.in_order()
+            (self._expected_ms(end_ms), self._release_of(attempt), attempt.bookings)
+            for end_ms, attempt in self.state.ends.in_order()
         ]
-        return sorted((*running, *self._planned), key=lambda end: end[0]) if self._planned else running
+        return sorted((*running, *self._planned), key=lambda end: end[0])
+
+    def _expected_ms(self, end_ms: int) -> int:
+        """Who runs longer than expected is expected to run as long again: then few moments have to be looked at."""
+        return end_ms if end_ms > self.now else self.now + max(self.now - end_ms, OVERRUN_MS)
 
     def _release_of(self, attempt: AttemptRecord) -> Release:
         if attempt.waits:

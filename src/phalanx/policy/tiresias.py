@@ -53,21 +53,22 @@ class Service:
         """The queue that a service belongs to."""
         return bisect_right(self.limits, attained)
 
-    def sank_ms(self, job: JobView, queue: int) -> int | None:
+    def sank_ms(self, job: JobView, queue: int, now: int) -> int | None:
         """When the job came to a queue, if that was in the attempt that runs, or in the last one while it waits."""
         if queue == 0:
             return None
-        beyond = self.before(job) - self.limits[queue - 1]
+        limit = self.limits[queue - 1]
         if job.running_since_ms is not None:
-            return job.running_since_ms - beyond // self.rate(job) if beyond < 0 else None
+            sank = self.before(job) < limit
+            return now - (self.attained(job, now) - limit) // self.rate(job) if sank else None
         if job.has_devices or job.stopped_ms is None:
             return None
-        sank_ms = job.stopped_ms - beyond // self.rate(job)
+        sank_ms = job.stopped_ms - (self.before(job) - limit) // self.rate(job)
         return sank_ms if sank_ms > job.opened[0] else None
 
-    def turn(self, job: JobView, queue: int) -> Key:
+    def turn(self, job: JobView, queue: int, now: int) -> Key:
         """Where a job stands among those who run in a queue: who sank to it goes behind who got devices just then."""
-        sank_ms = self.sank_ms(job, queue)
+        sank_ms = self.sank_ms(job, queue, now)
         opened_ms, place = job.opened
         return (opened_ms, 0, place) if sank_ms is None else (sank_ms, 1, job.number)
 
@@ -88,22 +89,22 @@ def tiresias_las(parameters: Parameters) -> Policy:
     def order(job: JobView, at: Moment) -> Key:
         queue = service.queue(service.attained(job, at.now))
         if job.has_devices:
-            sinks_now = service.sank_ms(job, queue) == at.now
-            return (queue, NEXT if sinks_now else RUNS, *service.turn(job, queue))
+            sinks_now = service.sank_ms(job, queue, at.now) == at.now
+            return (queue, NEXT if sinks_now else RUNS, *service.turn(job, queue, at.now))
         if job.stopped_ms is None:
             return (queue, NEXT, job.submitted_ms, 0, job.number)
         promoted_ms = job.marks.get("promoted_ms", -1)
         if promoted_ms >= job.stopped_ms:
             return (queue, NEXT, promoted_ms, 1, job.number)
-        if service.sank_ms(job, queue) == job.stopped_ms:
+        if service.sank_ms(job, queue, at.now) == job.stopped_ms:
             return (queue, NEXT, job.stopped_ms, 1, job.number)
-        return (queue, STOPPED, -job.stopped_ms, *service.turn(job, queue))
+        return (queue, STOPPED, -job.stopped_ms, *service.turn(job, queue, at.now))
 
     def changes(job: JobView, at: Moment) -> int | None:
         queue = service.queue(service.attained(job, at.now))
         if not job.has_devices:
             return starves_ms(job, queue)
-        if service.sank_ms(job, queue) == at.now or begins_anew(job):
+        if service.sank_ms(job, queue, at.now) == at.now or begins_anew(job):
             return at.now + 1
         return service.sinks_ms(job, at.now)
 
