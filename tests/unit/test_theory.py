@@ -1,0 +1,118 @@
+"""Theory: on one server the simulator gives what queueing theory says, and its policies are what they must be."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phalanx.cluster.cluster import flat
+from phalanx.engine.records import JobRecord
+from phalanx.policy.tiresias import Gittins
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.trace import Trace, TraceJob
+from reference.queueing import mg1_fifo_response, mg1_srpt_response, mm1_fifo_response
+
+JOBS = 1_500
+SEEDS = range(6)
+MEAN_S = 10.0
+ARRIVALS_PER_S = 0.06
+"""A load of 0.6."""
+
+
+def on_one_server(jobs: list[TraceJob], policy: str) -> list[JobRecord]:
+    simulation = Simulation(Setup(flat(1, 1), Trace("theory", tuple(jobs)), policy, "count", NO_COSTS))
+    simulation.begin()
+    simulation.go()
+    return list(simulation.run.state.jobs.values())
+
+
+def mean_response_s(jobs: list[TraceJob], policy: str) -> float:
+    records = on_one_server(jobs, policy)
+    return sum((record.ended_ms or 0) - record.submitted_ms for record in records) / len(records) / 1000
+
+
+def poisson(seed: int, size_s: Callable[[random.Random], float]) -> list[TraceJob]:
+    chance = random.Random(seed)
+    at_s, jobs = 0.0, []
+    for i in range(JOBS):
+        at_s += chance.expovariate(ARRIVALS_PER_S)
+        jobs.append(TraceJob(str(i), int(1000 * at_s), max(int(1000 * size_s(chance)), 1), 1))
+    return jobs
+
+
+def exponential(chance: random.Random) -> float:
+    return chance.expovariate(1 / MEAN_S)
+
+
+def always_the_same(chance: random.Random) -> float:
+    return MEAN_S
+
+
+def assert_close(policy: str, size_s: Callable[[random.Random], float], expected_s: float) -> None:
+    """Within four standard errors over the seeds: by chance it fails once in some ten thousand changes of a seed."""
+    means = [mean_response_s(poisson(seed, size_s), policy) for seed in SEEDS]
+    mean = sum(means) / len(means)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in means) / (len(means) - 1) / len(means))
+    assert abs(mean - expected_s) < 4 * spread, f"{mean:.2f} s, theory says {expected_s:.2f} s"
+
+
+def test_fifo_with_exponential_sizes_is_an_m_m_1_queue() -> None:
+    assert_close("fifo", exponential, mm1_fifo_response(ARRIVALS_PER_S, 1 / MEAN_S))
+
+
+def test_fifo_with_equal_sizes_is_an_m_d_1_queue() -> None:
+    assert_close("fifo", always_the_same, mg1_fifo_response(ARRIVALS_PER_S, MEAN_S, MEAN_S**2))
+
+
+def test_srtf_with_exponential_sizes_is_srpt() -> None:
+    def density(size: float) -> float:
+        return math.exp(-size / MEAN_S) / MEAN_S
+
+    assert_close("srtf", exponential, mg1_srpt_response(ARRIVALS_PER_S, density, 40 * MEAN_S, 4_000))
+
+
+SMALL = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=5)
+
+
+@given(SMALL)
+@settings(max_examples=60)
+def test_no_order_of_jobs_on_one_server_is_better_than_srtf(rows: list[tuple[int, int]]) -> None:
+    jobs = [TraceJob(str(i), 1000 * at, 1000 * size, 1) for i, (at, size) in enumerate(sorted(rows))]
+    ours = sum((record.ended_ms or 0) - record.submitted_ms for record in on_one_server(jobs, "srtf"))
+    for order in permutations(jobs):
+        now = total = 0
+        for job in order:
+            now = max(now, job.submit_ms) + job.duration_ms
+            total += now - job.submit_ms
+        assert ours <= total
+
+
+def test_with_falling_hazard_the_gittins_index_falls_with_service_so_that_the_least_served_goes_first() -> None:
+    """Many short jobs and few long ones: the longer a job has run, the longer it will still run."""
+    samples = tuple(sorted([1] * 900 + [2] * 450 + [4] * 220 + [8] * 110 + [16] * 55 + [32] * 27 + [64] * 14))
+    index = Gittins(samples, 1_000)
+    indexes = [index.of_theory(1000 * service) for service in (0, 1, 2, 4, 8, 16, 32)]
+    assert indexes == sorted(indexes, reverse=True)
+
+
+def test_with_equal_sizes_the_gittins_index_rises_with_service_so_that_who_began_ends() -> None:
+    index = Gittins((100,) * 10, 1_000)
+    indexes = [index.of_theory(1000 * service) for service in range(0, 100, 10)]
+    assert indexes == sorted(indexes)
+    assert indexes[0] < indexes[-1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_equal_sizes_gittins_is_fifo(seed: int) -> None:
+    jobs = poisson(seed, always_the_same)[:300]
+    samples = "/".join(["10"] * 20)
+    gittins = on_one_server(jobs, f"tiresias-gittins:samples={samples},quantum=100,limits=1000000")
+    assert [record.ended_ms for record in gittins] == [record.ended_ms for record in on_one_server(jobs, "fifo")]
+    assert not any(record.preemptions for record in gittins)
