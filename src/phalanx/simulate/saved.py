@@ -9,8 +9,10 @@ from __future__ import annotations
 import io
 import pickle
 import zlib
+from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.simulate.simulation import Simulation
@@ -31,7 +33,7 @@ class SavedError(PhalanxError):
 def save(simulation: Simulation, path: str) -> None:
     """Writes a run at the moment it has reached."""
     header = MAGIC + version("phalanx").encode() + b"\n"
-    content = zlib.compress(pickle.dumps(simulation, protocol=5), level=1)
+    content = zlib.compress(_written(simulation), level=1)
     target = Path(path)
     beside = target.with_name(target.name + ".part")
     try:
@@ -63,9 +65,22 @@ def load(path: str) -> Simulation:
 
 def fork(simulation: Simulation) -> Simulation:
     """A copy that goes its own way."""
-    copy = pickle.loads(pickle.dumps(simulation, protocol=5))
+    copy = pickle.loads(_written(simulation))
     assert isinstance(copy, Simulation)
     return copy
+
+
+def _written(simulation: Simulation) -> bytes:
+    content = io.BytesIO()
+    _Writer(content, protocol=5).dump(simulation)
+    return content.getvalue()
+
+
+class _Writer(pickle.Pickler):
+    """Writes the members of enums by their values: some releases of Python would have them looked up by `getattr`."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
 
 
 class _Reader(pickle.Unpickler):
