@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from itertools import permutations
+from functools import cache
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
 from reference.queueing import mg1_fifo_response, mg1_srpt_response, mm1_fifo_response
 
-JOBS = 1_500
+JOBS = 2_500
 SEEDS = range(6)
 MEAN_S = 10.0
 ARRIVALS_PER_S = 0.06
@@ -56,11 +57,11 @@ def always_the_same(chance: random.Random) -> float:
 
 
 def assert_close(policy: str, size_s: Callable[[random.Random], float], expected_s: float) -> None:
-    """Within four standard errors over the seeds: by chance it fails once in some ten thousand changes of a seed."""
+    """Within four standard errors over the seeds, or a twentieth: six seeds may tell little of how far they spread."""
     means = [mean_response_s(poisson(seed, size_s), policy) for seed in SEEDS]
     mean = sum(means) / len(means)
     spread = math.sqrt(sum((value - mean) ** 2 for value in means) / (len(means) - 1) / len(means))
-    assert abs(mean - expected_s) < 4 * spread, f"{mean:.2f} s, theory says {expected_s:.2f} s"
+    assert abs(mean - expected_s) < max(4 * spread, expected_s / 20), f"{mean:.2f} s, theory says {expected_s:.2f} s"
 
 
 def test_fifo_with_exponential_sizes_is_an_m_m_1_queue() -> None:
@@ -71,6 +72,20 @@ def test_fifo_with_equal_sizes_is_an_m_d_1_queue() -> None:
     assert_close("fifo", always_the_same, mg1_fifo_response(ARRIVALS_PER_S, MEAN_S, MEAN_S**2))
 
 
+def test_fifo_with_unlike_sizes_is_an_m_g_1_queue() -> None:
+    """One job in ten is long: E[S²] = 0.9 · 2 · 5² + 0.1 · 2 · 55²."""
+
+    def size_s(chance: random.Random) -> float:
+        return chance.expovariate(1 / 55) if chance.random() < 0.1 else chance.expovariate(1 / 5)
+
+    assert_close("fifo", size_s, mg1_fifo_response(ARRIVALS_PER_S, MEAN_S, 650.0))
+
+
+@pytest.mark.parametrize("policy", ["las:quantum=1", "tiresias-las:limits=5/20"])
+def test_with_exponential_sizes_no_order_that_knows_no_sizes_is_better_or_worse_than_fifo(policy: str) -> None:
+    assert_close(policy, exponential, mm1_fifo_response(ARRIVALS_PER_S, 1 / MEAN_S))
+
+
 def test_srtf_with_exponential_sizes_is_srpt() -> None:
     def density(size: float) -> float:
         return math.exp(-size / MEAN_S) / MEAN_S
@@ -78,7 +93,30 @@ def test_srtf_with_exponential_sizes_is_srpt() -> None:
     assert_close("srtf", exponential, mg1_srpt_response(ARRIVALS_PER_S, density, 40 * MEAN_S, 4_000))
 
 
-SMALL = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=5)
+SMALL = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6)), min_size=1, max_size=5)
+
+
+@given(SMALL)
+@settings(max_examples=60)
+def test_srtf_on_one_server_is_as_good_as_the_best_of_all_schedules(rows: list[tuple[int, int]]) -> None:
+    jobs = [TraceJob(str(i), 1000 * at, 1000 * size, 1) for i, (at, size) in enumerate(sorted(rows))]
+    ours = sum((record.ended_ms or 0) - record.submitted_ms for record in on_one_server(jobs, "srtf"))
+    assert ours == 1000 * least_total_response_s(sorted(rows))
+
+
+def least_total_response_s(rows: list[tuple[int, int]]) -> int:
+    """By trying, second after second, every job that is there: the number of jobs in the system, summed over time."""
+
+    @cache
+    def rest(now_s: int, left_s: tuple[int, ...]) -> int:
+        here = [i for i, (at_s, _) in enumerate(rows) if at_s <= now_s and left_s[i]]
+        coming = [at_s for at_s, _ in rows if at_s > now_s]
+        if not here:
+            return rest(min(coming), left_s) if coming else 0
+        chosen = [left_s[:i] + (left_s[i] - 1,) + left_s[i + 1 :] for i in here]
+        return len(here) + min(rest(now_s + 1, after) for after in chosen)
+
+    return rest(0, tuple(size for _, size in rows))
 
 
 @given(SMALL)
@@ -114,5 +152,55 @@ def test_with_equal_sizes_gittins_is_fifo(seed: int) -> None:
     jobs = poisson(seed, always_the_same)[:300]
     samples = "/".join(["10"] * 20)
     gittins = on_one_server(jobs, f"tiresias-gittins:samples={samples},quantum=100,limits=1000000")
+    assert [record.ended_ms for record in gittins] == [record.ended_ms for record in on_one_server(jobs, "fifo")]
+    assert not any(record.preemptions for record in gittins)
+
+
+ONE_QUEUE = "limits=1000000"
+
+FALLING = tuple(sorted([size for size in range(1, 61) for _ in range(4000 // size**2)]))
+"""Sizes of which there are fewer and fewer, with a tail as heavy as a power law's."""
+
+
+def test_those_sizes_have_a_falling_index_at_every_second() -> None:
+    index = Gittins(FALLING, 5)
+    indexes = [index.of_theory(1000 * service_s) for service_s in range(30)]
+    assert all(later < earlier for earlier, later in pairwise(indexes))
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12)), min_size=1, max_size=12))
+def test_with_falling_hazard_gittins_is_least_attained_service(rows: list[tuple[int, int]]) -> None:
+    rows.sort()
+    jobs = [TraceJob(str(i), 1000 * at, 1000 * size, 1) for i, (at, size) in enumerate(rows)]
+    samples = "/".join(map(str, FALLING))
+    gittins = on_one_server(jobs, f"tiresias-gittins:samples={samples},quantum=5,{ONE_QUEUE}")
+    assert [(record.ended_ms or 0) // 1000 for record in gittins] == ends_by_least_service_s(rows)
+
+
+def ends_by_least_service_s(rows: list[tuple[int, int]]) -> list[int]:
+    """Whenever somebody comes or ends, who has had least goes on, the first submitted of equals."""
+    had, ends = [0] * len(rows), [0] * len(rows)
+    now = 0
+    while not all(ends):
+        here = [i for i, (at, _) in enumerate(rows) if at <= now and not ends[i]]
+        coming = [at for at, _ in rows if at > now]
+        if not here:
+            now = min(coming)
+            continue
+        chosen = min(here, key=lambda i: (had[i], i))
+        then = min([now + rows[chosen][1] - had[chosen], *coming])
+        had[chosen] += then - now
+        now = then
+        if had[chosen] == rows[chosen][1]:
+            ends[chosen] = now
+    return ends
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=15))
+def test_with_rising_hazard_gittins_is_fifo_and_stops_nobody(rows: list[tuple[int, int]]) -> None:
+    """Sizes that are all alike up to 20 s: who has run for long is nearest to its end."""
+    jobs = [TraceJob(str(i), 1000 * at, 1000 * size, 1) for i, (at, size) in enumerate(sorted(rows))]
+    samples = "/".join(map(str, range(1, 21)))
+    gittins = on_one_server(jobs, f"tiresias-gittins:samples={samples},quantum=20,{ONE_QUEUE}")
     assert [record.ended_ms for record in gittins] == [record.ended_ms for record in on_one_server(jobs, "fifo")]
     assert not any(record.preemptions for record in gittins)

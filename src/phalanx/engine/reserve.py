@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from phalanx.cluster.capacity import Booking, Capacity
-from phalanx.engine.plan import Reservation
+from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
@@ -68,16 +68,21 @@ class Reservations:
 
     @property
     def vacant(self) -> bool:
-        """Whether somebody who had a reservation is gone, so that others may have one now."""
-        return len(self.made) < len(self.state.reservations)
+        """Whether somebody who had a reservation is gone, or none could be made on hardware that may be back now."""
+        if len(self.made) < len(self.state.reservations):
+            return True
+        return self.depth > 0 and any(waiting.verdict is Reason.UNHEALTHY for waiting in self.state.classes.values())
 
     @property
     def nodes(self) -> int:
-        """The nodes on which something is reserved."""
-        found = 0
+        """The nodes on which something is reserved, or was until now."""
+        found, topology = 0, self.state.topology
         for _, _, bookings in self._intervals:
             for booking in bookings:
-                found |= self.state.topology.bit[booking.node]
+                found |= topology.bit[booking.node]
+        for known in self.state.reservations:
+            for slot in known.placement.slots:
+                found |= topology.bit[topology.number[slot.node]]
         return found
 
     def seat(self, record: JobRecord) -> GangTrial | None:

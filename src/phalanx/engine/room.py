@@ -310,7 +310,7 @@ class _Search:
         fresh = self.context.fresh
         if fresh is None:
             return reach
-        if self._one_node:
+        if len(self.head.tasks) == self._count == 1:
             return reach & fresh
         domains = self.state.topology.domains.get(self.head.asked.gang.topology.required)
         if domains is None:
