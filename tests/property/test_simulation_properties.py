@@ -126,6 +126,7 @@ def test_promotion_of_the_starving_is_that_of_the_reference(
 
 
 SAMPLES = (3, 9, 20, 25, 40, 80, 120)
+GITTINS = f"tiresias-gittins:limits=20/60,quantum=20,samples={'/'.join(map(str, SAMPLES))}"
 
 
 @given(st.data(), st.integers(4, 16), st.sampled_from(["theory", "code"]))
@@ -133,9 +134,40 @@ def test_gittins_is_that_of_the_reference_where_no_two_are_submitted_at_once(
     data: st.DataObject, gpus: int, form: str
 ) -> None:
     jobs = data.draw(rows(gpus, ties=False))
-    policy = f"tiresias-gittins:index={form},limits=20/60,quantum=20,samples={'/'.join(map(str, SAMPLES))}"
+    policy = f"{GITTINS},index={form}"
     told = told_by_the_reference(jobs, gpus, "gittins", limits=(20, 60), quantum=20, samples=SAMPLES, form=form)
     assert simulated(jobs, gpus, policy) == told
+
+
+TOLD_APART = {
+    "who sank together and was stopped together": (
+        *("dlas-gpu", "tiresias-las:limits=20/60", 9, {"limits": (20, 60)}),
+        [(0, 8, 3), (0, 8, 4), (7, 1, 2), (7, 2, 5)],
+    ),
+    "who waits in another shape on a node where more and more is left": (
+        *("dlas", "tiresias-las:dims=1,limits=3/6", 11, {"limits": (3, 6)}),
+        [(0, 7, 3), (0, 7, 1), (1, 6, 1), (4, 4, 4), (6, 2, 7)],
+    ),
+    "who need not be stopped because somebody behind it is": (
+        *("dlas", "tiresias-las:dims=1,limits=3/6", 16, {"limits": (3, 6)}),
+        [(0, 4, 2), (0, 4, 2), (0, 6, 8), (0, 7, 3), (0, 4, 5), (6, 1, 5), (6, 1, 4)],
+    ),
+    "who was promoted and waits to run again": (
+        *("dlas-gpu-s", "tiresias-las:limits=20/60,starvation=2", 7, {"limits": (20, 60), "knob": 2}),
+        [(0, 23, 2), (1, 15, 5), (3, 4, 6), (5, 39, 3), (5, 36, 7)],
+    ),
+    "who was stopped before the change that was expected of it": (
+        *("gittins", GITTINS, 7, {"limits": (20, 60), "quantum": 20, "samples": SAMPLES}),
+        [(0, 12, 5), (2, 6, 6), (5, 31, 7)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_traces_that_tell_rules_apart_come_out_as_by_the_reference(name: str) -> None:
+    rule, policy, gpus, parameters, told = TOLD_APART[name]
+    jobs = [RefJob(str(i), *row) for i, row in enumerate(told)]
+    assert simulated(jobs, gpus, policy) == told_by_the_reference(jobs, gpus, rule, **parameters)
 
 
 POLICIES = {
@@ -148,7 +180,7 @@ POLICIES = {
     "priority": ("priority",),
     "sjf": ("sjf", "sjf:by=gpu_time"),
     "srtf": ("srtf", "srtf:by=gpus", "srtf:by=gpu_time"),
-    "tiresias-gittins": ("tiresias-gittins:limits=20/60,quantum=20,samples=3/9/20/25/40/80/120",),
+    "tiresias-gittins": (GITTINS,),
     "tiresias-las": ("tiresias-las:limits=20/60,starvation=2", "tiresias-las:dims=1,limits=3/6,profile=false"),
     "yarn-cs": ("yarn-cs:relax_after=5,preempt_above=50",),
 }
@@ -315,7 +347,14 @@ def held(attempt: AttemptRecord) -> Placement:
     return grown[-1] if grown else attempt.placement
 
 
-@pytest.mark.parametrize("policy", [spec for specs in POLICIES.values() for spec in specs])
+SPECS = [
+    pytest.param(spec, marks=[pytest.mark.needs("highspy")] if name == "gavel" else [])
+    for name, specs in POLICIES.items()
+    for spec in specs
+]
+
+
+@pytest.mark.parametrize("policy", SPECS)
 @given(st.data())
 @settings(max_examples=30)
 def test_every_turn_leaves_the_state_sound(policy: str, data: st.DataObject) -> None:
@@ -344,3 +383,131 @@ def check_the_end(simulation: Simulation) -> None:
             assert record.final in (ENDS[traced.ending], *may_be_cancelled)
     assert state.capacity.free_total == simulation.cluster.gpus
     assert simulation.backend.ledger.held_now == 0
+
+
+UNLIKE, RACKS = CLUSTERS["unlike"](), CLUSTERS["racks"]()
+BACK_AT_9 = ((97, "a", "failed", ""), (9_097, "a", "healthy", ""))
+RARE = {
+    "fewer GPUs than it wants on each node": Setup(
+        UNLIKE, Trace("t", (TraceJob("a", 0, 137, 1, gpus_per_node=2),)), "fifo", "pack", NO_COSTS
+    ),
+    "a claim that is taken back leaves what it was promised": Setup(
+        UNLIKE,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 0, 25_000, 12),
+                TraceJob("b", 0, 1_644, 12, min_gpus=6, max_gpus=14),
+                TraceJob("c", 4_500, 3_288, 3),
+                TraceJob("d", 5_000, 3_288, 1),
+            ),
+        ),
+        "srtf:by=gpus",
+        "count",
+    ),
+    "who has grown can give way again": Setup(
+        RACKS,
+        Trace("t", (TraceJob("a", 3_000, 4_932, 12, min_gpus=6, max_gpus=14), TraceJob("b", 15_500, 32_000, 3))),
+        "las:dims=1,quantum=3",
+        "pack",
+        faults=((386, "n0", "draining", ""), (9_386, "n0", "healthy", "")),
+    ),
+    "who grows stands in the order with the GPUs it has": Setup(
+        RACKS,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 1_000, 32_000, 5),
+                TraceJob("b", 1_000, 7_000, 5, min_gpus=2, max_gpus=8),
+                TraceJob("c", 1_000, 2_740, 1),
+                TraceJob("d", 1_000, 4_658, 5),
+                TraceJob("e", 1_000, 3_000, 12),
+            ),
+        ),
+        "tiresias-las:limits=20/60,starvation=2",
+        "pack",
+        NO_COSTS,
+    ),
+    "a gang has part of its room on one node and its victims on another": Setup(
+        UNLIKE,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 0, 32_000, 8, kind=Kind.SERVICE),
+                TraceJob("b", 0, 12_000, 2, kind=Kind.SERVICE),
+                TraceJob("c", 8_500, 32_000, 1, priority=250),
+                TraceJob("d", 15_500, 1_096, 2),
+                TraceJob("e", 15_500, 18_000, 8, priority=250, min_gpus=4, max_gpus=11),
+            ),
+        ),
+        "priority",
+        "pack",
+    ),
+    "nothing that is reserved for others behind holds up who comes before them": Setup(
+        UNLIKE,
+        Trace(
+            "t", (TraceJob("a", 0, 2_603, 2), TraceJob("b", 0, 20_000, 8), TraceJob("c", 0, 21_000, 5, gpus_per_node=1))
+        ),
+        "backfill",
+        "pack",
+        faults=((3_121, "a", "failed", ""), (12_121, "a", "healthy", "")),
+    ),
+    "what was reserved is made anew when somebody runs longer than expected": Setup(
+        UNLIKE,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 0, 5_343, 11),
+                TraceJob("b", 12_500, 4_110, 3),
+                TraceJob("c", 12_500, 3_014, 11),
+                TraceJob("d", 12_500, 26_000, 2, min_gpus=1, max_gpus=5),
+                TraceJob("e", 12_500, 2_740, 1),
+            ),
+        ),
+        "backfill:mode=conservative",
+        "pack",
+        NO_COSTS,
+        faults=BACK_AT_9,
+    ),
+    "the head has its reservation again once the hardware is back": Setup(
+        UNLIKE,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 0, 24_000, 8),
+                TraceJob("b", 0, 32_000, 5),
+                TraceJob("c", 0, 32_000, 1),
+                TraceJob("d", 0, 12_000, 12, min_gpus=6, max_gpus=15),
+                TraceJob("e", 17_500, 24_000, 1),
+            ),
+        ),
+        "backfill",
+        "pack",
+        NO_COSTS,
+        faults=BACK_AT_9,
+    ),
+    "what is not reserved any more is to be had": Setup(
+        RACKS,
+        Trace(
+            "t",
+            (
+                TraceJob("a", 0, 3_151, 11),
+                TraceJob("b", 2_500, 5_069, 3, min_gpus=1, max_gpus=6),
+                TraceJob("c", 2_500, 3_151, 5),
+                TraceJob("d", 2_500, 1_918, 2),
+                TraceJob("e", 17_500, 3_562, 4),
+                TraceJob("f", 17_500, 3_151, 5, min_gpus=2, max_gpus=6),
+            ),
+        ),
+        "backfill",
+        "pack",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RARE)
+def test_every_turn_leaves_the_state_sound_where_it_is_easily_missed(name: str) -> None:
+    simulation = Simulation(RARE[name])
+    simulation.begin()
+    simulation.go(watch=Watcher(simulation))
+    check_the_end(simulation)

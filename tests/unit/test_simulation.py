@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from builders import everything
 from phalanx.cluster.cluster import flat
+from phalanx.engine.journal import Journal
+from phalanx.engine.turn import replay, verify
+from phalanx.policy.registry import BUILTIN
 from phalanx.simulate.costs import NO_COSTS, Costs, CostsError, costs_of
 from phalanx.simulate.outcome import outcome
 from phalanx.simulate.saved import SavedError, fork, load, save
@@ -53,6 +62,54 @@ def test_who_runs_on_a_node_that_fails_does_again_what_was_not_saved() -> None:
     assert job.lost_gpu_s == 71
 
 
+def test_the_start_of_who_was_stopped_while_it_started_has_nothing_to_load() -> None:
+    """long is told to stop at 5 s, with no work to save, and is gone at 6 s; short runs from 16 s to 26 s, long from
+    36 s to 136 s."""
+    trace = Trace("t", (TraceJob("long", 0, 100_000, 1), TraceJob("short", 5_000, 10_000, 1)))
+    simulation = run(Setup(flat(1, 1), trace, "srtf", costs=COSTS))
+    assert ends_s(simulation) == {"short": 26, "long": 136}
+
+
+def test_a_job_that_names_its_checkpoint_cost_pays_that() -> None:
+    """long saves for 8 s instead of 5 s, from 40 s to 48 s, so that everything after it is 3 s later."""
+    trace = Trace(
+        "t", (TraceJob("long", 0, 100_000, 1, checkpoint_cost_ms=8_000), TraceJob("short", 40_000, 10_000, 1))
+    )
+    assert ends_s(run(Setup(flat(1, 1), trace, "srtf", costs=COSTS))) == {"short": 69, "long": 169}
+
+
+def test_a_job_that_cannot_save_within_its_grace_begins_again() -> None:
+    """long is given 30 s to save, which takes 40 s: it is gone at 70 s with nothing saved. short runs from 80 s to
+    90 s. long has nothing to load: it runs from 100 s to 200 s."""
+    trace = Trace(
+        "t", (TraceJob("long", 0, 100_000, 1, checkpoint_cost_ms=40_000), TraceJob("short", 40_000, 10_000, 1))
+    )
+    simulation = run(Setup(flat(1, 1), trace, "srtf", costs=COSTS))
+    assert ends_s(simulation) == {"short": 90, "long": 200}
+    # The 30 s of work that were lost, 30 s of saving in vain, and starting twice.
+    assert outcome(simulation, "srtf").jobs[0].lost_gpu_s == 80
+
+
+def test_what_was_saved_when_it_was_stopped_survives_a_failure_later() -> None:
+    """As above long has saved 30 s of work when it starts again at 66 s and runs from 96 s on. Its node fails at 116 s
+    and is given up at 117 s. On the other it starts, loads, and does from 147 s the 70 s that are left."""
+    trace = Trace("t", (TraceJob("long", 0, 100_000, 1), TraceJob("short", 40_000, 10_000, 1)))
+    cluster = flat(2, 1)
+    faults = ((0, "n1", "draining", ""), (100_000, "n1", "healthy", ""), (116_000, "n0", "failed", ""))
+    simulation = run(Setup(cluster, trace, "srtf", costs=COSTS, faults=faults))
+    assert ends_s(simulation) == {"short": 66, "long": 217}
+
+
+def test_an_elastic_job_does_nothing_while_it_is_resized_and_goes_on_faster() -> None:
+    """a runs on one GPU of the two it was measured with, at 0.5^0.9 of its speed, until b has left. Then it grows for
+    10 s and does the rest at full speed."""
+    trace = Trace("t", (TraceJob("b", 0, 20_000, 1), TraceJob("a", 0, 100_000, 2, min_gpus=1, max_gpus=2)))
+    simulation = run(Setup(flat(1, 2), trace, "fifo", costs=COSTS))
+    done_s = 20 * 0.5**0.9
+    assert ends_s(simulation) == {"b": 30, "a": pytest.approx(30 + 10 + 100 - done_s, abs=0.002)}
+    assert simulation.backend.resizes == 1
+
+
 def test_without_costs_nothing_is_lost() -> None:
     trace = Trace("t", (TraceJob("long", 0, 100_000, 1), TraceJob("short", 40_000, 10_000, 1)))
     simulation = run(Setup(flat(1, 1), trace, "srtf", costs=NO_COSTS))
@@ -79,6 +136,68 @@ def test_costs_are_written_as_they_are_read() -> None:
         "start=30000ms,checkpoint=0ms,restore=0ms,stop=0ms,resize=0ms,repartition=0ms,locality=true",
     ):
         assert costs_of(text).text() == text
+
+
+SPECS = (
+    *("backfill", "backfill:mode=conservative", "drf", "edf:preempt=true", "fifo", "fifo:skip=true", "gavel"),
+    *("las", "priority", "sjf", "srtf", "srtf:by=gpus", "tiresias-gittins:samples=60/600/6000/60000"),
+    *("tiresias-las", "tiresias-las:starvation=1", "yarn-cs"),
+)
+"""Every policy, see below."""
+
+
+def a_busy_run(policy: str, placement: str = "topology", journal: Journal | None = None) -> Simulation:
+    """Eighty jobs of all kinds on sixteen GPUs, one node of which fails and comes back."""
+    trace = synthesize(Synthetic(jobs=80, gpus=16, load=1.5, elastic=0.2, sweeps=0.1, deadlines=0.2, queues=3), 1)
+    middle_ms = trace.jobs[40].submit_ms
+    faults = ((middle_ms, "n0", "failed", ""), (middle_ms + 3_600_000, "n0", "healthy", ""))
+    simulation = Simulation(Setup(flat(4, 4), trace, policy, placement, faults=faults), journal)
+    simulation.begin()
+    simulation.go()
+    return simulation
+
+
+def with_solver(specs: Sequence[str]) -> list[Any]:
+    """gavel asks a solver that is not everywhere."""
+    return [pytest.param(spec, marks=[pytest.mark.needs("highspy")] if spec == "gavel" else []) for spec in specs]
+
+
+def test_every_policy_is_tried() -> None:
+    assert list(dict.fromkeys(spec.partition(":")[0] for spec in SPECS)) == sorted(BUILTIN)
+
+
+@pytest.mark.parametrize("policy", with_solver(SPECS))
+def test_the_journal_of_a_run_tells_it_whole_and_every_decision_in_it_is_made_again(policy: str) -> None:
+    journal = Journal()
+    simulation = a_busy_run(policy, journal=journal)
+    read = Journal.read(list(journal.lines()))
+    for told in (replay(read), verify(read)):
+        assert str(told.digest) == str(simulation.run.state.digest)
+        assert told.fingerprint() == simulation.run.state.fingerprint()
+    assert everything(verify(read)) == everything(simulation.run.state)
+
+
+PLACEMENTS = ("topology", "pack", "spread", "random")
+
+
+def digests() -> list[str]:
+    """Of runs under every policy but gavel, each with another placement."""
+    specs = [spec for spec in SPECS if spec != "gavel"]
+    runs = [a_busy_run(spec, PLACEMENTS[i % len(PLACEMENTS)]) for i, spec in enumerate(specs)]
+    return [str(simulation.run.state.digest) for simulation in runs]
+
+
+def test_runs_are_the_same_under_any_hash_seed() -> None:
+    program = "import test_simulation; print(test_simulation.digests())"
+    told = set()
+    for hash_seed in ("1", "12345"):
+        here = Path(__file__).parent
+        path = os.pathsep.join([str(here), str(here.parent), *filter(None, sys.path)])
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        told.add(done.stdout)
+    assert len(told) == 1
 
 
 POLICIES = ("fifo", "priority", "srtf", "las", "tiresias-las", "backfill", "yarn-cs", "drf", "edf:preempt=true")

@@ -20,7 +20,7 @@ from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
 from reference.queueing import mg1_fifo_response, mg1_srpt_response, mm1_fifo_response
 
-JOBS = 2_500
+JOBS = 1_000
 SEEDS = range(6)
 MEAN_S = 10.0
 ARRIVALS_PER_S = 0.06
@@ -81,9 +81,8 @@ def test_fifo_with_unlike_sizes_is_an_m_g_1_queue() -> None:
     assert_close("fifo", size_s, mg1_fifo_response(ARRIVALS_PER_S, MEAN_S, 650.0))
 
 
-@pytest.mark.parametrize("policy", ["las:quantum=1", "tiresias-las:limits=5/20"])
-def test_with_exponential_sizes_no_order_that_knows_no_sizes_is_better_or_worse_than_fifo(policy: str) -> None:
-    assert_close(policy, exponential, mm1_fifo_response(ARRIVALS_PER_S, 1 / MEAN_S))
+def test_with_exponential_sizes_an_order_that_knows_no_sizes_is_neither_better_nor_worse_than_fifo() -> None:
+    assert_close("tiresias-las:limits=5/20", exponential, mm1_fifo_response(ARRIVALS_PER_S, 1 / MEAN_S))
 
 
 def test_srtf_with_exponential_sizes_is_srpt() -> None:
@@ -113,7 +112,7 @@ def least_total_response_s(rows: list[tuple[int, int]]) -> int:
         coming = [at_s for at_s, _ in rows if at_s > now_s]
         if not here:
             return rest(min(coming), left_s) if coming else 0
-        chosen = [left_s[:i] + (left_s[i] - 1,) + left_s[i + 1 :] for i in here]
+        chosen = [(*left_s[:i], left_s[i] - 1, *left_s[i + 1 :]) for i in here]
         return len(here) + min(rest(now_s + 1, after) for after in chosen)
 
     return rest(0, tuple(size for _, size in rows))
@@ -158,17 +157,19 @@ def test_with_equal_sizes_gittins_is_fifo(seed: int) -> None:
 
 ONE_QUEUE = "limits=1000000"
 
-FALLING = tuple(sorted([size for size in range(1, 61) for _ in range(4000 // size**2)]))
+FALLING = tuple(size for size in range(1, 61) for _ in range(round(600 / size**1.5)))
 """Sizes of which there are fewer and fewer, with a tail as heavy as a power law's."""
+
+LONGEST_S = 12
 
 
 def test_those_sizes_have_a_falling_index_at_every_second() -> None:
     index = Gittins(FALLING, 5)
-    indexes = [index.of_theory(1000 * service_s) for service_s in range(30)]
+    indexes = [index.of_theory(1000 * service_s) for service_s in range(LONGEST_S)]
     assert all(later < earlier for earlier, later in pairwise(indexes))
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 12)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, LONGEST_S)), min_size=1, max_size=12))
 def test_with_falling_hazard_gittins_is_least_attained_service(rows: list[tuple[int, int]]) -> None:
     rows.sort()
     jobs = [TraceJob(str(i), 1000 * at, 1000 * size, 1) for i, (at, size) in enumerate(rows)]
