@@ -52,6 +52,16 @@ def test_who_says_nothing_of_its_length_is_expected_to_stay_and_passes_nobody() 
     assert world.state.reason("endless") is Reason.RESERVED
 
 
+def test_nothing_is_reserved_on_what_somebody_of_unknown_length_holds() -> None:
+    """A moment that never comes would be one to wake for."""
+    world = World(flat(1, 4), "backfill")
+    world.run(a_job("endless", 4))
+    world.submit(a_job("head", 4, duration_ms=1_000))
+    assert reserved(world) == {}
+    assert world.state.next_wakeup() is None
+    assert world.state.reason("head") is Reason.GPUS
+
+
 def test_a_head_that_goes_leaves_its_reservation_to_the_next() -> None:
     world = World(flat(2, 4), "backfill")
     world.run(a_job("a", 4, duration_ms=50_000))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, flat
+from phalanx.engine.records import JobState
 from phalanx.simulate.confidence import interval
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace
@@ -64,8 +65,8 @@ def mean_jct_s(policy: str, trace: Trace) -> float:
     simulation = Simulation(Setup(testbed(), trace, policy))
     simulation.begin()
     simulation.go()
-    ended = [record for record in simulation.run.state.jobs.values() if record.ended_ms is not None]
-    return sum((record.ended_ms or 0) - record.submitted_ms for record in ended) / len(ended) / 1000
+    completed = [record for record in simulation.run.state.jobs.values() if record.final is JobState.SUCCEEDED]
+    return sum((record.ended_ms or 0) - record.submitted_ms for record in completed) / len(completed) / 1000
 
 
 def _with_history(policy: str, size: Size) -> str:

@@ -14,6 +14,7 @@ from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, 
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Reserve
 
 Release = Callable[[Iterable[Booking]], None]
@@ -219,12 +220,16 @@ class Reservations:
         return None
 
     def _ends(self) -> list[End]:
-        """Who will have left when, the first first: those who run, and those whom this plan starts."""
+        """Who will have left when, the first first: those who run, and those whom this plan starts.
+
+        Who says nothing of its length may never leave: nothing can be reserved on what it holds.
+        """
         running = [
             (self._expected_ms(end_ms), self._release_of(attempt), attempt.bookings)
             for end_ms, attempt in self.state.ends.in_order()
         ]
-        return sorted((*running, *self._planned), key=lambda end: end[0])
+        known = (end for end in (*running, *self._planned) if end[0] < FOREVER_MS)
+        return sorted(known, key=lambda end: end[0])
 
     def _expected_ms(self, end_ms: int) -> int:
         """Who runs longer than expected is expected to run as long again: then few moments have to be looked at."""
@@ -248,7 +253,7 @@ class Reservations:
         for _, release, bookings in ends:
             release(bookings)
 
-    def _try(self, record: JobRecord) -> Reservation | None:
+    def _try(self, record: JobRecord) -> Placement | None:
         """Where the job would lie as things are in the trial; it is not left there."""
         mark = self.trial.mark()
         seated = self.trial.seat(record)
@@ -256,10 +261,10 @@ class Reservations:
             return None
         placement = placement_of(seated)
         self.trial.undo_to(mark)
-        return Reservation(record.job.id, 0, placement)
+        return placement
 
-    def _reservation(self, record: JobRecord, at_ms: int, found: Reservation) -> Reservation:
-        return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), found.placement)
+    def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
+        return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), placement)
 
 
 def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:
