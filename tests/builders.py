@@ -24,7 +24,9 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.quotas import Quotas
 from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.spending import Spending
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
@@ -196,6 +198,8 @@ def plain(value: Any) -> Any:
         return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
     if isinstance(value, Standing):
         return plain(sorted(name for _, name in value._order))
+    if isinstance(value, Quotas | Spending):
+        return value.fingerprint()
     if isinstance(value, Ends):
         return plain(value._order)
     if hasattr(value, "__slots__") and type(value).__module__ == "phalanx.engine.records":

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from builders import a_job, everything, random_run, virtual_backend
 from judge import Judge
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import (
@@ -36,8 +37,8 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.journal import Journal, Record
 from phalanx.engine.plan import Claim, Plan, Reason
-from phalanx.engine.records import AttemptRecord, JobState, Phase
-from phalanx.engine.state import State
+from phalanx.engine.records import AttemptRecord, JobState, Phase, need_of
+from phalanx.engine.state import NOTHING, State
 from phalanx.engine.turn import record, replay, turn, verify
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
@@ -51,6 +52,9 @@ OUTCOMES = st.sampled_from(list(Outcome))
 NUMBERS = st.integers(0, 1_000)
 OFTEN = st.sampled_from([True, True, False])
 
+MOVING = ("priority",)
+"""Policies that move running jobs out of the way."""
+
 
 class Engine(RuleBasedStateMachine):
     """The test is the world: it submits, breaks things, answers actions rightly or wrongly, and watches.
@@ -63,7 +67,7 @@ class Engine(RuleBasedStateMachine):
 
     @initialize(name=st.sampled_from(sorted(CLUSTERS)), load=st.lists(st.integers(0, 2), max_size=10))
     def define(self, name: str, load: list[int]) -> None:
-        self.cluster = CLUSTERS[name]()
+        self.cluster = self.cluster_of(name)
         self.state = State()
         self.journal = Journal()
         self.judge = Judge(self.cluster)
@@ -73,8 +77,15 @@ class Engine(RuleBasedStateMachine):
         self.said: list[Event] = []
         self.present: dict[str, frozenset[tuple[str, int]]] = {}
         record(self.state, self.journal, ClusterDefined(self.cluster, self.policy), 0)
-        self.happen(*(JobSubmitted(a_job(f"load{i}", gpus)) for i, gpus in enumerate(load)), then_decide=True)
+        self.happen(*(JobSubmitted(self.loaded(i, gpus)) for i, gpus in enumerate(load)), then_decide=True)
         self.all_goes_well()
+
+    def cluster_of(self, name: str) -> Cluster:
+        return CLUSTERS[name]()
+
+    def loaded(self, i: int, gpus: int) -> Job:
+        """One of the jobs that are there from the beginning."""
+        return a_job(f"load{i}", gpus)
 
     def happen(self, *events: Event, then_decide: bool) -> None:
         for event in events:
@@ -121,14 +132,17 @@ class Engine(RuleBasedStateMachine):
         self.occupy(action.id, devices_of(action.placement))
 
     def resize(self, action: Resize) -> None:
-        """What is told to grow must find the new devices empty; what stays, stays where it is."""
+        """What is told to grow or move must find the new devices empty; what stays, stays where it is."""
         attempt = self.state.attempt(action.id.job, action.id.attempt)
         assert attempt is not None
         self.judge.check_placement(attempt.job, action.placement)
         old = attempt.placement.slots
         self.judge.check_open(Placement(tuple(slot for slot in action.placement.slots if slot not in old)))
-        assert len(old) != len(action.placement.slots)
-        assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
+        if len(old) == len(action.placement.slots):
+            assert not devices_of(action.placement) & devices_of(attempt.placement), "a move that stays in part"
+            assert self.policy in MOVING
+        else:
+            assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
         self.judge.resizes[attempt.key] = action.placement
         self.occupy(action.id, self.present[attempt.key] | devices_of(action.placement))
 
@@ -162,7 +176,12 @@ class Engine(RuleBasedStateMachine):
             name = f"j{self.submitted}"
             self.submitted += 1
             job = self.dressed(data, data.draw(jobs(self.cluster, name, self.now, tuple(self.state.jobs))))
-            self.happen(*map(JobSubmitted, members(job)), then_decide=then_decide)
+            if self.may_ever_have(job):
+                self.happen(*map(JobSubmitted, members(job)), then_decide=then_decide)
+
+    def may_ever_have(self, job: Job) -> bool:
+        """Whether a job is not refused at its submission: what its queue can never have is."""
+        return True
 
     @rule()
     def all_goes_well(self) -> None:
@@ -304,20 +323,10 @@ class Engine(RuleBasedStateMachine):
         self.state.capacity.grown = grown
         overlooked = [claim for claim in plan.claims if claim.victims or not claim.waits]
         assert not overlooked, f"overlooked: {overlooked}"
-        if self.policy == "priority":
-            self.check_nobody_waits_who_could_have_room()
+        self.check_nobody_waits_who_could_have_room()
 
     def check_nobody_waits_who_could_have_room(self) -> None:
-        """With all gone that run and may be stopped for it, the first of each class still finds no place."""
-        for waiting in self.state.classes.values():
-            head = self.state.jobs[waiting.head[1]].job
-            told = replay(self.journal)
-            for attempt in list(told.attempts()):
-                if attempt.phase is Phase.RUNNING and may_be_stopped(attempt.job, head):
-                    for booking in attempt.bookings:
-                        told.capacity.release(booking)
-            trial = GangTrial(told.fit, told.packing, head)
-            assert not trial.seat(), f"{head.id} could have {placement_of(trial)}"
+        """For policies under which it is the job alone that says who gives way to it."""
 
     def check_all_comes_to_an_end(self) -> None:
         """With everything healthy and every action done, only those stay that can never run."""
@@ -452,6 +461,18 @@ class PriorityEngine(Engine):
     def may_stop(self, head: Job, victim: Job) -> bool:
         return may_be_stopped(victim, head)
 
+    def check_nobody_waits_who_could_have_room(self) -> None:
+        """With all gone that run and may be stopped for it, the first of each class still finds no place."""
+        for waiting in self.state.classes.values():
+            head = self.state.jobs[waiting.head[1]].job
+            told = replay(self.journal)
+            for attempt in list(told.attempts()):
+                if attempt.phase is Phase.RUNNING and may_be_stopped(attempt.job, head):
+                    for booking in attempt.bookings:
+                        told.capacity.release(booking)
+            trial = GangTrial(told.fit, told.packing, head)
+            assert not trial.seat(), f"{head.id} could have {placement_of(trial)}"
+
 
 class RankingEngine(Engine):
     """Running jobs stand in the order with the waiting ones."""
@@ -503,6 +524,82 @@ class DrfEngine(Engine):
     dressed = YarnEngine.dressed
 
 
+def in_queues(cluster: Cluster) -> Cluster:
+    """The cluster with a tree of queues: one is guaranteed a third of the GPUs; others deserve, borrow, are limited."""
+    third = 1000 * (cluster.gpus // 3)
+    return replace(
+        cluster,
+        queues=(
+            Queue("a", guaranteed=Quota(third)),
+            Queue("b", deserved=Quota(third), min_run_ms=1_000),
+            Queue("b/x", deserved=Quota(third // 2)),
+            Queue("b/y", limit=Quota(third)),
+            Queue("c"),
+        ),
+    )
+
+
+class QuotaEngine(Engine):
+    """Queues with quotas under a policy that stops nobody: who is stopped gives back what was lent."""
+
+    policy = "fifo:skip=true"
+
+    def cluster_of(self, name: str) -> Cluster:
+        return in_queues(CLUSTERS[name]())
+
+    def dressed(self, data: st.DataObject, job: Job) -> Job:
+        return replace(job, queue=data.draw(st.sampled_from(["a", "b/x", "b/y", "c"])))
+
+    def loaded(self, i: int, gpus: int) -> Job:
+        return a_job(f"load{i}", gpus, queue=["c", "b/x", "a"][i % 3])
+
+    def may_ever_have(self, job: Job) -> bool:
+        return all(
+            amount <= self.state.quotas.ceiling(job.queue, resource)
+            for resource, amount in enumerate(need_of(job.gang.roles))
+        )
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        return head.queue != victim.queue
+
+    def check_victims(self, plan: Plan, before: list[object]) -> None:
+        """Whether each is needed depends on quotas, too, which `check_quota_victims` looks at."""
+
+    @invariant()
+    def quotas_hold(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        accounts = self.state.quotas.accounts
+        for path, account in accounts.items():
+            held = [self.state._usage.get(other, NOTHING) for other in accounts if under(other, path)]
+            for resource in range(3):
+                assert account.used[resource] == sum(usage[resource] for usage in held)
+                limit = account.queue.limit[resource]
+                assert limit is None or account.used[resource] <= limit, f"{path} is beyond its limit"
+        whole, kept = accounts[""], accounts["a"]
+        assert whole.used[0] + max(kept.deserved[0] - kept.used[0], 0) <= whole.deserved[0], (
+            "what is guaranteed was lent"
+        )
+
+
+def under(path: str, above: str) -> bool:
+    return path == above or not above or path.startswith(f"{above}/")
+
+
+class QuotaPriorityEngine(QuotaEngine):
+    policy = "priority"
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        return head.queue != victim.queue or may_be_stopped(victim, head)
+
+
+class QuotaLasEngine(QuotaEngine):
+    policy = "las"
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        return True
+
+
 TestFifo = FifoEngine.TestCase
 TestSkippingFifo = SkippingEngine.TestCase
 TestPriority = PriorityEngine.TestCase
@@ -515,6 +612,11 @@ TestSrtf = SrtfEngine.TestCase
 TestEdf = EdfEngine.TestCase
 TestYarn = YarnEngine.TestCase
 TestDrf = DrfEngine.TestCase
+TestQuota = QuotaEngine.TestCase
+TestQuotaPriority = QuotaPriorityEngine.TestCase
+TestQuotaLas = QuotaLasEngine.TestCase
+TestQuota.settings = TestQuotaPriority.settings = settings(max_examples=20, stateful_step_count=40)
+TestQuotaLas.settings = settings(max_examples=10, stateful_step_count=40)
 TestTiresias.settings = TestGittins.settings = TestSrtf.settings = settings(max_examples=10, stateful_step_count=40)
 TestEdf.settings = TestYarn.settings = TestDrf.settings = settings(max_examples=10, stateful_step_count=40)
 

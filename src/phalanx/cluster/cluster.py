@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from phalanx.cluster.link import Link as Link
+from phalanx.cluster.queues import Queue, Quota
 
 NODE = "node"
 """The one level every cluster has. Levels before it are domains of nodes, levels after it split a node."""
@@ -79,6 +80,7 @@ class Cluster:
     """A cluster. `levels` run from the outermost to the innermost and contain `node`; `links` is per level.
 
     `links["rack"]` joins the nodes of one rack, `links["node"]` the devices of one node, `links["cluster"]` all.
+    Without `queues` jobs may name any queue, and none has a quota.
     """
 
     nodes: tuple[Node, ...]
@@ -88,6 +90,7 @@ class Cluster:
     storage: tuple[StorageTier, ...] = ()
     policy: str = "fifo"
     name: str = "cluster"
+    queues: tuple[Queue, ...] = ()
 
     @property
     def levels_above(self) -> tuple[str, ...]:
@@ -103,6 +106,15 @@ class Cluster:
     def gpus(self) -> int:
         """All GPUs of the cluster."""
         return sum(node.gpus for node in self.nodes)
+
+    @property
+    def total(self) -> Quota:
+        """What there is to be shared out among queues."""
+        return Quota(
+            1000 * self.gpus,
+            sum(node.cpus_milli for node in self.nodes),
+            sum(node.memory_mb for node in self.nodes),
+        )
 
 
 def flat(nodes: int, gpus: int, gpu_type: str = "", gpu_memory_gb: float = 0.0) -> Cluster:

@@ -5,30 +5,38 @@ from __future__ import annotations
 from heapq import heappop
 from math import isfinite
 
-from phalanx.cluster.cluster import Health
-from phalanx.engine import attempts, waiting
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.queues import RESOURCES, settled
+from phalanx.engine import attempts, reconfigure, waiting
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.amend import amend
 from phalanx.engine.event import (
     Accepted,
     Advice,
     AttemptEnded,
+    ClusterChanged,
     ClusterDefined,
     DeviceHealthChanged,
     Done,
     Event,
     Failed,
     JobCancelled,
+    JobChanged,
     JobHeld,
     JobReleased,
     JobSubmitted,
     Lost,
     NodeHealthChanged,
+    PolicyChanged,
     Progress,
+    TermBegun,
     TimerDue,
 )
 from phalanx.engine.journal import Record
 from phalanx.engine.plan import Claim, Plan
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, shape_of, tasks_of
+from phalanx.engine.quotas import said
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.spending import Spending
 from phalanx.engine.state import State, Timer
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import never, no_wakeup
@@ -57,6 +65,7 @@ def apply(state: State, record: Record, line: bytes) -> None:
     else:
         _fire_timers(state)
         _event(state, body)
+        reconfigure.retire(state)
         _drop_moot_timers(state)
         state.policy.observe(state.memory, body, record.now)
         if isinstance(body, Advice) or wakes:
@@ -80,13 +89,25 @@ def check(state: State, event: Event) -> None:
         case ClusterDefined(cluster=cluster, policy=policy, placement=placement):
             if state.seq >= 0:
                 raise ValueError("a cluster is defined once, by the first record")
-            names = [node.name for node in cluster.nodes]
-            if len(dict.fromkeys(names)) < len(names):
-                raise ValueError("two nodes of the cluster have one name")
+            _check_cluster(cluster)
             policy_named(policy)
             packing_named(placement)
+        case ClusterChanged(cluster=cluster):
+            _check_cluster(cluster)
+            reconfigure.check_cluster(state, cluster)
+        case PolicyChanged(policy=policy, placement=placement):
+            policy_named(policy)
+            packing_named(placement or "topology")
+        case TermBegun(term=term):
+            if term <= state.term:
+                raise ValueError(f"term {term} does not come after term {state.term}")
         case JobSubmitted(job=job):
             _check_job(state, job)
+        case JobChanged(job=job):
+            record = state.record(job.id)
+            if record.attempt is not None or record.final is not None:
+                raise ValueError(f"job {job.id} is {record.state.value}: only a waiting job can be changed")
+            _check_request(state, job)
         case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
             record = state.record(name)
             if record.final is not None:
@@ -106,6 +127,13 @@ def check(state: State, event: Event) -> None:
                 raise ValueError(f"advice of policy {policy}: expected finite numbers")
 
 
+def _check_cluster(cluster: Cluster) -> None:
+    names = [node.name for node in cluster.nodes]
+    if len(dict.fromkeys(names)) < len(names):
+        raise ValueError("two nodes of the cluster have one name")
+    settled(cluster.queues, cluster.total)
+
+
 def _check_node(state: State, node: str) -> int:
     if node not in state.topology.number:
         raise ValueError(f"there is no node {node!r}")
@@ -120,14 +148,41 @@ def _check_job(state: State, job: Job) -> None:
     for dependency in job.after:
         if dependency.job not in state.jobs:
             raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not exist")
+    _check_request(state, job)
+
+
+def _check_request(state: State, job: Job) -> None:
+    """Refuses what the cluster, the queue or the backend could never give."""
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
+    if state.quotas:
+        _check_queue(state, job)
     _check_topology(state, job.id, job.gang.topology)
     _check_roles(state, job.id, job.gang.roles)
+    for task in tasks_of(job.gang.roles).values():
+        if task.share is not None and task.share.kind.value in state.lacks:
+            raise ValueError(f"job {job.id} asks for a share by {task.share.kind.value}, which the backend cannot give")
     if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
         raise ValueError(
             f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
         )
+
+
+def _check_queue(state: State, job: Job) -> None:
+    account = state.quotas.accounts.get(job.queue)
+    if account is None or not job.queue:
+        known = ", ".join(state.quotas.leaves()[:20])
+        raise ValueError(f"job {job.id} is for the queue {job.queue!r}, which there is not; there are {known}")
+    if account.inside:
+        inside = ", ".join(each.path for each in account.inside[:20])
+        raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")
+    for resource, amount in enumerate(need_of(job.gang.roles)):
+        most = state.quotas.ceiling(job.queue, resource)
+        if amount > most:
+            raise ValueError(
+                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, "
+                f"but the queue {job.queue} can have {said(most, resource)} at most"
+            )
 
 
 def _check_roles(state: State, job: str, roles: tuple[Role, ...]) -> None:
@@ -197,6 +252,8 @@ def _event(state: State, event: Event) -> None:
     match event:
         case JobSubmitted(job=job):
             _submit(state, job)
+        case JobChanged(job=job):
+            amend(state, state.jobs[job.id], job)
         case JobCancelled(job=name):
             attempts.cancel(state, state.jobs[name])
         case JobHeld(job=name):
@@ -219,19 +276,30 @@ def _event(state: State, event: Event) -> None:
             _device_health(state, state.topology.number[node], device, health)
         case Progress():
             _progress(state, event)
-        case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement):
+        case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement, lacks=lacks):
             state.define(cluster)
+            state.lacks = lacks
             state.packing = packing_named(placement)
             state.policy = policy_named(policy)
+            state.spending = Spending(state.policy.half_life_ms or 0)
+            for queue in state.quotas.leaves():
+                state.know_queue(queue)
+            state.term = term
+        case ClusterChanged(cluster=cluster):
+            reconfigure.change_cluster(state, cluster)
+        case PolicyChanged(policy=policy, placement=placement):
+            reconfigure.change_policy(state, policy, placement)
+        case TermBegun(term=term):
             state.term = term
         case Accepted() | Advice() | TimerDue():
             pass
 
 
 def _submit(state: State, job: Job) -> None:
-    gang, shape = job.gang, shape_of(job, state.policy.by_queue)
+    gang, shape = job.gang, shape_of(job, state.minds_queues)
     tasks = tasks_of(gang.roles)
-    record = JobRecord(job, state.now, len(state.jobs), job, gpus_needed(gang, tasks), shape, tasks)
+    needed = gpus_needed(gang, tasks)
+    record = JobRecord(job, state.now, len(state.jobs), job, needed, shape, tasks, need_of(gang.roles))
     state.jobs[job.id] = record
     state.know_queue(job.queue)
     for dependency in job.after:
@@ -361,8 +429,8 @@ def _fire(state: State, timer: Timer) -> None:
             if record.final is None and record.attempt is None:
                 waiting.line_up(state, record)
         case "action":
-            action = ActionId(state.term, timer.job, timer.attempt, timer.seq)
-            if action in state.cuts or (attempt is not None and timer.seq in attempt.in_flight):
+            action = _asked(state, timer)
+            if action is not None:
                 _lost(state, action)
         case "stop_again":
             if attempt is not None and attempt.stop_reason is not None:
@@ -370,10 +438,23 @@ def _fire(state: State, timer: Timer) -> None:
         case "max_run":
             if attempt is not None:
                 attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+        case "min_run":
+            if attempt is not None:
+                attempts.may_give_way(state, attempt)
         case "change":
             if _change_is_due(record, timer):
                 state.policy.due(record, state)
                 waiting.rekey(state, record)
+
+
+def _asked(state: State, timer: Timer) -> ActionId | None:
+    """The action that a timer is about, by whichever leader asked for it; None if it has been answered."""
+    for cut in state.cuts:
+        if cut[1:] == (timer.job, timer.attempt, timer.seq):
+            return cut
+    attempt = state.attempt(timer.job, timer.attempt)
+    action = attempt.in_flight.get(timer.seq) if attempt is not None else None
+    return action.id if action is not None else None
 
 
 def _change_is_due(record: JobRecord, timer: Timer) -> bool:
@@ -396,8 +477,7 @@ def _is_moot(state: State, timer: Timer) -> bool:
         case "change":
             return not _change_is_due(state.jobs[timer.job], timer)
         case "action":
-            cut = ActionId(state.term, timer.job, timer.attempt, timer.seq) in state.cuts
-            return not cut and (attempt is None or timer.seq not in attempt.in_flight)
+            return _asked(state, timer) is None
         case _:
             return attempt is None
 

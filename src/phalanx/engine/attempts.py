@@ -50,21 +50,22 @@ def open_attempt(state: State, claim: Claim) -> None:
     take = state.capacity.claim if claim.waits else state.capacity.hold
     for booking in bookings:
         take(booking)
-        _arrive(state, attempt, booking)
+        arrive(state, attempt, booking)
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
     state.use(record.job.queue, usage_of(bookings), 1)
-    _expect_end(state, attempt)
+    expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
         state.standing.add(attempt, state.policy.order(record, state))
 
 
-def _expect_end(state: State, attempt: AttemptRecord) -> None:
+def expect_end(state: State, attempt: AttemptRecord) -> None:
     """Works out when an attempt will have left, for those who reserve what it holds."""
     if state.policy.reserve is not Reserve.NOBODY:
         left_ms = max(estimate_ms(attempt.job) - state.jobs[attempt.job.id].executed_before_ms, 0)
-        state.ends.expect(attempt, state.now + left_ms)
+        since_ms = attempt.started_ms if attempt.started_ms >= 0 else attempt.created_ms
+        state.ends.expect(attempt, since_ms + left_ms)
 
 
 def _forget_end(state: State, attempt: AttemptRecord) -> None:
@@ -74,7 +75,7 @@ def _forget_end(state: State, attempt: AttemptRecord) -> None:
         state.surprised = True
 
 
-def _arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+def arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
     """Takes note of who is on a node."""
     state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
     state.stoppable.add(attempt, booking, 1)
@@ -151,7 +152,7 @@ def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) ->
     attempt.count_service(state.now)
     for booking in attempt.adding:
         state.capacity.hold(booking)
-        _arrive(state, attempt, booking)
+        arrive(state, attempt, booking)
         attempt.bookings.append(booking)
     for booking in attempt.removing:
         state.capacity.cede(booking)
@@ -164,12 +165,12 @@ def _stand_anew(state: State, attempt: AttemptRecord) -> None:
     """With its size an attempt's place in the order may change, and when that changes next."""
     state.standing.recount(attempt)
     rekey(state, state.jobs[attempt.job.id])
-    _may_give_way(state, attempt)
+    may_give_way(state, attempt)
 
 
-def _may_give_way(state: State, attempt: AttemptRecord) -> None:
-    """Who runs at its size can be shrunk, and was not to be touched before: others may find more than before."""
-    if state.policy.preempts and attempt.phase is Phase.RUNNING:
+def may_give_way(state: State, attempt: AttemptRecord) -> None:
+    """Who was not to be touched before may give way from now on: others may find more than before."""
+    if state.makes_room and attempt.phase is Phase.RUNNING:
         for booking in attempt.bookings:
             state.capacity.grown |= state.topology.bit[booking.node]
 
@@ -222,14 +223,16 @@ def started(state: State, attempt: AttemptRecord) -> None:
     attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
     rekey(state, record)
-    _expect_end(state, attempt)
+    expect_end(state, attempt)
     record.start_failures = 0
     if record.first_start_ms is None:
         record.first_start_ms = state.now
         call_dependents(state, record.job.id)
-    if attempt.job.gang.elastic:
+    if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
-        _may_give_way(state, attempt)
+        may_give_way(state, attempt)
+    if state.quotas and (min_run_ms := state.quotas.accounts[record.job.queue].queue.min_run_ms):
+        state.set_timer(state.now + min_run_ms, "min_run", attempt.job.id, attempt.number)
     if attempt.job.max_run_ms is not None:
         state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
 

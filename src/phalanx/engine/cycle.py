@@ -8,10 +8,12 @@ from __future__ import annotations
 from phalanx.engine.draft import Draft
 from phalanx.engine.line import Line
 from phalanx.engine.plan import Plan
+from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
-from phalanx.engine.room import Context, make_room
+from phalanx.engine.room import make_room
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
+from phalanx.engine.victims import Context
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 
@@ -24,7 +26,8 @@ def decide(state: State, now: int) -> Plan:
         draft = Draft(trial, now)
         # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
-        # 2. Who should run: the admitted, in the order of the policy. What runs is kept.
+        # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
+        #    quota of his queue is passed over.
         line = Line(state, draft)
         if draft.reservations.vacant:
             line.readmit()
@@ -46,10 +49,14 @@ def decide(state: State, now: int) -> Plan:
 def _walk(line: Line, draft: Draft) -> None:
     reservations = draft.reservations
     for record in line:
-        if (line.may_fit and _place(draft, record)) or _make_room(draft, record, line.fresh()):
+        short = draft.state.shortfall(record)
+        fits = short is None and line.may_fit and _place(draft, record)
+        if fits or _make_room(draft, record, line.fresh()):
             line.placed()
             if reservations.started(record, draft.newest_bookings):
                 line.readmit()
+        elif short is not None and not _is_full(draft, record, short):
+            line.over_quota(short)
         elif reservations.hold_back(record):
             line.held_back(reservations.spare_ms)
             if reservations.refused(record):
@@ -61,6 +68,12 @@ def _walk(line: Line, draft: Draft) -> None:
                 line.next_of_class()
 
 
+def _is_full(draft: Draft, record: JobRecord, short: Shortfall) -> bool:
+    """Whether nobody could lend what is short, because there are not so many GPUs left at all."""
+    by_pool = not short.by_limit and not short.by_budget
+    return by_pool and draft.state.capacity.free_total < record.gpus_min
+
+
 def _place(draft: Draft, record: JobRecord) -> bool:
     seated = draft.reservations.seat(record)
     if seated is None:
@@ -70,7 +83,7 @@ def _place(draft: Draft, record: JobRecord) -> bool:
 
 
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
-    if not draft.state.policy.preempts or not draft.could_make_room(record):
+    if not draft.could_make_room(record):
         return False
     room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
     if room is None:

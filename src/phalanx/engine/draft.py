@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -10,16 +11,19 @@ from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.elastic import missing
+from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, usage_of
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.reserve import Reservations
-from phalanx.engine.room import Room, may_stop, room_beside
+from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
+from phalanx.engine.victims import may_stop
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
 from phalanx.policy.policy import Targets
+from phalanx.workload.gang import Role
 
 
 class Draft:
@@ -128,6 +132,8 @@ class Draft:
                 self.stopped[victim.key] = victim
         for attempt, slots in room.shrunk:
             self._shrink(attempt, slots)
+        for move in room.moves:
+            self._move(move)
         victims = tuple(victim.key for victim in room.victims)
         number = record.attempts + 1
         self.newest_bookings = list(room.bookings)
@@ -213,8 +219,13 @@ class Draft:
         return True
 
     def could_make_room(self, record: JobRecord) -> bool:
-        """Whether the GPUs of all who stand behind a job would suffice for it; True where nobody stands in order."""
-        if self.state.policy.targets is Targets.KEEP:
+        """Whether anybody might make way for a job: where running jobs stand in order, by the GPUs of those behind."""
+        state = self.state
+        if not state.makes_room:
+            return False
+        if state.policy.targets is Targets.KEEP or (
+            state.quotas and state.quotas.may_reclaim(record.job.queue, record.need)
+        ):
             return True
         return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.gpus_min
 
@@ -259,6 +270,16 @@ class Draft:
         self._resize(attempt, tuple(slot for slot in slots if slot not in going))
         self._grow(gone)
 
+    def _move(self, move: Move) -> None:
+        """Has an attempt go elsewhere: it holds the new devices at once, and the old ones until it has gone."""
+        attempt = move.attempt
+        self._touched[attempt.key] = None
+        action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+        self.actions.append(Resize(action, move.placement))
+        self.trial.cede(attempt.bookings)
+        held = self.trial.hold(move.bookings)
+        assert held, f"{attempt.key} was to land on what is free"
+
     def grow_who_could_use_more(self) -> None:
         """When nobody waits for devices, elastic attempts take up what is free, the earliest submitted first."""
         for attempt in sorted(self.state.elastic.values(), key=lambda attempt: attempt.created_ms):
@@ -266,10 +287,18 @@ class Draft:
                 continue
             slots = attempt.placement.slots
             for role, more in missing(attempt):
-                seats = self.trial.grow(attempt, role, more)
+                seats = self.trial.grow(attempt, role, self._within_quota(attempt, role, more))
+                self.trial.use(attempt.job.queue, usage_of([seat.booking for seat in seats]), 1)
                 slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
             if len(slots) > len(attempt.placement.slots):
                 self._resize(attempt, slots)
+
+    def _within_quota(self, attempt: AttemptRecord, role: Role, more: int) -> int:
+        """As many more members as the queue may have."""
+        quotas, queue = self.state.quotas, attempt.job.queue
+        while quotas and more and quotas.shortfall(queue, need_of((replace(role, replicas_min=more),))):
+            more -= 1
+        return more
 
     def _resize(self, attempt: AttemptRecord, slots: tuple[Slot, ...]) -> None:
         self._touched[attempt.key] = None

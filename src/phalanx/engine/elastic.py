@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.engine.records import AttemptRecord, Phase
+from collections.abc import Callable
+from dataclasses import replace
+
+from phalanx.engine.records import AttemptRecord, Phase, need_of
 from phalanx.placement.placement import Slot
-from phalanx.workload.gang import ANYWHERE, Role
+from phalanx.policy.view import Usage
+from phalanx.workload.gang import ANYWHERE, Gang, Role
 from phalanx.workload.job import Job, Kind
 
 
@@ -35,6 +39,30 @@ def missing(attempt: AttemptRecord) -> list[tuple[Role, int]]:
         return []
     counted = ((role, role.replicas_max - _count(attempt, role)) for role in _resizable_roles(attempt.job))
     return [(role, more) for role, more in counted if more > 0]
+
+
+def within(gang: Gang, allows: Callable[[Usage], bool]) -> Gang:
+    """The gang with as many members as it is allowed, role by role; never below its minimum."""
+    if allows(need_of(_fixed(gang.roles, largest=True))):
+        return gang
+    roles = list(_fixed(gang.roles, largest=False))
+    for i, role in enumerate(gang.roles):
+        while roles[i].replicas_max < role.replicas_max:
+            more = replace(roles[i], replicas_min=roles[i].replicas_max + 1, replicas_max=roles[i].replicas_max + 1)
+            if not allows(need_of((*roles[:i], more, *roles[i + 1 :]))):
+                break
+            roles[i] = more
+    capped = (replace(role, replicas_min=given.replicas_min) for role, given in zip(roles, gang.roles, strict=True))
+    return replace(gang, roles=tuple(capped))
+
+
+def _fixed(roles: tuple[Role, ...], largest: bool) -> tuple[Role, ...]:
+    """Roles of one size only: the largest, or the smallest they can have."""
+    return tuple(
+        replace(role, replicas_min=count, replicas_max=count, members=_fixed(role.members, largest))
+        for role in roles
+        for count in (role.replicas_max if largest else role.replicas_min,)
+    )
 
 
 def _resizable_roles(job: Job) -> list[Role]:

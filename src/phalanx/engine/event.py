@@ -20,16 +20,45 @@ class Outcome(StrEnum):
 
 
 class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """The first record of every journal: the cluster, the policy and placement that decide on it, the leader's term."""
+    """The first record of every journal: the cluster, the policy and placement that decide on it, the leader's term.
+
+    `lacks` are things the backend cannot do: resize, or share devices by fraction, mps or mig. Nobody plans on them.
+    """
 
     cluster: Cluster
     policy: str
     term: int = 1
     placement: str = "topology"
+    lacks: tuple[str, ...] = ()
+
+
+class ClusterChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """The cluster is another one from now on: nodes came, went or changed, or its queues did."""
+
+    cluster: Cluster
+
+
+class PolicyChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """Another policy decides from now on, and with `placement` another way to choose among places."""
+
+    policy: str
+    placement: str = ""
+
+
+class TermBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """A new leader has taken over: actions of older terms are refused from now on."""
+
+    term: int
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Somebody asks for a job. An array's members are submitted one by one."""
+
+    job: Job
+
+
+class JobChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """Somebody wants a waiting job to ask for something else; it keeps its place among the submissions."""
 
     job: Job
 
@@ -80,13 +109,17 @@ class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class AttemptEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Every task of an attempt is gone and its devices are free, without our having asked for it."""
+    """Every task of an attempt is gone and its devices are free, without our having asked for it.
+
+    `cause` is what ended it, in a word of the backend's: exit, signal, oom, probe, idle.
+    """
 
     job: str
     attempt: int
     outcome: Outcome
     exit_code: int = 0
     reason: str = ""
+    cause: str = ""
 
 
 class NodeHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
@@ -133,7 +166,11 @@ class TimerDue(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 Event = (
     ClusterDefined
+    | ClusterChanged
+    | PolicyChanged
+    | TermBegun
     | JobSubmitted
+    | JobChanged
     | JobCancelled
     | JobHeld
     | JobReleased

@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
+from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, estimate_ms
 from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
@@ -15,6 +16,8 @@ from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Key, Targets, always, never, no_queues
 
 Entry = tuple[Key, str, int]
+
+QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 
 FRESH_MAX = 64
 """Nodes on which something grew up to which each is looked at for every class; past it classes are simply tried."""
@@ -36,10 +39,11 @@ class Line:
         self.head = ""
         self.exhaustive = True
         self.may_fit = True
-        self._refused: dict[int, Lack] = {}
+        self._refused: dict[int, bool] = {}
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
+        self._by_quota: dict[int, None] = {}
         self._fresh = draft.fresh
         self._growths = draft.growths
         self._listed: list[int] | None = None
@@ -48,6 +52,7 @@ class Line:
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
         self._placed_late = False
+        self._placed = False
         self._current = 0
         known = 0 if draft.fresh else self._known_count()
         self._passed_over.extend(range(known))
@@ -82,6 +87,14 @@ class Line:
             waiting = self._classes[i]
             if knows and waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
                 record = self.state.jobs[waiting.jobs[0][1]]
+                if self.state.quotas:
+                    if self._quota_allows(waiting, record):
+                        self._by_quota[i] = None
+                        self._heap.append(self._entry(i))
+                        continue
+                    if waiting.verdict in QUOTA_REASONS:
+                        self._passed_over.append(i)
+                        continue
                 group = (record.job.priority, record.job.queue)
                 offer = offers.get(group)
                 if offer is None:
@@ -94,6 +107,12 @@ class Line:
                     continue
             self._heap.append(self._entry(i))
         heapify(self._heap)
+
+    def _quota_allows(self, waiting: WaitingClass, record: JobRecord) -> bool:
+        """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
+        if self.state.quotas.may_reclaim(record.job.queue, record.need):
+            return True
+        return waiting.verdict in QUOTA_REASONS and self.state.shortfall(record) is None
 
     def _entry(self, i: int) -> Entry:
         """The first of a class that was not placed yet, with the key of its queue as it is now before its own."""
@@ -139,7 +158,7 @@ class Line:
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
             self.may_fit = True
-            if not self._all and self._known(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
+            if self._is_remembered(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
                 self.may_fit = self._takes_a_task(waiting, record, with_victims=False)
                 if not self.may_fit and not self._takes_a_task(waiting, record, with_victims=True):
                     self._passed_over.append(self._current)
@@ -159,12 +178,30 @@ class Line:
 
         Others may give way now that queues have more; and what is told of those who wait is how it is in the end.
         """
-        if not self._placed_late or self._remembers or self.state.policy.backfill is not always:
+        if self.state.policy.backfill is not always:
             return False
-        self._placed_late = False
-        self._heap = [self._entry(i) for i in self._refused]
+        if self._placed_late and not self._remembers:
+            self._heap = [self._entry(i) for i in self._refused]
+        elif self._placed and self.state.quotas:
+            self._heap = [self._entry(i) for i in self._with_quota()]
+        self._placed_late = self._placed = False
         heapify(self._heap)
         return bool(self._heap)
+
+    def _with_quota(self) -> list[int]:
+        """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
+        found = [
+            i
+            for i in dict.fromkeys((*self._refused, *self._passed_over))
+            if self._quota_allows(self._classes[i], self._record(i))
+        ]
+        self._by_quota.update(dict.fromkeys(found))
+        self._passed_over = [i for i in self._passed_over if i not in self._by_quota]
+        return found
+
+    def _record(self, i: int) -> JobRecord:
+        """The first of a class that was not placed yet."""
+        return self.state.jobs[self._classes[i].jobs[self._next[i]][1]]
 
     def _watch_the_stopped(self) -> None:
         """Who is stopped stands in line, too: when its turn comes, others may have made more room than was needed."""
@@ -196,14 +233,15 @@ class Line:
 
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
-        return self.draft.fresh if self._known(self._classes[self._current]) else None
+        waiting = self._classes[self._current]
+        return self.draft.fresh if self._known(waiting) and self._current not in self._by_quota else None
 
     @property
     def nobody_waits(self) -> bool:
         """Whether everybody in line got their devices, but for those who never will."""
         verdicts = (self._classes[i].verdict for i in self._passed_over)
-        refused = any(lack is not Lack.NEVER for lack in self._refused.values())
-        return not refused and all(verdict is Reason.NEVER_FITS for verdict in verdicts)
+        lasting = (Reason.NEVER_FITS, *QUOTA_REASONS)
+        return not any(self._refused.values()) and all(verdict in lasting for verdict in verdicts)
 
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
@@ -212,6 +250,7 @@ class Line:
         self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
         self._placed_late = self._placed_late or bool(self._refused)
+        self._placed = True
         if self._next[self._current] < len(waiting.jobs):
             heappush(self._heap, self._entry(self._current))
 
@@ -220,12 +259,21 @@ class Line:
         waiting = self._classes[self._current]
         job = waiting.jobs[self._next[self._current]][1]
         reason = LACK_REASON[lack]
-        self._refused[self._current] = lack
+        self._refused[self._current] = lack is not Lack.NEVER
         self._verdicts.pop(self._current, None)
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(job, reason)
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             self.head = job
+
+    def over_quota(self, short: Shortfall) -> None:
+        """The job may not have what it asks for; nobody is held up by that, and only who waits for loans would grow."""
+        waiting = self._classes[self._current]
+        reason = Reason.BUDGET if short.by_budget else Reason.QUOTA
+        self._refused[self._current] = not short.by_limit and not short.by_budget
+        self._verdicts.pop(self._current, None)
+        if waiting.verdict is not reason:
+            self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)
 
     def held_back(self, spare_ms: int) -> None:
         """The job would fit but delay somebody for whom devices are reserved; a shorter one of its class may not."""
@@ -233,7 +281,7 @@ class Line:
         at = self._next[self._current]
         if waiting.verdict is not Reason.RESERVED:
             self._verdicts[self._current] = Verdict(waiting.jobs[at][1], Reason.RESERVED)
-        self._refused[self._current] = Lack.GPUS
+        self._refused[self._current] = True
         if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
             return
         for later in range(at + 1, len(waiting.jobs)):
@@ -260,6 +308,10 @@ class Line:
         """Whether the class was refused when all classes were last looked at."""
         return waiting.born <= self.state.clean_seq and waiting.verdict is not Reason.UNDECIDED and self._remembers
 
+    def _is_remembered(self, waiting: WaitingClass) -> bool:
+        """Whether the present class was refused before, and only what has grown on nodes can have changed that."""
+        return not self._all and self._current not in self._by_quota and self._known(waiting)
+
     def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
         """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
         for ask in waiting.asks:
@@ -283,7 +335,7 @@ class Line:
     def _stoppable(self, node: int, record: JobRecord) -> int:
         """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
         policy = self.state.policy
-        if not policy.preempts:
+        if not self.state.makes_room:
             return 0
         if policy.targets is not Targets.KEEP:
             gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))

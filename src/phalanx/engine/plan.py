@@ -20,6 +20,8 @@ class Reason(StrEnum):
     BEGIN_TIME = "begin_time"
     BACKOFF = "backoff"
     ARRAY_LIMIT = "array_limit"
+    BUDGET = "budget"
+    QUOTA = "quota"
     BEHIND = "behind"
     UNHEALTHY = "unhealthy"
     AMOUNT = "amount"

@@ -12,6 +12,7 @@ from phalanx.engine.action import Action
 from phalanx.engine.plan import Reason
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
+from phalanx.placement.sharing import share_permille
 from phalanx.policy.policy import Key
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Gang, Role, Task
@@ -170,6 +171,7 @@ class JobRecord:
     gpus_min: int
     shape: Hashable
     tasks: dict[str, Task]
+    need: Usage
     held: bool = False
     cancelled: bool = False
     final: JobState | None = None
@@ -301,6 +303,23 @@ def estimate_ms(job: Job) -> int:
     if job.duration_ms is not None:
         return job.duration_ms
     return job.max_run_ms if job.max_run_ms is not None else FOREVER_MS
+
+
+def need_of(roles: tuple[Role, ...], replicas: int = 1) -> Usage:
+    """What a gang takes at its smallest of what queues have quotas of."""
+    gpu_permille = cpus_milli = memory_mb = 0
+    for role in roles:
+        count = replicas * role.replicas_min
+        inside = need_of(role.members, count) if role.members else task_need(role.task, count)
+        gpu_permille += inside.gpu_permille
+        cpus_milli += inside.cpus_milli
+        memory_mb += inside.memory_mb
+    return Usage(gpu_permille, cpus_milli, memory_mb)
+
+
+def task_need(task: Task, count: int = 1) -> Usage:
+    """What so many tasks take of what queues have quotas of."""
+    return Usage(count * task.gpus * share_permille(task.share), count * task.cpus_milli, count * task.memory_mb)
 
 
 def gpus_needed(gang: Gang, tasks: Mapping[str, Task]) -> int:

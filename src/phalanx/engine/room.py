@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.elastic import surplus
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, gpu_permille_of
-from phalanx.engine.state import State
+from phalanx.engine.moves import Move, Moving
+from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.trial import Trial
+from phalanx.engine.victims import SEATINGS_MAX, Context, Excess, Stopping, VictimSearch, to_be_had
 from phalanx.placement.gang import GangTrial
-from phalanx.placement.place import largest_task, placement_of
+from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement, Slot
-from phalanx.policy.policy import Targets, nothing_kept
-from phalanx.workload.gang import ANYWHERE, Task
-
-SEATINGS_MAX = 400
-"""Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
-
-NODES_FEW = 256
-"""Nodes up to which all are looked at for victims at once."""
-
-CANDIDATES_MAX = 256
-"""Victims up to which all together are tried when no single place will do."""
-
-SETS_MAX = 16
-"""Sets of victims tried, cheapest first."""
+from phalanx.policy.policy import Targets, nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,32 +25,35 @@ class Room:
     bookings: tuple[Booking, ...]
     victims: tuple[AttemptRecord, ...] = ()
     shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
+    moves: tuple[Move, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What is known when room is made: who leaves anyway, and who must not be touched.
-
-    `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    """
-
-    leaving: Mapping[str, AttemptRecord]
-    untouchable: Container[str]
-    fresh: int | None
-    now: int
+Way = Callable[[Trial, JobRecord, Context], Room | None]
 
 
 def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    """Where the head fits at the least harm: beside those who leave anyway, else by shrinking, else by stopping others.
+    """Where the head fits at the least harm: beside those who leave anyway, by shrinking, moving, or stopping others.
 
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
+    return (
+        _beside(trial, head, context, _wait_or_shrink)
+        or _move(trial, head, context)
+        or _beside(trial, head, context, _preempt)
+    )
+
+
+def _beside(trial: Trial, head: JobRecord, context: Context, way: Way) -> Room | None:
+    """Makes room in some way beside what those leave who leave anyway."""
     mark = trial.mark()
     _vacate(trial, context.leaving)
-    room = _wait(trial, head) if trial.mark() > mark else None
-    room = room or _shrink(trial, head, context) or _preempt(trial, head, context)
+    room = way(trial, head, context)
     trial.undo_to(mark)
     return room
+
+
+def _wait_or_shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    return (_wait(trial, head) if context.leaving else None) or _shrink(trial, head, context)
 
 
 def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
@@ -78,12 +67,12 @@ def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptReco
 
 def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
     for attempt in leaving.values():
-        if _to_be_had(trial.state, attempt):
+        if to_be_had(trial.state, attempt):
             trial.vacate(attempt.bookings)
 
 
 def _wait(trial: Trial, head: JobRecord) -> Room | None:
-    seated = trial.seat(head)
+    seated = trial.seat(head) if trial.state.shortfall(head) is None else None
     return _room(seated) if seated is not None else None
 
 
@@ -91,16 +80,38 @@ def _room(seated: GangTrial) -> Room:
     return Room(placement_of(seated), tuple(seat.booking for seat in seated.seats))
 
 
+def _move(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Has others go elsewhere. That makes no more room than there is, and changes nothing of what queues have.
+
+    What those hold who are leaving does not count: who moves must land at once.
+    """
+    state = trial.state
+    if "resize" in state.lacks or state.policy.moves is nobody:
+        return None
+    if state.capacity.free_total < head.gpus_min or state.shortfall(head) is not None:
+        return None
+    mark = trial.mark()
+    way = Moving(trial, head, context)
+    seated = VictimSearch(trial, head, context, way).run()
+    trial.undo_to(mark)
+    return replace(_room(seated), moves=way.moves) if seated is not None else None
+
+
 def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    search = _Search(trial, head, context)
-    seated = search.run() if trial.state.policy.targets is Targets.KEEP else search.displace()
+    state = trial.state
+    search = VictimSearch(trial, head, context, Stopping(trial, head, context))
+    seated = None
+    if state.policy.targets is Targets.KEEP or (state.quotas and state.quotas.may_reclaim(head.job.queue, head.need)):
+        seated = search.run()
+    if seated is None and state.policy.targets is not Targets.KEEP:
+        seated = search.displace()
     return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
 
 def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
     state = trial.state
-    excess = _Excess(state)
+    excess = Excess(state)
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
@@ -110,18 +121,14 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         for slot in surplus(attempt)
         if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
     ]
-    if not spare or not _fits_without(trial, head, spare):
+    if not spare or _without(trial, head, spare) is None:
         return None
     for member in list(spare)[:SEATINGS_MAX]:
         fewer = [other for other in spare if other is not member]
-        if _fits_without(trial, head, fewer):
+        if _without(trial, head, fewer) is not None:
             spare = fewer
-    mark = trial.mark()
-    trial.release(_booking(*member) for member in spare)
-    seated = trial.seat(head)
-    assert seated is not None, f"{head.job.id} fitted a moment ago"
-    room = _room(seated)
-    trial.undo_to(mark)
+    room = _without(trial, head, spare)
+    assert room is not None, f"{head.job.id} fitted a moment ago"
     going: dict[str, list[Slot]] = {}
     for attempt, slot in spare:
         going.setdefault(attempt.key, []).append(slot)
@@ -129,402 +136,17 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     return replace(room, shrunk=tuple((attempts[key], tuple(slots)) for key, slots in going.items()))
 
 
-def _fits_without(trial: Trial, head: JobRecord, spare: list[tuple[AttemptRecord, Slot]]) -> bool:
+def _without(trial: Trial, head: JobRecord, spare: list[tuple[AttemptRecord, Slot]]) -> Room | None:
+    """Where the head fits without these members."""
     mark = trial.mark()
-    trial.release(_booking(*member) for member in spare)
-    fits = trial.seat(head) is not None
+    for attempt, slot in spare:
+        booking = _booking(attempt, slot)
+        trial.release((booking,))
+        trial.use(attempt.job.queue, usage_of((booking,)), -1)
+    room = _wait(trial, head)
     trial.undo_to(mark)
-    return fits
+    return room
 
 
 def _booking(attempt: AttemptRecord, slot: Slot) -> Booking:
     return attempt.bookings[attempt.placement.slots.index(slot)]
-
-
-def _to_be_had(state: State, leaving: AttemptRecord) -> bool:
-    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
-    if all(booking.portion is None for booking in leaving.bookings):
-        return True
-    return all(
-        not state.capacity.claimed[booking.node] & booking.devices
-        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
-        for booking in leaving.bookings
-    )
-
-
-def may_stop(attempt: AttemptRecord) -> bool:
-    """One that is being resized is left alone until it is known how that came out."""
-    return attempt.stoppable and attempt.phase is not Phase.RESIZING
-
-
-def _gives_way(state: State, attempt: AttemptRecord, now: int) -> bool:
-    """Whether an attempt is part of what its queue has too much; not at the moment at which it got its devices.
-
-    Else one that has just taken its queue beyond what it keeps would be stopped by who was refused before it.
-    """
-    if not state.policy.victims_vary:
-        return True
-    return attempt.created_ms < now and bool(_Excess(state).of((attempt,)))
-
-
-class _Excess:
-    """What queues have beyond what the policy lets them keep, as one after the other gives of it."""
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self._left: dict[str, int] = {}
-
-    def give(self, queue: str, gpu_permille: int) -> bool:
-        """Takes so much of a queue, if it has so much to give."""
-        keeps = self.state.policy.keeps
-        if keeps is nothing_kept:
-            return True
-        if queue not in self._left:
-            self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
-        if self._left[queue] < gpu_permille:
-            return False
-        self._left[queue] -= gpu_permille
-        return True
-
-    def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
-        """As many of the victims, the first first, as their queues can give."""
-        return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]
-
-
-class _Search:
-    """Looks for victims where they are cheapest.
-
-    For each node or domain in which the head would have to lie, the victims that clear it are added up; the cheapest
-    sums are tried first. What fits is then pruned, so that every victim left is needed.
-    """
-
-    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
-        self.trial = trial
-        self.context = context
-        self.state = trial.state
-        self.head = head
-        self.chosen: list[AttemptRecord] = []
-        self._task, self._count = largest_task(head.asked)
-        self._one_node = head.asked.gang.gpus_min <= self.state.capacity.gpus_max
-        self._seatings = 0
-        self._mark = 0
-        self._loss: dict[str, int] = {}
-        self._key = self.state.key(head)
-        self._promised = [attempt for attempt in context.leaving.values() if not _to_be_had(self.state, attempt)]
-
-    def run(self) -> GangTrial | None:
-        self._groups = {
-            group: attempts
-            for group, attempts in self.state.runs.items()
-            if attempts and self.state.policy.victims(self.head, next(iter(attempts.values())), self.state)
-        }
-        if not self._groups:
-            return None
-        up_to = max(priority for priority, _ in self._groups)
-        clearable = self.state.stoppable.nodes(self.state.capacity, up_to, self._task.gpus)
-        for nodes in self._samples(self._reach() & clearable):
-            on_node = self._candidates(nodes)
-            sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
-            for victims in sets:
-                seated = self._try(victims)
-                if seated is not None:
-                    return self._prune(victims, self._dearest_first(victims))
-        if not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
-            return None
-        found = {attempt.key: attempt for attempts in self._candidates(self._reach()).values() for attempt in attempts}
-        cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
-        cheapest_first = _Excess(self.state).of(cheapest_first)
-        return self._add_up(cheapest_first, self._dearest_first)
-
-    def displace(self) -> GangTrial | None:
-        """Has those behind the head in the order give way, the last first, and spares whoever it can do without.
-
-        The walk ends at the first place that they clear. With one pool of GPUs that is what going through everybody
-        in order would give, where each takes what is left if it suffices.
-        """
-        if self._is_intricate() or not self._task.gpus:
-            last_first = list(islice(self._behind(), CANDIDATES_MAX))
-            return self._add_up(last_first, lambda victims: victims[::-1])
-        if self.state.capacity.free_total + self.state.gpus_behind(self._key) < self._task.gpus * self._count:
-            return None
-        clearing = _Clearing(self.state, self.head, self._task, self._count)
-        walked: list[AttemptRecord] = []
-        for attempt in self._behind():
-            walked.append(attempt)
-            for nodes in clearing.gain(attempt):
-                victims = [other for other in walked if any(nodes >> booking.node & 1 for booking in other.bookings)]
-                if self._try(victims) is not None:
-                    return self._prune(victims, victims[::-1])
-                if self._seatings >= SETS_MAX:
-                    return None
-        return None
-
-    def _behind(self) -> Iterator[AttemptRecord]:
-        for attempt in self.state.behind(self._key):
-            if may_stop(attempt) and attempt.key not in self.context.untouchable:
-                yield attempt
-
-    def _add_up(
-        self, victims: list[AttemptRecord], spare_first: Callable[[list[AttemptRecord]], list[AttemptRecord]]
-    ) -> GangTrial | None:
-        """For gangs of several roles or levels: as few of the first victims together as will do."""
-        if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
-            return None
-        self.trial.undo_to(self._mark)
-        too_few, enough = 0, len(victims)
-        while enough - too_few > 1:
-            middle = (too_few + enough) // 2
-            if self._try(victims[:middle]) is not None:
-                self.trial.undo_to(self._mark)
-                enough = middle
-            else:
-                too_few = middle
-        enough_victims = victims[:enough]
-        return self._prune(enough_victims, spare_first(enough_victims)) if self._try(enough_victims) else None
-
-    def _is_intricate(self) -> bool:
-        """Whether the head is more than so many equal tasks, which the sets by node and domain do not look at."""
-        roles = self.head.asked.gang.roles
-        return len(roles) > 1 or bool(roles[0].members) or roles[0].topology != ANYWHERE
-
-    def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
-        """Attempts that may be stopped for the head, by node."""
-        found: dict[int, list[AttemptRecord]] = {}
-        for node in members(nodes):
-            for attempt in self.state.on_node.get(node, {}).values():
-                if attempt.group not in self._groups or not may_stop(attempt):
-                    continue
-                key = attempt.key
-                if key not in self.context.untouchable and _gives_way(self.state, attempt, self.context.now):
-                    found.setdefault(node, []).append(attempt)
-                    if key not in self._loss:
-                        self._loss[key] = attempt.lost_gpu_ms(self.context.now)
-        return found
-
-    def _reach(self) -> int:
-        """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
-        reach = 0
-        for task in self.head.tasks.values():
-            reach |= self.state.fit.ask(task, self.head.asked).eligible
-        reach &= self.state.capacity.open
-        fresh = self.context.fresh
-        if fresh is None:
-            return reach
-        if len(self.head.tasks) == self._count == 1:
-            return reach & fresh
-        domains = self.state.topology.domains.get(self.head.asked.gang.topology.required)
-        if domains is None:
-            return reach
-        return reach & sum(domain.nodes for domain in domains if domain.nodes & fresh)
-
-    def _samples(self, reach: int) -> Iterator[int]:
-        """Nodes to look at: in a large cluster first those of the newest victims, who have least to lose; then all."""
-        if reach.bit_count() > NODES_FEW:
-            yield self._of_newest(reach, max(NODES_FEW, 4 * self._count))
-        if reach:
-            yield reach
-
-    def _of_newest(self, reach: int, count: int) -> int:
-        """About `count` nodes of those who started last; where the head must lie in one domain, whole domains."""
-        topology = self.state.topology
-        required = self.head.asked.gang.topology.required
-        of_node = topology.domain_of.get(required)
-        found = left = 0
-        for group in sorted(self._groups):
-            for attempt in reversed(self._groups[group].values()):
-                for booking in attempt.bookings:
-                    if of_node is None:
-                        found |= topology.bit[booking.node]
-                    else:
-                        found |= topology.domains[required][of_node[booking.node]].nodes
-                left += 1
-                if left % 32 == 0 and (found & reach).bit_count() >= count:
-                    return found & reach
-        return found & reach
-
-    def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
-        """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
-        if self._one_node:
-            for node, candidates in on_node.items():
-                victims = self._clear(node, self._count, candidates)
-                if victims:
-                    yield victims
-        if self._count > 1:
-            yield from self._spread(on_node)
-
-    def _spread(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
-        """In each domain of the required level, the cheapest nodes to clear beside those that are clear already."""
-        topology = self.state.topology
-        required = self.head.asked.gang.topology.required
-        of_node = topology.domain_of.get(required)
-        if of_node is None and required in topology.cluster.levels:
-            return
-        domains: dict[int, list[tuple[float, int, int, list[AttemptRecord]]]] = {}
-        for node, candidates in on_node.items():
-            tasks, victims = self._clear_whole(node, candidates)
-            if tasks:
-                loss, _ = self._price(victims)
-                domains.setdefault(of_node[node] if of_node else 0, []).append((loss / tasks, node, tasks, victims))
-        for index, offers in domains.items():
-            everybody = topology.domains[required][index].nodes if of_node else topology.everything
-            lacking = self._count - self._clear_already(everybody)
-            chosen: dict[str, AttemptRecord] = {}
-            for _, _, tasks, victims in sorted(offers, key=lambda offer: offer[:2]):
-                if lacking > 0:
-                    lacking -= tasks
-                    chosen.update((attempt.key, attempt) for attempt in victims)
-            if lacking <= 0 and chosen:
-                yield list(chosen.values())
-
-    def _clear_whole(self, node: int, candidates: list[AttemptRecord]) -> tuple[int, list[AttemptRecord]]:
-        """As many tasks as the node gains by stopping victims, and the victims."""
-        if self._task.gpus * 2 > self.state.capacity.gpus_max or not self._task.gpus:
-            return 1, self._clear(node, 1, candidates) or []
-        free = self.state.capacity.free[node].bit_count()
-        gained = sum(self._gain(attempt, node) for attempt in candidates)
-        tasks = min((free + gained) // self._task.gpus, self._count)
-        return tasks - free // self._task.gpus, self._clear(node, tasks, candidates) or []
-
-    def _gain(self, attempt: AttemptRecord, node: int) -> int:
-        return sum(booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
-
-    def _clear_already(self, nodes: int) -> int:
-        capacity = self.state.capacity
-        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.asked)) & nodes
-        gpus = max(self._task.gpus, 1)
-        return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
-
-    def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
-        return sum(self._loss[attempt.key] for attempt in victims), len(victims)
-
-    def _clear(self, node: int, tasks: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
-        """The cheapest victims that give so many tasks their GPUs on a node, and then what else they need of it."""
-        lacking = self._task.gpus * tasks - self.state.capacity.free[node].bit_count()
-        gains = [self._gain(attempt, node) for attempt in candidates]
-        if sum(gains) < lacking:
-            return None
-        chosen = self._cheapest(lacking, candidates, gains)
-        for attempt in sorted(candidates, key=lambda attempt: self._loss[attempt.key]):
-            if not self._short_of_amounts(node, tasks, chosen):
-                break
-            if attempt not in chosen:
-                chosen.append(attempt)
-        return chosen
-
-    def _cheapest(self, lacking: int, candidates: list[AttemptRecord], gains: list[int]) -> list[AttemptRecord]:
-        """The least loss, then the fewest, that gain so many GPUs: exact, one victim after the other for every gain."""
-        best: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
-        for i, attempt in enumerate(candidates):
-            for had, (loss, count, who) in list(best.items()):
-                gained = min(had + gains[i], max(lacking, 0))
-                offer = (loss + self._loss[attempt.key], count + 1, (*who, i))
-                if gained not in best or offer < best[gained]:
-                    best[gained] = offer
-        return [candidates[i] for i in best[max(lacking, 0)][2]]
-
-    def _short_of_amounts(self, node: int, tasks: int, chosen: list[AttemptRecord]) -> bool:
-        """Whether CPUs, memory or NICs would still be short with the chosen gone."""
-        ask = self.state.fit.ask(self._task, self.head.asked)
-        for number, amount in ask.needs:
-            gained = sum(
-                given
-                for attempt in chosen
-                for booking in attempt.bookings
-                if booking.node == node
-                for which, given in booking.needs
-                if which == number
-            )
-            if self.state.capacity.amounts[number].free[node] + gained < amount * tasks:
-                return True
-        return False
-
-    def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head with the victims gone; leaves both in place if it fits."""
-        self._mark = self.trial.mark()
-        if len(_Excess(self.state).of(victims)) < len(victims):
-            return None
-        for victim in victims:
-            give_back = self.trial.unclaim if victim.waits else self.trial.release
-            give_back(victim.bookings)
-        if any(victim.phase is Phase.CLAIMED for victim in victims):
-            # What those who are leaving hold was promised to the victims, and is to be had now.
-            for attempt in self._promised:
-                if _to_be_had(self.state, attempt):
-                    self.trial.vacate(attempt.bookings)
-        self._seatings += 1
-        seated = self.trial.seat(self.head)
-        if seated is None:
-            self.trial.undo_to(self._mark)
-        return seated
-
-    def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
-        """Spares, in the given order, whoever the head can do without."""
-        needed, seated = victims, None
-        for victim in spare_first:
-            if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
-                break
-            fewer = [other for other in needed if other is not victim]
-            self.trial.undo_to(self._mark)
-            seated = self._try(fewer)
-            if seated is not None:
-                needed = fewer
-        self.trial.undo_to(self._mark)
-        seated = self._try(needed)
-        assert seated is not None, f"{self.head.job.id} fitted a moment ago"
-        self.chosen = needed
-        return seated
-
-    def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
-        return sorted(victims, key=lambda attempt: -self._loss[attempt.key])
-
-
-class _Clearing:
-    """Counts, as attempts give way one after the other, where a head of equal tasks would have room."""
-
-    def __init__(self, state: State, head: JobRecord, task: Task, count: int) -> None:
-        self.state = state
-        self._gpus = task.gpus
-        self._count = count
-        self._passing = state.fit.ask(task, head.asked).eligible & state.capacity.open
-        self._gained: dict[int, int] = {}
-        self._room: dict[int, int] = {}
-        self._cleared: dict[int, int] = {}
-        required = head.asked.gang.topology.required
-        self._of_node = state.topology.domain_of.get(required)
-        self._domains = state.topology.domains.get(required, ())
-        self._on_one_node = self._of_node is None and required in state.cluster.levels
-
-    def gain(self, attempt: AttemptRecord) -> Iterator[int]:
-        """Takes note that an attempt gives way. Yields the nodes that gained tasks wherever there is room for all."""
-        for booking in attempt.bookings:
-            node = booking.node
-            if not self._passing >> node & 1:
-                continue
-            free = self.state.capacity.free[node].bit_count()
-            had = free + self._gained.get(node, 0)
-            has = had + booking.devices.bit_count()
-            self._gained[node] = has - free
-            more = has // self._gpus - had // self._gpus
-            if more:
-                domain = self._domain(node)
-                if domain not in self._room:
-                    self._room[domain] = self._free_room(domain)
-                self._room[domain] += more
-                self._cleared[domain] = self._cleared.get(domain, 0) | self.state.topology.bit[node]
-                if self._room[domain] >= self._count:
-                    yield self._cleared[domain]
-
-    def _domain(self, node: int) -> int:
-        if self._on_one_node:
-            return node
-        return self._of_node[node] if self._of_node is not None else 0
-
-    def _free_room(self, domain: int) -> int:
-        """How many tasks have room in a domain as it is."""
-        capacity = self.state.capacity
-        if self._on_one_node:
-            return capacity.free[domain].bit_count() // self._gpus
-        nodes = self._passing & (self._domains[domain].nodes if self._of_node is not None else -1)
-        return sum(
-            (nodes & having).bit_count() * (free // self._gpus) for free, having in enumerate(capacity.with_free)
-        )

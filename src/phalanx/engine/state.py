@@ -7,13 +7,16 @@ from heapq import heappush
 from typing import Any, NamedTuple
 
 from phalanx.cluster.capacity import Booking, Capacity
-from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.ends import Ends
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason, Reservation
+from phalanx.engine.quotas import Quotas, Shortfall
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.spending import Spending
 from phalanx.engine.standing import Standing
 from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
@@ -73,8 +76,12 @@ class State:
         self.surprised = False
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
+        self.spending = Spending()
         self.memory: Memory = {}
         self.policy: Policy = policy_named("fifo")
+        self.cluster_to_be: Cluster | None = None
+        self.lacks: tuple[str, ...] = ()
+        self.retiring: dict[str, Health] = {}
         self.define(Cluster(()))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,11 +100,8 @@ class State:
         self.fit = Fit(self.capacity)
         self.packing = Packing()
         self.stoppable = Stoppable(len(cluster.nodes))
-        self._total = Usage(
-            1000 * cluster.gpus,
-            sum(node.cpus_milli for node in cluster.nodes),
-            sum(node.memory_mb for node in cluster.nodes),
-        )
+        self.quotas = Quotas(cluster)
+        self._total = Usage(*(amount or 0 for amount in cluster.total))
 
     @property
     def total(self) -> Usage:
@@ -105,11 +109,12 @@ class State:
         return self._total
 
     def usage(self, queue: str) -> Usage:
-        """What the jobs of a queue hold or have been promised, but for those who are leaving."""
-        return self._usage.get(queue, NOTHING)
+        """What the jobs of a queue and of those inside it hold or were promised, but for those who are leaving."""
+        account = self.quotas.accounts.get(queue)
+        return Usage(*account.used) if account is not None else self._usage.get(queue, NOTHING)
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that jobs were submitted to so far, in the order of their first job."""
+        """The queues that jobs can be or were submitted to, in the order of the file or of their first job."""
         return tuple(self._usage)
 
     def know_queue(self, queue: str) -> None:
@@ -117,13 +122,51 @@ class State:
         self._usage.setdefault(queue, NOTHING)
 
     def use(self, queue: str, what: Usage, sign: int) -> None:
-        """Adds to what a queue uses (1), or takes away (-1)."""
+        """Adds to what a queue uses (1), or takes away (-1), from now on."""
+        if self.counts_spending:
+            self.spending.use(queue, sign * what.gpu_permille, self.now)
+        self.suppose(queue, what, sign)
+
+    def suppose(self, queue: str, what: Usage, sign: int) -> None:
+        """As if a queue used so much more or less, at this moment."""
         had = self._usage[queue]
         self._usage[queue] = Usage(
             had.gpu_permille + sign * what.gpu_permille,
             had.cpus_milli + sign * what.cpus_milli,
             had.memory_mb + sign * what.memory_mb,
         )
+        if self.quotas:
+            self.quotas.use(queue, what, sign)
+
+    def shortfall(self, record: JobRecord) -> Shortfall | None:
+        """What of its queue's quota a job would exceed; None if it may have what it asks for."""
+        if not self.quotas:
+            return None
+        queue, need = record.job.queue, record.need
+        if self.quotas.budgets and need.gpu_permille:
+            spent_out = self.quotas.spent_out(queue, lambda path: self.spending.spent(path, self.now))
+            if spent_out is not None:
+                return Shortfall(queue, spent_out, 0, need.gpu_permille, 0, by_budget=True)
+        return self.quotas.shortfall(queue, need)
+
+    @property
+    def counts_spending(self) -> bool:
+        """Whether anybody asks for the GPU time that queues have had."""
+        return self.quotas.budgets or self.policy.half_life_ms is not None
+
+    def queue(self, path: str) -> Queue | None:
+        """What is allotted to a queue; None where the cluster has no such queue."""
+        account = self.quotas.accounts.get(path)
+        return account.queue if account is not None else None
+
+    def inside(self, path: str) -> tuple[str, ...]:
+        """The queues that lie in one."""
+        account = self.quotas.accounts.get(path)
+        return tuple(each.path for each in account.inside) if account is not None else ()
+
+    def spent_gpu_ms(self, path: str) -> float:
+        """GPU time that a queue and those inside it have had, decayed by the policy's half-life."""
+        return self.spending.decayed(path, self.now) / 1000
 
     def key(self, record: JobRecord) -> Key:
         """The key by which a job claims capacity now."""
@@ -145,10 +188,43 @@ class State:
             self.standing.settle(lambda attempt: self.policy.order(self.jobs[attempt.job.id], self))
 
     def yields(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether the policy lets an attempt be stopped or shrunk for a head."""
-        if self.policy.targets is Targets.KEEP:
-            return self.policy.victims(head, attempt, self)
-        return self.policy.order(self.jobs[attempt.job.id], self) > self.key(head)
+        """Whether an attempt may be stopped or shrunk for a head now."""
+        if self.spares(attempt):
+            return False
+        if self.may_yield(head, attempt):
+            return True
+        if self.policy.targets is Targets.KEEP or self.policy.order(self.jobs[attempt.job.id], self) <= self.key(head):
+            return False
+        return not self.quotas or not self.quotas.protects(head.job.queue, attempt.job.queue)
+
+    def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
+        """Whether those of an attempt's queue and priority give way to a head, whatever the order of who runs.
+
+        Across queues nobody loses what his queue deserves. What it has borrowed those have back to whom it belongs.
+        """
+        path, other = head.job.queue, attempt.job.queue
+        if self.quotas and path != other:
+            if self.quotas.reclaims(path, head.need, other):
+                return True
+            if self.quotas.protects(path, other):
+                return False
+        return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
+
+    def spares(self, attempt: AttemptRecord) -> bool:
+        """Whether an attempt has not yet run for as long as its queue lets everybody run."""
+        if not self.quotas or attempt.started_ms < 0:
+            return False
+        return self.now - attempt.started_ms < self.quotas.accounts[attempt.job.queue].queue.min_run_ms
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether anybody is ever stopped, shrunk or moved for another."""
+        return self.policy.preempts or bool(self.quotas)
+
+    @property
+    def minds_queues(self) -> bool:
+        """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
+        return self.policy.by_queue or bool(self.quotas)
 
     def record(self, job: str) -> JobRecord:
         """The record of a job; an unknown id is an error that names it."""
@@ -212,7 +288,8 @@ class State:
         if record.parked is not None:
             return record.parked
         verdict = self.classes[record.shape].verdict
-        if self.head and self.record(self.head).shape != record.shape and verdict is not Reason.NEVER_FITS:
+        lasting = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
+        if self.head and self.record(self.head).shape != record.shape and verdict not in lasting:
             return Reason.BEHIND
         return verdict
 
@@ -266,6 +343,7 @@ class State:
             tuple(self.leaving),
             tuple(sorted(self.timers)),
             repr(self.memory),
+            self.quotas.fingerprint(),
             self.capacity.fingerprint(),
         )
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.elastic import within
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role
+from phalanx.workload.job import Job
 
 Step = tuple[Callable[[Any], None], Any]
 
@@ -48,7 +51,17 @@ class Trial:
         """Seats a gang on what is free; its devices stay taken for the rest of the trial."""
         if self.state.capacity.free_total < record.gpus_min:
             return None
-        trial = GangTrial(self.state.fit, self.state.packing, record.asked)
+        job = record.asked
+        if self.state.quotas and job.gang.elastic:
+            job = replace(job, gang=within(job.gang, lambda need: self._allows(job.queue, need)))
+        return self.seat_job(job)
+
+    def _allows(self, queue: str, need: Usage) -> bool:
+        return self.state.quotas.shortfall(queue, need) is None
+
+    def seat_job(self, job: Job) -> GangTrial | None:
+        """Likewise, whatever its queue may have."""
+        trial = GangTrial(self.state.fit, self.state.packing, job)
         if not trial.seat():
             return None
         release = self.state.capacity.release
@@ -57,8 +70,8 @@ class Trial:
 
     def use(self, queue: str, what: Usage, sign: int) -> None:
         """As if a queue used so much more (1) or less (-1)."""
-        self.state.use(queue, what, sign)
-        self._undo.append((lambda used: self.state.use(queue, used, -sign), what))
+        self.state.suppose(queue, what, sign)
+        self._undo.append((lambda used: self.state.suppose(queue, used, -sign), what))
 
     def release(self, bookings: Iterable[Booking]) -> None:
         """As if those who hold these were gone."""

@@ -14,6 +14,7 @@ from phalanx.engine.records import (
     WaitingClass,
     estimate_ms,
     gpus_needed,
+    need_of,
     shape_of,
     tasks_of,
 )
@@ -84,9 +85,10 @@ def _take_shape(state: State, record: JobRecord) -> None:
     gang = state.policy.shape(record, state)
     if gang != record.asked.gang:
         record.asked = replace(record.job, gang=gang)
-        record.shape = shape_of(record.asked, state.policy.by_queue)
+        record.shape = shape_of(record.asked, state.minds_queues)
         record.tasks = tasks_of(gang.roles)
         record.gpus_min = gpus_needed(gang, record.tasks)
+        record.need = need_of(gang.roles)
 
 
 def rekey(state: State, record: JobRecord) -> None:

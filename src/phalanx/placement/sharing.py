@@ -31,6 +31,24 @@ def wanted(ask: ShareAsk | None, model: str | None, memory_mb: int, revocable: b
             return Portion(Mode.TURNS, compute, memory, turns=ask.amount, revocable=revocable)
 
 
+def share_permille(ask: ShareAsk | None) -> int:
+    """Thousandths of a device that an ask counts as, at most: a MIG profile is a larger part of a smaller model."""
+    if ask is None:
+        return FULL_PERMILLE
+    match ask.kind:
+        case ShareKind.FRACTION:
+            return ask.amount
+        case ShareKind.MPS:
+            return ask.amount * _PERMILLE_PER_PERCENT
+        case ShareKind.TURNS:
+            return FULL_PERMILLE // ask.amount
+        case ShareKind.MIG:
+            known = [
+                mig.compute_permille(model, ask.profile) for model in mig.GEOMETRIES if mig.find(model, ask.profile)
+            ]
+            return max(known, default=FULL_PERMILLE)
+
+
 def _sized(mode: Mode, permille: int, asked_mb: int | None, device_memory_mb: int, revocable: bool) -> Portion | None:
     portion_mb = device_memory_mb * permille // FULL_PERMILLE if asked_mb is None else asked_mb
     if portion_mb > device_memory_mb:

@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
-from phalanx.policy.policy import Memory, Policy, Reserve, Targets, no_wakeup
+from phalanx.policy.policy import Memory, Policy, Reserve, Targets, Victims, no_wakeup
 from phalanx.policy.view import JobView, Moment, RunView, Usage
 from phalanx.workload.gang import Gang
 
@@ -141,17 +141,23 @@ def _backfill(policy: Policy) -> Callable[[JobView, JobView], bool]:
     return backfill
 
 
-def _victims(policy: Policy) -> Callable[[JobView, RunView, Moment], bool]:
-    guard = Guard(policy.name, "victims", policy.victims)
+def _victims(policy: Policy) -> Victims:
+    return _making_way(Guard(policy.name, "victims", policy.victims))
 
-    def victims(head: JobView, victim: RunView, at: Moment) -> bool:
-        subject = f"head {head.job.id}, job {victim.job.id}"
-        gives_way = guard.call(subject, head, victim, at)
-        if not isinstance(gives_way, bool):
-            raise guard.refuse(subject, gives_way, TRUTH)
-        return gives_way
 
-    return victims
+def _moves(policy: Policy) -> Victims:
+    return _making_way(Guard(policy.name, "moves", policy.moves))
+
+
+def _making_way(guard: Guard) -> Victims:
+    def makes_way(head: JobView, other: RunView, at: Moment) -> bool:
+        subject = f"head {head.job.id}, job {other.job.id}"
+        answer = guard.call(subject, head, other, at)
+        if not isinstance(answer, bool):
+            raise guard.refuse(subject, answer, TRUTH)
+        return answer
+
+    return makes_way
 
 
 def _keeps(policy: Policy) -> Callable[[str, Moment], int]:
@@ -253,6 +259,7 @@ GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "queue_order": _queue_order,
     "backfill": _backfill,
     "victims": _victims,
+    "moves": _moves,
     "keeps": _keeps,
     "shape": _shape,
     "changes": _changes,

@@ -110,14 +110,16 @@ class Policy:
     `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` who is promised devices at a
     time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
     for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
-    attempts of a queue and priority. `keeps` is what a queue keeps whatever others need, in thousandths of GPUs:
-    victims are taken of it only down to that. `shape` is the gang to place: it may ask for another GPU type, or let
-    the tasks of a gang that allows it be divided.
+    attempts of a queue and priority. `moves(head, run)` says likewise whether one may be moved elsewhere for a head, if
+    it lands there at once; that is tried before anybody is stopped. `keeps` is what a queue keeps whatever others need,
+    in thousandths of GPUs: victims are taken of it only down to that. `shape` is the gang to place: it may ask for
+    another GPU type, or let the tasks of a gang that allows it be divided.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
     says when everybody's key changes without any event. `adviser` names the solver that is asked at such a moment;
-    its answer comes as an `Advice` event.
+    its answer comes as an `Advice` event. With `half_life_ms` the engine keeps what queues have spent of GPU time, of
+    which so much later half counts (0: all of it).
     """
 
     name: str
@@ -127,12 +129,14 @@ class Policy:
     backfill: Backfill = always
     reserve: Reserve = Reserve.NOBODY
     victims: Victims = nobody
+    moves: Victims = nobody
     keeps: Keeps = nothing_kept
     shape: Shape = as_asked
     changes: Changes = no_change
     due: Due = nothing_due
     observe: Observe = remember_nothing
     next_wakeup: Wakeup = no_wakeup
+    half_life_ms: int | None = None
     adviser: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     about: About = NOTHING_SAID
@@ -146,12 +150,12 @@ class Policy:
     @property
     def by_queue(self) -> bool:
         """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
-        return self.queue_order is not no_queues or self.victims is not nobody
+        return self.queue_order is not no_queues or self.victims is not nobody or self.moves is not nobody
 
     @property
     def preempts(self) -> bool:
-        """Whether anybody is ever stopped for another."""
-        return self.targets is not Targets.KEEP or self.victims is not nobody
+        """Whether anybody is ever stopped or moved for another."""
+        return self.targets is not Targets.KEEP or self.victims is not nobody or self.moves is not nobody
 
     @property
     def victims_vary(self) -> bool:

@@ -1,7 +1,8 @@
 """priority: Borg's shape. Bands of priority, bin packing, and preemption of whoever loses the least.
 
 A higher priority goes first and may stop a lower one, except that production jobs do not stop one another: else a
-change in one production job would ripple through all below it (Verma et al., EuroSys 2015, §2.5).
+change in one production job would ripple through all below it (Verma et al., EuroSys 2015, §2.5). Before anybody is
+stopped, jobs of the same or a lower priority are moved out of the way, if they land elsewhere at once.
 """
 
 from __future__ import annotations
@@ -27,11 +28,14 @@ def priority(parameters: Parameters) -> Policy:
         both_production = production <= below and above < monitoring
         return below < above and not both_production
 
-    return Policy("priority", order=order, victims=victims, parameters=parameters.given, about=ABOUT)
+    def moves(head: JobView, other: RunView, at: Moment) -> bool:
+        return other.job.priority <= head.job.priority
+
+    return Policy("priority", order=order, victims=victims, moves=moves, parameters=parameters.given, about=ABOUT)
 
 
 ABOUT = About(
-    summary="higher priorities first, stopping lower ones at the least loss of work",
+    summary="higher priorities first, moving or stopping others at the least loss of work",
     prior_knowledge="priority",
     algorithm="bands of priority",
     decides_by="priority, then arrival time",

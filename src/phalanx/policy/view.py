@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from phalanx.cluster.queues import Queue
 from phalanx.workload.job import Job
 
 
@@ -32,10 +33,19 @@ class Moment(Protocol):
         """What the cluster has."""
 
     def usage(self, queue: str) -> Usage:
-        """What the jobs of a queue have now."""
+        """What the jobs of a queue, and of those inside it, have now."""
 
     def queues(self) -> tuple[str, ...]:
-        """The queues that jobs were submitted to so far, in the order of their first job."""
+        """The queues that jobs can be or were submitted to, in the order of the file or of their first job."""
+
+    def queue(self, path: str) -> Queue | None:
+        """What is allotted to a queue, or to the whole (the empty path); None where the cluster describes none."""
+
+    def inside(self, path: str) -> tuple[str, ...]:
+        """The queues that lie in one, or at the top (the empty path), where the cluster describes queues."""
+
+    def spent_gpu_ms(self, path: str) -> float:
+        """GPU time that a queue and those inside it have had, decayed; kept for policies with `half_life_ms`."""
 
 
 class JobView(Protocol):

@@ -82,7 +82,7 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
         useful_gpu_s=(computed - lost) / GPU_S,
         lost_gpu_s=(held - computed + lost) / GPU_S,
         fragmentation=simulation.sampler.mean_fragmentation(state.now),
-        moves=0,
+        moves=backend.moves,
         resizes=backend.resizes,
         never_fit=tuple(_never_fit(simulation)),
         events=state.seq + 1,

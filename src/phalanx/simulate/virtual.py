@@ -70,6 +70,7 @@ class VirtualBackend:
     due: list[Due] = field(default_factory=list)
     count: int = 0
     resizes: int = 0
+    moves: int = 0
     sharers: dict[tuple[str, int], dict[tuple[str, int], Portion]] = field(default_factory=dict)
 
     def carry_out(self, action: Action, now: int) -> None:
@@ -106,12 +107,7 @@ class VirtualBackend:
                 return self._stop(life, action, now)
             case Resize(placement=placement):
                 self._pause(life, action.id.job, now)
-                if life.placement is not None and permille_of(placement) > permille_of(life.placement):
-                    self._book(life, action.id, now)
-                    self._hold(life, placement, now)
-                life.next = placement
-                self.resizes += 1
-                return self.costs.resize_ms
+                return self._resize(life, action, now)
             case Suspend():
                 self._pause(life, action.id.job, now)
                 return 0
@@ -120,6 +116,26 @@ class VirtualBackend:
                 return 0
             case Repartition():
                 return self.costs.repartition_ms
+
+    def _resize(self, life: Life, resize: Resize, now: int) -> int:
+        """Changes a job's size, or, if it keeps that, where it is: it saves its work and loads it there."""
+        placement = resize.placement
+        life.next = placement
+        if life.placement is None:
+            return self.costs.resize_ms
+        had, has = permille_of(life.placement), permille_of(placement)
+        if had != has:
+            self.resizes += 1
+            if has > had:
+                self._book(life, resize.id, now)
+                self._hold(life, placement, now)
+            return self.costs.resize_ms
+        self.moves += 1
+        self._book(life, resize.id, now)
+        self._hold(life, Placement((*life.placement.slots, *placement.slots)), now)
+        life.saved_ms = life.done_ms
+        save_ms = self.works.get(resize.id.job, ENDLESS).checkpoint_cost_ms(self.costs.checkpoint_ms)
+        return save_ms + self.costs.stop_ms + self.costs.start_ms + self.costs.restore_ms
 
     def _hold(self, life: Life, placement: Placement, now: int) -> None:
         life.placement, life.held_since_ms = placement, now

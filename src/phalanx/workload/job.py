@@ -59,9 +59,34 @@ class Checkpointing:
     cost_ms: int = 0
 
 
+class ProbeKind(StrEnum):
+    """How a service is asked whether it is well."""
+
+    HTTP = "http"
+    TCP = "tcp"
+    COMMAND = "command"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Asks a service whether it is well: by a path on a port (http), a port (tcp), or a command's exit code."""
+
+    kind: ProbeKind
+    port: int = 0
+    path: str = "/"
+    command: tuple[str, ...] = ()
+    interval_ms: int = 10_000
+    timeout_ms: int = 5_000
+    failures_max: int = 3
+    after_ms: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What is run. The scheduler never looks at it; backends do."""
+    """What is run. The scheduler never looks at it; backends do.
+
+    `probe` is for services; an interactive job on which nothing happens for `idle_timeout_ms` is ended.
+    """
 
     command: tuple[str, ...] = ()
     image: str = ""
@@ -69,6 +94,8 @@ class Execution:
     workdir: str = ""
     mounts: tuple[tuple[str, str], ...] = ()
     secrets: tuple[str, ...] = ()
+    probe: Probe | None = None
+    idle_timeout_ms: int | None = None
 
 
 DEFAULT_GRACE_MS = 30_000

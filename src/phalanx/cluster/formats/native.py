@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Link, Overcommit, StorageTier
@@ -22,6 +23,7 @@ from phalanx.cluster.formats.limits import (
     STORAGE_GB_MAX,
     TIERS_MAX,
 )
+from phalanx.cluster.formats.queues import QUEUE_KEYS, QUOTA_KEYS, read_queues
 from phalanx.cluster.formats.taint import TAINT_KEYS
 from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import is_name, nearest
@@ -43,7 +45,7 @@ CLUSTER_KEYS = (
     "queues",
     "virtual_clusters",
 )
-LATER_KEYS = ("queues", "virtual_clusters")
+LATER_KEYS = ("virtual_clusters",)
 GPU_TYPE_KEYS = ("memory_gb",)
 LINK_KEYS = ("gb_s", "latency_us")
 TIER_KEYS = ("scope", "read_gb_s", "write_gb_s", "capacity_gb")
@@ -59,6 +61,8 @@ KEYS = {
     "bandwidth": LINK_KEYS,
     "storage": TIER_KEYS,
     "overcommit": OVERCOMMIT_KEYS,
+    "queues": QUEUE_KEYS,
+    "queues.guaranteed, deserved, limit": QUOTA_KEYS,
 }
 """Every key of a cluster file, by the part of the file it belongs to."""
 
@@ -76,7 +80,7 @@ def read_cluster(text: str, source: str) -> Cluster:
     groups = fields.need("nodes", lambda nodes: _read_groups(nodes, site))
     levels = site.levels if "levels" in fields else _used_levels(groups, declared)
     above = levels[: levels.index(NODE)]
-    return Cluster(
+    cluster = Cluster(
         nodes=nodes_of(groups, Domains(above, declared)),
         levels=levels,
         links=fields.get("bandwidth", lambda bandwidth: _read_links(bandwidth, levels), {}),
@@ -85,6 +89,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         policy=fields.get("policy", Field.title, "fifo"),
         name=fields.get("name", Field.title, "cluster"),
     )
+    return replace(cluster, queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()))
 
 
 def _read_site(fields: Fields) -> Site:

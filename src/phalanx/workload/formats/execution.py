@@ -6,10 +6,14 @@ import shlex
 
 from phalanx.document import Field, Fields
 from phalanx.workload.formats.limits import ARGUMENTS_MAX, MOUNTS_MAX, SECRETS_MAX, VARIABLES_MAX
-from phalanx.workload.job import Execution
+from phalanx.workload.job import Execution, Probe, ProbeKind
 
-EXECUTION_KEYS = ("command", "image", "env", "workdir", "mounts", "secrets")
+EXECUTION_KEYS = ("command", "image", "env", "workdir", "mounts", "secrets", "health", "idle_timeout")
+HEALTH_KEYS = ("http", "tcp", "command", "interval", "timeout", "failures", "after")
 MOUNT_KEYS = ("source", "target")
+
+PORT_MAX = 65_535
+FAILURES_MAX = 1_000
 
 
 def read_execution(job: Fields) -> Execution:
@@ -21,7 +25,40 @@ def read_execution(job: Fields) -> Execution:
         workdir=job.get("workdir", Field.text, ""),
         mounts=job.get("mounts", lambda mounts: tuple(map(_read_mount, mounts.items(0, MOUNTS_MAX))), ()),
         secrets=job.get("secrets", lambda names: tuple(map(Field.title, names.items(0, SECRETS_MAX))), ()),
+        probe=job.get("health", _read_probe, None),
+        idle_timeout_ms=job.get("idle_timeout", Field.duration_ms, None),
     )
+
+
+def _read_probe(field: Field) -> Probe:
+    """`{http: ":8080/healthz"}`, `{tcp: 8080}` or `{command: [...]}`, and how often, how long, how many times."""
+    fields = field.mapping(HEALTH_KEYS)
+    kinds = [kind for kind in ProbeKind if kind.value in fields]
+    if len(kinds) != 1:
+        raise field.expected(f"one of {', '.join(ProbeKind)}")
+    (kind,) = kinds
+    port, path = 0, "/"
+    if kind is ProbeKind.HTTP:
+        port, path = _read_http(fields["http"])
+    elif kind is ProbeKind.TCP:
+        port = fields["tcp"].integer(1, PORT_MAX)
+    return Probe(
+        kind,
+        port,
+        path,
+        command=fields.get("command", _read_command, ()),
+        interval_ms=fields.get("interval", Field.duration_ms, 10_000),
+        timeout_ms=fields.get("timeout", Field.duration_ms, 5_000),
+        failures_max=fields.get("failures", lambda failures: failures.integer(1, FAILURES_MAX), 3),
+        after_ms=fields.get("after", Field.duration_ms, 0),
+    )
+
+
+def _read_http(field: Field) -> tuple[int, str]:
+    port, slash, path = field.text().removeprefix(":").partition("/")
+    if not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
+        raise field.expected("a port and a path such as :8080/healthz")
+    return int(port), slash + path or "/"
 
 
 def _read_command(field: Field) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import is_name
 from phalanx.document.units import ceiling
 from phalanx.workload.array import ArrayError, parse_indices
-from phalanx.workload.formats.execution import EXECUTION_KEYS, MOUNT_KEYS, read_execution
+from phalanx.workload.formats.execution import EXECUTION_KEYS, HEALTH_KEYS, MOUNT_KEYS, read_execution
 from phalanx.workload.formats.gang import (
     AMOUNT_KEYS,
     REPLICAS_KEYS,
@@ -106,6 +106,7 @@ KEYS = {
     "topology": TOPOLOGY_KEYS,
     "tolerations": TOLERATION_KEYS,
     "mounts": MOUNT_KEYS,
+    "health": HEALTH_KEYS,
     "after": AFTER_KEYS,
     "checkpoint": CHECKPOINT_KEYS,
     "retry": RETRY_KEYS,

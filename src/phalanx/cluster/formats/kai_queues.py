@@ -1,0 +1,186 @@
+"""Queues of KAI, read from their manifests (scheduling.run.ai).
+
+| KAI | here |
+|---|---|
+| `quota` of a resource | `deserved`; 0 says nothing; -1, without end, says nothing, and of GPUs nothing is reclaimed |
+| `limit` of a resource | `limit`; -1 is none; 0, or none given, is nothing beyond `quota` |
+| `overQuotaWeight` of GPUs | `weight`, whole numbers in that proportion to neighbours; 0 is nothing beyond `quota` |
+| `priority` | the same; 100 if none is given |
+| `reclaimMinRuntime`, `preemptMinRuntime` | `min_run`, the longer one; that of the queue it lies in if none is given |
+| `parentQueue` | the queue it lies in |
+
+CPUs come in thousandths, and memory in megabytes of a million bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, lcm
+from typing import NamedTuple
+
+from phalanx.cluster.formats.limits import GPUS_MAX, QUEUE_PRIORITY_MAX, QUEUE_WEIGHT_MAX
+from phalanx.cluster.formats.manifests import Manifest, read_manifests
+from phalanx.cluster.formats.queue_tree import Imported, Named, as_tree
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.document import Field, Fields
+
+API = "scheduling.run.ai"
+SPEC_KEYS = ("displayName", "parentQueue", "priority", "resources", "preemptMinRuntime", "reclaimMinRuntime")
+RESOURCES = ("gpu", "cpu", "memory")
+RESOURCE_KEYS = ("quota", "limit", "overQuotaWeight")
+PER_UNIT = (Fraction(1000), Fraction(1), Fraction(10**6, 1 << 20))
+"""How many of what is counted here make one of KAI's: of a GPU, a thousandth of a CPU, a million bytes."""
+
+PRIORITY = 100
+UNLIMITED = Fraction(-1)
+AMOUNT_MAX = 1000 * GPUS_MAX * 1000
+
+
+class Amount(NamedTuple):
+    """What a queue has of one resource, as KAI says it."""
+
+    quota: Fraction
+    limit: Fraction
+    weight: Fraction
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether it may have nothing beyond its quota."""
+        return not self.limit or not self.weight
+
+
+NOT_SAID = Amount(Fraction(0), UNLIMITED, Fraction(1))
+"""Of a resource that a queue does not speak of it may have what is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class KaiQueue:
+    """One queue as its manifest says it."""
+
+    manifest: Manifest
+    parent: str
+    priority: int
+    amounts: tuple[Amount, ...]  # of GPUs, CPUs, memory
+    min_runs_ms: tuple[int, ...]
+    lost: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.manifest.name
+
+    @property
+    def weight(self) -> Fraction:
+        """Its part of what is left over of GPUs."""
+        return self.amounts[0].weight
+
+
+def read_kai_queues(text: str, source: str) -> Imported:
+    """The tree of the queues in a file of manifests."""
+    queues = [_read(manifest) for manifest in read_manifests(text, source, API, "Queue")]
+    by_name = {queue.name: queue for queue in queues}
+    weights = _whole_weights(queues)
+    return as_tree(tuple(_named(queue, by_name, weights[queue.name]) for queue in queues))
+
+
+def _read(manifest: Manifest) -> KaiQueue:
+    spec = manifest.fields.get("spec", lambda spec: spec.mapping(SPEC_KEYS), None) or Fields(manifest.place, {})
+    resources = spec.get("resources", lambda field: field.mapping(RESOURCES), None) or Fields(manifest.place, {})
+    runs = [spec.get(key, Field.duration_ms, None) for key in ("reclaimMinRuntime", "preemptMinRuntime")]
+    lost = [*manifest.remarks]
+    if "displayName" in spec:
+        lost.append(f"displayName: {spec['displayName'].text()}")
+    return KaiQueue(
+        manifest,
+        spec.get("parentQueue", Field.text, ""),
+        spec.get("priority", lambda field: field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX), PRIORITY),
+        tuple(resources.get(resource, _read_amount, NOT_SAID) for resource in RESOURCES),
+        tuple(run for run in runs if run is not None),
+        tuple(lost),
+    )
+
+
+def _read_amount(field: Field) -> Amount:
+    fields = field.mapping(RESOURCE_KEYS)
+    return Amount(
+        fields.get("quota", _read_number, Fraction(0)),
+        fields.get("limit", _read_number, Fraction(0)),
+        fields.get("overQuotaWeight", lambda weight: Fraction(weight.decimal(0, QUEUE_WEIGHT_MAX)), Fraction(1)),
+    )
+
+
+def _read_number(field: Field) -> Fraction:
+    value = Fraction(field.decimal(-1, AMOUNT_MAX))
+    if value < 0 and value != UNLIMITED:
+        raise field.expected("an amount, or -1 for no end")
+    return value
+
+
+def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
+    min_runs_ms = _min_runs_ms(queue, by_name)
+    made = Queue(
+        queue.name,
+        deserved=Quota(*map(_deserved, queue.amounts, PER_UNIT)),
+        limit=Quota(*map(_limit, queue.amounts, PER_UNIT)),
+        weight=weight,
+        priority=queue.priority,
+        reclaimable=queue.amounts[0].quota != UNLIMITED,
+        min_run_ms=max(min_runs_ms, default=0),
+    )
+    lost = (*queue.lost, *_lost(queue, min_runs_ms))
+    return Named(queue.manifest.place, queue.name, queue.parent, made, lost)
+
+
+def _deserved(amount: Amount, per_unit: Fraction) -> int | None:
+    return _counted(amount.quota, per_unit) if amount.quota > 0 else None
+
+
+def _limit(amount: Amount, per_unit: Fraction) -> int | None:
+    limit = amount.quota if amount.is_capped else amount.limit
+    return None if limit == UNLIMITED else _counted(limit, per_unit)
+
+
+def _counted(amount: Fraction, per_unit: Fraction) -> int:
+    return -(-(amount * per_unit).numerator // (amount * per_unit).denominator)
+
+
+def _min_runs_ms(queue: KaiQueue, by_name: dict[str, KaiQueue]) -> tuple[int, ...]:
+    """Those of the queue, or of the nearest that it lies in and that says any."""
+    for _ in by_name:
+        if queue.min_runs_ms or queue.parent not in by_name:
+            break
+        queue = by_name[queue.parent]
+    return queue.min_runs_ms
+
+
+def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
+    """Weights as whole numbers: among those that lie in one queue only their proportion matters."""
+    beside: dict[str, list[KaiQueue]] = {}
+    for queue in queues:
+        beside.setdefault(queue.parent, []).append(queue)
+    found: dict[str, int] = {}
+    for neighbours in beside.values():
+        whole = lcm(*(queue.weight.denominator for queue in neighbours))
+        parts = [int(queue.weight * whole) for queue in neighbours]
+        common = gcd(*parts) if whole > 1 else 1
+        for queue, part in zip(neighbours, parts, strict=True):
+            if part > common * QUEUE_WEIGHT_MAX:
+                raise queue.manifest.place.error("its overQuotaWeight and those beside it have too many digits")
+            found[queue.name] = max(part // common, 1)
+    return found
+
+
+def _lost(queue: KaiQueue, min_runs_ms: tuple[int, ...]) -> Iterator[str]:
+    """What a queue says that comes out otherwise here."""
+    for resource, amount in zip(RESOURCES, queue.amounts, strict=True):
+        if amount.quota == UNLIMITED:
+            yield f"quota of {resource} without end: say what it deserves"
+        elif amount.is_capped:
+            why = "overQuotaWeight" if amount.limit else "limit"
+            yield f"{why} of {resource} is 0 or not given: its limit is its quota of {float(amount.quota):g}"
+        if amount.weight != queue.weight and amount.weight:
+            yield f"overQuotaWeight of {resource} {float(amount.weight):g}: only that of gpu counts"
+    if len(dict.fromkeys(min_runs_ms)) > 1:
+        yield "reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one"

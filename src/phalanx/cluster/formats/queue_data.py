@@ -1,0 +1,54 @@
+"""Queues as a cluster file says them, in plain lists and mappings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.cluster.queues import UNITS, Queue, Quota
+
+MS_PER_HOUR = 3_600_000
+DEFAULTS = Queue("")
+
+
+def queue_data(queues: tuple[Queue, ...]) -> list[dict[str, Any]]:
+    """The tree, in the order of the queues; what is as if it were left out is left out."""
+    found: dict[str, dict[str, Any]] = {}
+    tops = []
+    for queue in queues:
+        data = found[queue.path] = {"name": queue.path.rpartition("/")[2], **_said(queue)}
+        if queue.parent:
+            found[queue.parent].setdefault("queues", []).append(data)
+        else:
+            tops.append(data)
+    return tops
+
+
+def _said(queue: Queue) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "guaranteed": _quota(queue.guaranteed),
+        "deserved": _quota(queue.deserved),
+        "limit": _quota(queue.limit),
+        "weight": queue.weight,
+        "priority": queue.priority,
+        "reclaimable": queue.reclaimable,
+        "min_run": f"{queue.min_run_ms}ms" if queue.min_run_ms % 1000 else f"{queue.min_run_ms // 1000}s",
+        "budget_gpu_hours": None if queue.budget_gpu_ms is None else queue.budget_gpu_ms / MS_PER_HOUR,
+    }
+    left_out = {
+        "weight": DEFAULTS.weight,
+        "priority": DEFAULTS.priority,
+        "reclaimable": DEFAULTS.reclaimable,
+        "min_run": "0s",
+        "budget_gpu_hours": None,
+    }
+    return {key: value for key, value in said.items() if value != left_out.get(key, {})}
+
+
+def _quota(quota: Quota) -> dict[str, int | float]:
+    names = ("gpus", "cpus", "memory_gb")
+    amounts = zip(names, quota, UNITS, strict=True)
+    return {name: _number(amount, unit) for name, amount, unit in amounts if amount is not None}
+
+
+def _number(amount: int, unit: int) -> int | float:
+    return amount // unit if amount % unit == 0 else amount / unit

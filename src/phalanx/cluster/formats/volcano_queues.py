@@ -1,0 +1,105 @@
+"""Queues of Volcano, read from their manifests (scheduling.volcano.sh, as its capacity plugin has them).
+
+| Volcano | here |
+|---|---|
+| `guarantee.resource` | `guaranteed` |
+| `deserved` | `deserved` |
+| `capability` | `limit` |
+| `weight`, `priority`, `reclaimable` | the same |
+| `parent` | the queue it lies in; `root` is the whole cluster |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.formats.limits import LABELS_MAX, QUEUE_PRIORITY_MAX
+from phalanx.cluster.formats.manifests import Manifest, read_manifests
+from phalanx.cluster.formats.quantity import cpus_milli, gpus_permille, memory_mb
+from phalanx.cluster.formats.queue_tree import Imported, Named, as_tree
+from phalanx.cluster.queues import UNSAID, Queue, Quota
+from phalanx.document import Field, Fields
+
+API = "scheduling.volcano.sh"
+SPEC_KEYS = (
+    "weight",
+    "capability",
+    "reclaimable",
+    "guarantee",
+    "deserved",
+    "parent",
+    "priority",
+    "dequeueStrategy",
+    "affinity",
+    "extendClusters",
+    "type",
+)
+WEIGHT_MAX = 65_535
+ROOT = "root"
+GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu")
+CLOSED = ("Closed", "Closing")
+
+
+def read_volcano_queues(text: str, source: str) -> Imported:
+    """The tree of the queues in a file of manifests."""
+    found = [_read(manifest) for manifest in read_manifests(text, source, API, "Queue")]
+    return as_tree(tuple(each for each in found if each is not None))
+
+
+def _read(manifest: Manifest) -> Named | None:
+    spec = manifest.fields.get("spec", lambda spec: spec.mapping(SPEC_KEYS), None)
+    if spec is None:
+        spec = Fields(manifest.place, {})
+    if manifest.name == ROOT:
+        spec.refuse(("guarantee", "deserved", "capability", "parent"), "the root is the whole cluster; remove the key")
+        return None
+    parent = spec.get("parent", Field.text, "")
+    queue = Queue(
+        manifest.name,
+        guaranteed=spec.get("guarantee", _read_guarantee, UNSAID),
+        deserved=spec.get("deserved", _read_resources, UNSAID),
+        limit=spec.get("capability", _read_resources, UNSAID),
+        weight=spec.get("weight", lambda weight: weight.integer(1, WEIGHT_MAX), 1),
+        priority=spec.get("priority", lambda field: field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX), 0),
+        reclaimable=spec.get("reclaimable", Field.boolean, True),
+    )
+    lost = (*manifest.remarks, *_lost(spec), *_state(manifest.fields))
+    return Named(manifest.place, manifest.name, "" if parent == ROOT else parent, queue, lost)
+
+
+def _read_guarantee(field: Field) -> Quota:
+    return field.mapping(("resource",)).get("resource", _read_resources, UNSAID)
+
+
+def _read_resources(field: Field) -> Quota:
+    gpus: int | None = None
+    cpus: int | None = None
+    memory: int | None = None
+    for resource, amount in field.entries(LABELS_MAX):
+        if resource == "cpu":
+            cpus = cpus_milli(amount)
+        elif resource == "memory":
+            memory = memory_mb(amount)
+        elif resource not in GPU_RESOURCES:
+            known = ", ".join(("cpu", "memory", *GPU_RESOURCES))
+            raise amount.error(f"there are no quotas of {resource} here, only of {known}; remove it")
+        elif gpus is not None:
+            raise amount.error("there are no quotas by kind of GPU here: add the two up to one, or remove one")
+        else:
+            gpus = gpus_permille(amount)
+    return Quota(gpus, cpus, memory)
+
+
+def _lost(spec: Fields) -> Iterator[str]:
+    """What a queue says that nothing here does."""
+    if spec.get("dequeueStrategy", lambda field: field.choice(("traverse", "fifo")), "traverse") == "fifo":
+        yield "dequeueStrategy fifo: who waits at its head holds up nobody here, unless the policy is fifo"
+    for key in ("affinity", "extendClusters", "type"):
+        if key in spec:
+            yield f"{key} (line {spec[key].line}): there is nothing like it here"
+
+
+def _state(fields: Fields) -> Iterator[str]:
+    status = fields.get("status", lambda status: dict(status.entries(LABELS_MAX)), {})
+    if "state" in status and (state := status["state"].text()) in CLOSED:
+        yield f"it is {state.lower()}: here it takes jobs"

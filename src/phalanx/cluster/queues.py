@@ -1,0 +1,149 @@
+"""Queues: what the owner of a cluster allots to those who share it. A tree, named by paths such as research/llm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+GPUS_PERMILLE, CPUS_MILLI, MEMORY_MB = range(3)
+RESOURCES = ("GPUs", "CPUs", "GB of memory")
+"""The resources of which a queue has a quota, as people call them."""
+
+UNITS = (1000, 1000, 1024)
+"""How many of what is counted make one of what people say."""
+
+
+class Quota(NamedTuple):
+    """An amount of each resource; None where nothing is said of one."""
+
+    gpus_permille: int | None = None
+    cpus_milli: int | None = None
+    memory_mb: int | None = None
+
+
+UNSAID = Quota()
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue. `path` names it and, before each slash, the queues it lies in.
+
+    What is `guaranteed` is never lent to anybody. What is `deserved` beyond that is lent while it is idle, and
+    reclaimed when it is wanted. Nobody gets beyond the `limit`. `weight` is its part of what several queues want,
+    `priority` its place among queues. With `reclaimable` off nothing is taken back of what it has borrowed.
+    `min_run_ms` is how long its jobs run before they may be stopped for others; `budget_gpu_ms` what they may use of
+    GPU time in all.
+    """
+
+    path: str
+    guaranteed: Quota = UNSAID
+    deserved: Quota = UNSAID
+    limit: Quota = UNSAID
+    weight: int = 1
+    priority: int = 0
+    reclaimable: bool = True
+    min_run_ms: int = 0
+    budget_gpu_ms: int | None = None
+
+    @property
+    def parent(self) -> str:
+        """The path of the queue it lies in; empty at the top."""
+        return self.path.rpartition("/")[0]
+
+
+class QuotaConflict(ValueError):  # noqa: N818
+    """What two queues are allotted cannot both be true. `path` is the queue to look at."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+def settled(queues: tuple[Queue, ...], total: Quota) -> dict[str, Queue]:
+    """The queues by path with every quota said, the whole cluster under the empty path; conflicts raise QuotaConflict.
+
+    A queue that says nothing is guaranteed and deserves what its queues inside are and do. Unset limits are None.
+    """
+    by_path = {queue.path: queue for queue in queues}
+    inside: dict[str, list[str]] = {"": []}
+    for queue in queues:
+        if queue.parent and queue.parent not in by_path:
+            raise QuotaConflict(queue.path, f"queue {queue.path} lies in {queue.parent}, which there is not")
+        inside.setdefault(queue.parent, []).append(queue.path)
+    found: dict[str, Queue] = {}
+    for path in sorted(by_path, key=lambda path: -path.count("/")):
+        found[path] = _settle(by_path[path], [found[other] for other in inside.get(path, ())])
+    tops = [found[path] for path in inside[""]]
+    root = Queue("", deserved=total, limit=total)
+    _refuse_excess(root, tops)
+    found[""] = _with_sums(root, tops)
+    return {"": found[""], **{path: found[path] for path in by_path}}
+
+
+def _settle(queue: Queue, inside: list[Queue]) -> Queue:
+    _refuse_excess(queue, inside)
+    queue = _with_sums(queue, inside)
+    for resource, name in enumerate(RESOURCES):
+        guaranteed, deserved, limit = queue.guaranteed[resource], queue.deserved[resource], queue.limit[resource]
+        assert guaranteed is not None
+        assert deserved is not None
+        if guaranteed > deserved:
+            raise QuotaConflict(
+                queue.path,
+                f"queue {queue.path} is guaranteed {_said(guaranteed, resource)} {name}, "
+                f"more than the {_said(deserved, resource)} it deserves",
+            )
+        if limit is not None and deserved > limit:
+            raise QuotaConflict(
+                queue.path,
+                f"queue {queue.path} deserves {_said(deserved, resource)} {name}, "
+                f"more than its limit of {_said(limit, resource)}",
+            )
+    return queue
+
+
+def _with_sums(queue: Queue, inside: list[Queue]) -> Queue:
+    """With what is not said taken from the queues inside. What is guaranteed is deserved, also if only that is said."""
+    guaranteed = [
+        said if said is not None else sum(each.guaranteed[i] or 0 for each in inside)
+        for i, said in enumerate(queue.guaranteed)
+    ]
+    deserved = [
+        said if said is not None else max(guaranteed[i], sum(each.deserved[i] or 0 for each in inside))
+        for i, said in enumerate(queue.deserved)
+    ]
+    return replace(queue, guaranteed=Quota(*guaranteed), deserved=Quota(*deserved))
+
+
+def _refuse_excess(queue: Queue, inside: list[Queue]) -> None:
+    for which in ("guaranteed", "deserved"):
+        for resource, said in enumerate(getattr(queue, which)):
+            wanted = [getattr(each, which)[resource] for each in inside]
+            if said is not None and sum(wanted) > said:
+                raise QuotaConflict(inside[0].path, _arithmetic(queue, inside, which, resource, said))
+
+
+def _arithmetic(queue: Queue, inside: list[Queue], which: str, resource: int, said: int) -> str:
+    parts = [
+        f"{each.path} {_said(amount, resource)}" for each in inside if (amount := getattr(each, which)[resource]) > 0
+    ]
+    total = _said(sum(getattr(each, which)[resource] for each in inside), resource)
+    shown = " + ".join(parts[:8]) + (f" + {len(parts) - 8} more" if len(parts) > 8 else "")
+    whole = (
+        f"queue {queue.path} has {_said(said, resource)}" if queue.path else f"the cluster has {_said(said, resource)}"
+    )
+    verb = "are guaranteed" if which == "guaranteed" else "deserve"
+    return f"{shown} {verb} {total} {RESOURCES[resource]} together, but {whole}"
+
+
+def _said(amount: int, resource: int) -> str:
+    return f"{amount / UNITS[resource]:g}"
+
+
+def ancestors(path: str) -> Iterator[str]:
+    """The path itself, the queues it lies in, and the whole (the empty path), in this order."""
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield ""

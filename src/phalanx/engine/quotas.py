@@ -1,0 +1,225 @@
+"""Quotas: what each queue has, may still have, and could have back. The arithmetic of borrowing in a tree.
+
+The rule is Kueue's: what a queue uses beyond what it keeps for itself is drawn from what the queue it lies in keeps,
+and so on to the pool of the whole cluster, which has what nobody keeps. A queue may take what all these have left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.queues import RESOURCES, UNITS, Queue, settled
+from phalanx.policy.view import Usage
+
+EVERY = range(len(RESOURCES))
+
+
+class Shortfall(NamedTuple):
+    """Which resource a queue may not have so much more of, and where that is decided.
+
+    `at` is the queue whose limit (`by_limit`) or budget (`by_budget`) is used up; empty, what others may lend is.
+    """
+
+    queue: str
+    at: str
+    resource: int
+    asked: int
+    left: int
+    by_limit: bool = False
+    by_budget: bool = False
+
+
+class QueueAccount:
+    """One queue of the tree, and what its jobs and those of the queues inside have."""
+
+    __slots__ = (
+        "above",
+        "borrowers",
+        "deserved",
+        "drawn",
+        "inside",
+        "kept",
+        "path",
+        "queue",
+        "used",
+    )
+
+    def __init__(self, queue: Queue, above: QueueAccount | None) -> None:
+        self.path = queue.path
+        self.queue = queue
+        self.above = above
+        self.inside: list[QueueAccount] = []
+        self.deserved = [amount or 0 for amount in queue.deserved]
+        self.kept = [amount or 0 for amount in queue.guaranteed]
+        self.used = [0] * len(RESOURCES)
+        self.drawn = [0] * len(RESOURCES)
+        self.borrowers = 0
+        if above is not None:
+            above.inside.append(self)
+            for resource in EVERY:
+                # What a queue keeps is not kept a second time by the one it lies in.
+                above.kept[resource] -= self.kept[resource]
+
+    @property
+    def borrows(self) -> bool:
+        """Whether it has more of anything than it deserves."""
+        return any(self.used[resource] > self.deserved[resource] for resource in EVERY)
+
+    def upwards(self) -> Iterator[QueueAccount]:
+        """Itself, the queues it lies in, and the whole."""
+        account: QueueAccount | None = self
+        while account is not None:
+            yield account
+            account = account.above
+
+    def left(self, resource: int) -> int:
+        """How much more it may take of what it and those it lies in keep, and of the pool, whatever its limits."""
+        if self.above is None:
+            return self.deserved[resource] - (self.queue.guaranteed[resource] or 0) - self.drawn[resource]
+        return max(self.kept[resource] - self.drawn[resource], 0) + self.above.left(resource)
+
+    def has_room(self, need: Usage) -> bool:
+        """Whether it would still have no more than it deserves."""
+        return all(self.used[i] + need[i] <= self.deserved[i] for i in EVERY if need[i])
+
+
+class Quotas:
+    """The tree of a cluster's queues. Where the cluster has none, everything is allowed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.accounts: dict[str, QueueAccount] = {}
+        self.budgets = any(queue.budget_gpu_ms is not None for queue in cluster.queues)
+        if cluster.queues:
+            for path, queue in sorted(settled(cluster.queues, cluster.total).items()):
+                above = None if not path else self.accounts[queue.parent]
+                self.accounts[path] = QueueAccount(queue, above)
+
+    def __bool__(self) -> bool:
+        return bool(self.accounts)
+
+    def leaves(self) -> list[str]:
+        """The queues to which jobs can be submitted."""
+        return [path for path, account in self.accounts.items() if path and not account.inside]
+
+    def use(self, path: str, what: Usage, sign: int) -> None:
+        """Adds to what a queue has (1), or takes away (-1)."""
+        account = self.accounts[path]
+        for each in account.upwards():
+            borrowed = each.borrows
+            for resource in EVERY:
+                each.used[resource] += sign * what[resource]
+            if each.above is not None and each.borrows is not borrowed:
+                each.above.borrowers += 1 if each.borrows else -1
+        for resource in EVERY:
+            if what[resource]:
+                _draw(account, resource, sign * what[resource])
+
+    def shortfall(self, path: str, need: Usage) -> Shortfall | None:
+        """What keeps a queue from having so much more; None if nothing does."""
+        account = self.accounts[path]
+        for each in account.upwards():
+            for resource in EVERY:
+                limit = each.queue.limit[resource]
+                if need[resource] and limit is not None and each.used[resource] + need[resource] > limit:
+                    return Shortfall(path, each.path, resource, need[resource], limit - each.used[resource], True)
+        for resource in EVERY:
+            if need[resource]:
+                left = account.left(resource)
+                if need[resource] > left:
+                    return Shortfall(path, "", resource, need[resource], left)
+        return None
+
+    def spent_out(self, path: str, spent: Callable[[str], int]) -> str | None:
+        """The queue, it or one it lies in, whose budget of GPU time is used up; None if none is."""
+        for each in self.accounts[path].upwards():
+            budget = each.queue.budget_gpu_ms
+            if budget is not None and spent(each.path) >= 1000 * budget:
+                return each.path
+        return None
+
+    def ceiling(self, path: str, resource: int) -> int:
+        """The most that a queue could ever have of a resource, if nobody else had more than is guaranteed to them."""
+        account = self.accounts[path]
+        most = sum(each.kept[resource] for each in account.upwards() if each.above is not None)
+        whole = self.accounts[""]
+        most += whole.deserved[resource] - (whole.queue.guaranteed[resource] or 0)
+        limits = [limit for each in account.upwards() if (limit := each.queue.limit[resource]) is not None]
+        return min([most, *limits])
+
+    def may_reclaim(self, path: str, need: Usage) -> bool:
+        """Whether somebody beside a queue has more than he deserves while it would not, even with so much more."""
+        for each in self.accounts[path].upwards():
+            above = each.above
+            if above is None or not each.has_room(need):
+                return False
+            if above.borrowers:
+                return True
+        return False
+
+    def reclaims(self, path: str, need: Usage, other: str) -> bool:
+        """Whether a queue may have back what another has: that borrows where both lie side by side, and it would not.
+
+        The sides are the two queues, or those they lie in, under the nearest queue that holds both.
+        """
+        sides = self._sides(path, other)
+        if sides is None:
+            return False
+        mine, theirs = sides
+        if not theirs.borrows or not self._gives_back(other, theirs):
+            return False
+        for each in self.accounts[path].upwards():
+            if not each.has_room(need):
+                return False
+            if each is mine:
+                return True
+        return False
+
+    def protects(self, path: str, other: str) -> bool:
+        """Whether nothing of what another queue has may be taken for one: it has no more than it deserves."""
+        sides = self._sides(path, other)
+        return sides is not None and not sides[1].borrows
+
+    def _gives_back(self, other: str, side: QueueAccount) -> bool:
+        for each in self.accounts[other].upwards():
+            if not each.queue.reclaimable:
+                return False
+            if each is side:
+                break
+        return True
+
+    def _sides(self, path: str, other: str) -> tuple[QueueAccount, QueueAccount] | None:
+        """Where two queues, or those they lie in, lie side by side; None if one is or holds the other."""
+        mine, theirs = list(self.accounts[path].upwards()), list(self.accounts[other].upwards())
+        while mine and theirs and mine[-1] is theirs[-1]:
+            mine.pop()
+            theirs.pop()
+        return (mine[-1], theirs[-1]) if mine and theirs else None
+
+    def fingerprint(self) -> tuple[object, ...]:
+        """All that is true of the tree, for comparing two moments."""
+        return tuple(
+            (path, *account.used, *account.drawn, account.borrowers) for path, account in self.accounts.items()
+        )
+
+    def take_over(self, usages: Iterable[tuple[str, Usage]]) -> None:
+        """Takes on what queues have, when quotas change under running work."""
+        for path, usage in usages:
+            if path in self.accounts:
+                self.use(path, usage, 1)
+
+
+def _draw(account: QueueAccount, resource: int, amount: int) -> None:
+    """Takes an amount of what a queue keeps, and what goes beyond that of the pool above it."""
+    each: QueueAccount | None = account
+    while each is not None and amount:
+        before = max(each.drawn[resource] - each.kept[resource], 0)
+        each.drawn[resource] += amount
+        amount = max(each.drawn[resource] - each.kept[resource], 0) - before
+        each = each.above
+
+
+def said(amount: int, resource: int) -> str:
+    """An amount of a resource in the unit people use."""
+    return f"{amount / UNITS[resource]:g}"

@@ -1,0 +1,264 @@
+"""Reconfiguration: another cluster or another policy, under work that goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.engine import attempts, waiting
+from phalanx.engine.ends import Ends
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import AttemptRecord, JobRecord, StopReason, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.standing import Standing
+from phalanx.engine.state import State
+from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.policy import Reserve, Targets
+from phalanx.policy.registry import policy as policy_named
+from phalanx.workload.gang import Role, Topology
+
+
+def check_cluster(state: State, cluster: Cluster) -> None:
+    """Raises ValueError if work that is not over could not go on in a cluster at all."""
+    levels = (*cluster.levels, "cluster")
+    queues = {queue.path: None for queue in cluster.queues}
+    for record in state.jobs.values():
+        if record.final is not None:
+            continue
+        for level in _levels_asked(record):
+            if level not in levels:
+                raise ValueError(f"job {record.job.id} asks for the level {level!r}, which the cluster would not have")
+        if queues and record.job.queue not in queues:
+            raise ValueError(f"job {record.job.id} is in the queue {record.job.queue!r}, which there would not be")
+
+
+def _levels_asked(record: JobRecord) -> Iterator[str]:
+    yield from _levels(record.job.gang.topology)
+    yield from _levels_of(record.job.gang.roles)
+
+
+def _levels_of(roles: tuple[Role, ...]) -> Iterator[str]:
+    for role in roles:
+        yield from _levels(role.topology)
+        yield from _levels_of(role.members)
+
+
+def _levels(topology: Topology) -> Iterator[str]:
+    yield from (level for level in (topology.required, topology.preferred) if level)
+
+
+def stopped_by(state: State, cluster: Cluster) -> tuple[str, ...]:
+    """The attempts that a change to another cluster would stop: those on nodes that it lacks or has with less."""
+    gone = _retiring(state, cluster)
+    return tuple(
+        attempt.key
+        for attempt in state.attempts()
+        if any(state.topology.nodes[booking.node].name in gone for booking in attempt.bookings)
+    )
+
+
+def change_cluster(state: State, cluster: Cluster) -> None:
+    """Takes on another cluster. Nodes it lacks, or has with less than somebody holds, stay until those have left."""
+    _restore_health(state)
+    retiring = _retiring(state, cluster)
+    kept = tuple(node for node in cluster.nodes if node.name not in retiring)
+    levels = len(cluster.levels_above)
+    ghosts = tuple(replace(node, path=(node.path + ("",) * levels)[:levels]) for node in retiring.values())
+    state.cluster_to_be = cluster if ghosts else None
+    _rebuild(state, replace(cluster, nodes=(*kept, *ghosts)))
+    for name in retiring:
+        number = state.topology.number[name]
+        state.retiring[name] = state.capacity.health[number]
+        state.capacity.set_health(number, Health.FAILED)
+        for attempt in list(state.on_node.get(number, {}).values()):
+            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def retire(state: State) -> None:
+    """Once nobody is left on nodes that are to go, the cluster is what it was to be."""
+    if state.cluster_to_be is not None and not _retiring(state, state.cluster_to_be):
+        cluster, state.cluster_to_be = state.cluster_to_be, None
+        _restore_health(state)
+        _rebuild(state, cluster)
+
+
+def _restore_health(state: State) -> None:
+    """Nodes that were only to be left are as healthy as they were."""
+    for name, health in state.retiring.items():
+        state.capacity.set_health(state.topology.number[name], health)
+    state.retiring.clear()
+
+
+def _retiring(state: State, cluster: Cluster) -> dict[str, Node]:
+    """Nodes on which somebody holds something that the cluster would not have, as they are now."""
+    to_be = {node.name: node for node in cluster.nodes}
+    found: dict[str, Node] = {}
+    for number, present in state.on_node.items():
+        node = state.topology.nodes[number]
+        if present and not _holds_as_much(to_be.get(node.name), node):
+            found[node.name] = node
+    return found
+
+
+def _holds_as_much(new: Node | None, old: Node) -> bool:
+    """Whether everything that somebody may hold of a node is still there."""
+    if new is None or (new.gpu_type, new.split) != (old.gpu_type, old.split):
+        return False
+    stores = dict(new.storage_gb)
+    return (
+        new.gpus >= old.gpus
+        and new.gpu_memory_gb >= old.gpu_memory_gb
+        and new.cpus_milli >= old.cpus_milli
+        and new.memory_mb >= old.memory_mb
+        and new.nics >= old.nics
+        and all(stores.get(tier, 0) >= size for tier, size in old.storage_gb)
+    )
+
+
+def _rebuild(state: State, cluster: Cluster) -> None:
+    """The State over again on another cluster: the same attempts hold, cede and claim what they did."""
+    before = state.capacity
+    present = list(state.attempts())
+    packing, usages = state.packing, [(queue, state.usage(queue)) for queue in state.queues()]
+    had_quotas = bool(state.quotas)
+    state.define(cluster)
+    state.packing = packing
+    state.quotas.take_over(usages)
+    for queue in state.quotas.leaves():
+        state.know_queue(queue)
+    translate = _Translation(before, state.capacity)
+    translate.health()
+    translate.layouts()
+    for cut in state.cuts.values():
+        state.capacity.set_cutting(state.topology.number[cut.node], cut.device, cutting=True)
+    state.on_node.clear()
+    for attempt in present:
+        _settle_in(state, attempt, translate)
+    for attempt in present:
+        if attempt.waits:
+            for booking in attempt.bookings:
+                state.capacity.claim(booking)
+    state.reservations = ()
+    state.surprised = True
+    if had_quotas is not bool(state.quotas):
+        _line_up_anew(state)
+    _try_everybody(state)
+
+
+def _settle_in(state: State, attempt: AttemptRecord, translate: _Translation) -> None:
+    ceding = [*attempt.bookings] if attempt.ceding else [*attempt.removing]
+    attempt.bookings = [translate(booking) for booking in attempt.bookings]
+    attempt.removing = [translate(booking) for booking in attempt.removing]
+    attempt.adding = [translate(booking) for booking in attempt.adding]
+    for booking in attempt.bookings:
+        if not attempt.waits:
+            state.capacity.hold(booking)
+        attempts.arrive(state, attempt, booking)
+    for booking in ceding:
+        state.capacity.cede(translate(booking))
+
+
+class _Translation:
+    """What was booked in one capacity, said in the numbers of another."""
+
+    def __init__(self, old: Capacity, new: Capacity) -> None:
+        self.old = old
+        self.new = new
+
+    def __call__(self, booking: Booking) -> Booking:
+        needs = tuple(
+            (self.new.amount_number[self.old.amounts[number].name], amount) for number, amount in booking.needs
+        )
+        return booking._replace(node=self._node(booking.node), needs=needs)
+
+    def _node(self, number: int) -> int:
+        return self.new.topology.number[self.old.topology.nodes[number].name]
+
+    def health(self) -> None:
+        """Nodes and devices are as healthy as they were."""
+        for number, node in enumerate(self.old.topology.nodes):
+            if node.name in self.new.topology.number and self.old.health[number] is not Health.HEALTHY:
+                self.new.set_health(self._node(number), self.old.health[number])
+        for (number, device), health in self.old.device_health.items():
+            if self._has(number, device):
+                self.new.set_device_health(self._node(number), device, health)
+
+    def layouts(self) -> None:
+        """Devices are cut as they were."""
+        for (number, device), load in self.old.loads.items():
+            if self.old.partitioned[number] >> device & 1 and self._has(number, device):
+                self.new.set_layout(self._node(number), device, load.layout)
+
+    def _has(self, number: int, device: int) -> bool:
+        name = self.old.topology.nodes[number].name
+        return name in self.new.topology.number and device < self.new.topology.nodes[self._node(number)].gpus
+
+
+def change_policy(state: State, policy: str, placement: str) -> None:
+    """Decides by another policy from now on. What the old one remembered is forgotten; what jobs have had is not."""
+    in_line = _leave_line(state)
+    state.policy = policy_named(policy)
+    if placement:
+        state.packing = packing_named(placement)
+    state.memory = {}
+    state.spending = state.spending.with_half_life(state.policy.half_life_ms or 0, state.now)
+    state.reservations = ()
+    state.head = ""
+    for record in state.jobs.values():
+        if record.final is None:
+            _forget_policy(state, record)
+    _stand_anew(state)
+    for record in in_line:
+        waiting.line_up(state, record)
+    _try_everybody(state)
+
+
+def _line_up_anew(state: State) -> None:
+    """Puts everybody in line again, where it matters from now on in which queue they are, or does no longer."""
+    in_line = _leave_line(state)
+    for record in in_line:
+        record.shape = shape_of(record.asked, state.minds_queues)
+        waiting.line_up(state, record)
+
+
+def _leave_line(state: State) -> list[JobRecord]:
+    in_line = [state.jobs[job] for kind in state.classes.values() for _, job in kind.jobs]
+    in_line.sort(key=lambda record: record.number)
+    for record in in_line:
+        waiting.leave(state, record)
+    return in_line
+
+
+def _forget_policy(state: State, record: JobRecord) -> None:
+    """Has a waiting job ask for what it was submitted with, and nobody's place change at a time the old policy set."""
+    record.marks.clear()
+    record.change_ms = -1
+    record.asked = record.job
+    record.tasks = tasks_of(record.job.gang.roles)
+    record.gpus_min = gpus_needed(record.job.gang, record.tasks)
+    record.need = need_of(record.job.gang.roles)
+    record.shape = shape_of(record.job, state.minds_queues)
+
+
+def _stand_anew(state: State) -> None:
+    """Running jobs stand in the order, and are expected to end, as the new policy minds it."""
+    for attempt in state.attempts():
+        attempt.standing = None
+    state.standing, state.ends = Standing(), Ends()
+    for attempt in list(state.attempts()):
+        if state.policy.targets is not Targets.KEEP and not attempt.ceding:
+            state.standing.add(attempt, state.policy.order(state.jobs[attempt.job.id], state))
+        if state.policy.reserve is not Reserve.NOBODY:
+            attempts.expect_end(state, attempt)
+        waiting.rekey(state, state.jobs[attempt.job.id])
+
+
+def _try_everybody(state: State) -> None:
+    """Nothing that was found before holds any more."""
+    state.capacity.grown = state.topology.everything
+    state.newest_class = state.seq
+    for kind in state.classes.values():
+        kind.born = state.seq
+        kind.verdict = Reason.UNDECIDED
+        kind.asks, kind.reach = (), None

@@ -1,0 +1,468 @@
+"""Victims: who is stopped for a head that does not fit otherwise, so that the least work is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from phalanx.cluster.bits import members
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, usage_of
+from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import largest_task
+from phalanx.policy.policy import nothing_kept
+from phalanx.workload.gang import ANYWHERE, Task
+
+SEATINGS_MAX = 400
+"""Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
+
+NODES_FEW = 256
+"""Nodes up to which all are looked at for victims at once."""
+
+CANDIDATES_MAX = 256
+"""Victims up to which all together are tried when no single place will do."""
+
+SETS_MAX = 16
+"""Sets of victims tried, cheapest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known when room is made: who leaves anyway, and who must not be touched.
+
+    `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
+    """
+
+    leaving: Mapping[str, AttemptRecord]
+    untouchable: Container[str]
+    fresh: int | None
+    now: int
+
+
+def to_be_had(state: State, leaving: AttemptRecord) -> bool:
+    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
+    if all(booking.portion is None for booking in leaving.bookings):
+        return True
+    return all(
+        not state.capacity.claimed[booking.node] & booking.devices
+        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
+        for booking in leaving.bookings
+    )
+
+
+def may_stop(attempt: AttemptRecord) -> bool:
+    """One that is being resized is left alone until it is known how that came out."""
+    return attempt.stoppable and attempt.phase is not Phase.RESIZING
+
+
+class Excess:
+    """What queues have beyond what the policy lets them keep, as one after the other gives of it."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._left: dict[str, int] = {}
+
+    def give(self, queue: str, gpu_permille: int) -> bool:
+        """Takes so much of a queue, if it has so much to give."""
+        keeps = self.state.policy.keeps
+        if keeps is nothing_kept:
+            return True
+        if queue not in self._left:
+            self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
+        if self._left[queue] < gpu_permille:
+            return False
+        self._left[queue] -= gpu_permille
+        return True
+
+    def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the victims, the first first, as their queues can give."""
+        return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]
+
+
+class Way(Protocol):
+    """How others make way for a head."""
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """Whether attempts of this one's queue and priority may make way at all."""
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Whether this one may."""
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head with the victims out of the way; None if it does not fit then, or they may not all go."""
+
+
+class Stopping:
+    """Victims are stopped: what they hold is to be had, and their queues have so much less."""
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.head = head
+        self.context = context
+        self._promised = [attempt for attempt in context.leaving.values() if not to_be_had(self.state, attempt)]
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """As the policy and the quotas say."""
+        return self.state.may_yield(self.head, attempt)
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Not one that is being resized, nor one that got its devices at this moment where queues decide.
+
+        Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
+        """
+        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(attempt):
+            return False
+        if not self.state.policy.victims_vary:
+            return True
+        return attempt.created_ms < self.context.now and bool(Excess(self.state).of((attempt,)))
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
+        if len(Excess(self.state).of(victims)) < len(victims):
+            return None
+        for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
+            if self.state.quotas and not self.state.yields(self.head, victim):
+                return None
+            give_back = self.trial.unclaim if victim.waits else self.trial.release
+            give_back(victim.bookings)
+            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            # What those who are leaving hold was promised to the victims, and is to be had now.
+            for attempt in self._promised:
+                if to_be_had(self.state, attempt):
+                    self.trial.vacate(attempt.bookings)
+        return self.trial.seat(self.head) if self.state.shortfall(self.head) is None else None
+
+
+class VictimSearch:
+    """Looks for victims where they are cheapest.
+
+    For each node or domain in which the head would have to lie, the victims that clear it are added up; the cheapest
+    sums are tried first. What fits is then pruned, so that every victim left is needed.
+    """
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context, way: Way) -> None:
+        self.trial = trial
+        self.context = context
+        self.state = trial.state
+        self.head = head
+        self.way = way
+        self.chosen: list[AttemptRecord] = []
+        self._task, self._count = largest_task(head.asked)
+        self._one_node = head.asked.gang.gpus_min <= self.state.capacity.gpus_max
+        self._seatings = 0
+        self._mark = 0
+        self._loss: dict[str, int] = {}
+        self._key = self.state.key(head)
+
+    def run(self) -> GangTrial | None:
+        """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
+        self._groups = {
+            group: attempts
+            for group, attempts in self.state.runs.items()
+            if attempts and self.way.group_goes(next(iter(attempts.values())))
+        }
+        if not self._groups:
+            return None
+        up_to = max(priority for priority, _ in self._groups)
+        clearable = self.state.stoppable.nodes(self.state.capacity, up_to, self._task.gpus)
+        for nodes in self._samples(self._reach() & clearable):
+            on_node = self._candidates(nodes)
+            sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
+            for victims in sets:
+                seated = self._try(victims)
+                if seated is not None:
+                    return self._prune(victims, self._dearest_first(victims))
+        short = self.state.shortfall(self.head) is not None
+        if not short and not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
+            return None
+        # Who only has what the head's queue may not have more of can be anywhere.
+        everywhere = self.state.topology.everything if short else self._reach()
+        found = {attempt.key: attempt for attempts in self._candidates(everywhere).values() for attempt in attempts}
+        cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
+        cheapest_first = Excess(self.state).of(cheapest_first)
+        return self._add_up(cheapest_first[:CANDIDATES_MAX] if short else cheapest_first, self._dearest_first)
+
+    def displace(self) -> GangTrial | None:
+        """Has those behind the head in the order give way, the last first, and spares whoever it can do without.
+
+        The walk ends at the first place that they clear. With one pool of GPUs that is what going through everybody
+        in order would give, where each takes what is left if it suffices.
+        """
+        if self._is_intricate() or not self._task.gpus:
+            last_first = list(islice(self._behind(), CANDIDATES_MAX))
+            return self._add_up(last_first, lambda victims: victims[::-1])
+        if self.state.capacity.free_total + self.state.gpus_behind(self._key) < self._task.gpus * self._count:
+            return None
+        clearing = _Clearing(self.state, self.head, self._task, self._count)
+        walked: list[AttemptRecord] = []
+        for attempt in self._behind():
+            walked.append(attempt)
+            for nodes in clearing.gain(attempt):
+                victims = [other for other in walked if any(nodes >> booking.node & 1 for booking in other.bookings)]
+                if self._try(victims) is not None:
+                    return self._prune(victims, victims[::-1])
+                if self._seatings >= SETS_MAX:
+                    return None
+        return None
+
+    def _behind(self) -> Iterator[AttemptRecord]:
+        for attempt in self.state.behind(self._key):
+            if self.way.goes(attempt) and (not self.state.quotas or self.state.yields(self.head, attempt)):
+                yield attempt
+
+    def _add_up(
+        self, victims: list[AttemptRecord], spare_first: Callable[[list[AttemptRecord]], list[AttemptRecord]]
+    ) -> GangTrial | None:
+        """For gangs of several roles or levels: as few of the first victims together as will do."""
+        if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
+            return None
+        self.trial.undo_to(self._mark)
+        too_few, enough = 0, len(victims)
+        while enough - too_few > 1:
+            middle = (too_few + enough) // 2
+            if self._try(victims[:middle]) is not None:
+                self.trial.undo_to(self._mark)
+                enough = middle
+            else:
+                too_few = middle
+        enough_victims = victims[:enough]
+        return self._prune(enough_victims, spare_first(enough_victims)) if self._try(enough_victims) else None
+
+    def _is_intricate(self) -> bool:
+        """Whether the head is more than so many equal tasks, which the sets by node and domain do not look at."""
+        roles = self.head.asked.gang.roles
+        return len(roles) > 1 or bool(roles[0].members) or roles[0].topology != ANYWHERE
+
+    def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
+        """Attempts that may be stopped for the head, by node."""
+        found: dict[int, list[AttemptRecord]] = {}
+        for node in members(nodes):
+            for attempt in self.state.on_node.get(node, {}).values():
+                if attempt.group in self._groups and self.way.goes(attempt):
+                    found.setdefault(node, []).append(attempt)
+                    if attempt.key not in self._loss:
+                        self._loss[attempt.key] = attempt.lost_gpu_ms(self.context.now)
+        return found
+
+    def _reach(self) -> int:
+        """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
+        reach = 0
+        for task in self.head.tasks.values():
+            reach |= self.state.fit.ask(task, self.head.asked).eligible
+        reach &= self.state.capacity.open
+        fresh = self.context.fresh
+        if fresh is None:
+            return reach
+        if len(self.head.tasks) == self._count == 1:
+            return reach & fresh
+        domains = self.state.topology.domains.get(self.head.asked.gang.topology.required)
+        if domains is None:
+            return reach
+        return reach & sum(domain.nodes for domain in domains if domain.nodes & fresh)
+
+    def _samples(self, reach: int) -> Iterator[int]:
+        """Nodes to look at: in a large cluster first those of the newest victims, who have least to lose; then all."""
+        if reach.bit_count() > NODES_FEW:
+            yield self._of_newest(reach, max(NODES_FEW, 4 * self._count))
+        if reach:
+            yield reach
+
+    def _of_newest(self, reach: int, count: int) -> int:
+        """About `count` nodes of those who started last; where the head must lie in one domain, whole domains."""
+        topology = self.state.topology
+        required = self.head.asked.gang.topology.required
+        of_node = topology.domain_of.get(required)
+        found = left = 0
+        for group in sorted(self._groups):
+            for attempt in reversed(self._groups[group].values()):
+                for booking in attempt.bookings:
+                    if of_node is None:
+                        found |= topology.bit[booking.node]
+                    else:
+                        found |= topology.domains[required][of_node[booking.node]].nodes
+                left += 1
+                if left % 32 == 0 and (found & reach).bit_count() >= count:
+                    return found & reach
+        return found & reach
+
+    def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
+        """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
+        if self._one_node:
+            for node, candidates in on_node.items():
+                victims = self._clear(node, self._count, candidates)
+                if victims:
+                    yield victims
+        if self._count > 1:
+            yield from self._spread(on_node)
+
+    def _spread(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
+        """In each domain of the required level, the cheapest nodes to clear beside those that are clear already."""
+        topology = self.state.topology
+        required = self.head.asked.gang.topology.required
+        of_node = topology.domain_of.get(required)
+        if of_node is None and required in topology.cluster.levels:
+            return
+        domains: dict[int, list[tuple[float, int, int, list[AttemptRecord]]]] = {}
+        for node, candidates in on_node.items():
+            tasks, victims = self._clear_whole(node, candidates)
+            if tasks:
+                loss, _ = self._price(victims)
+                domains.setdefault(of_node[node] if of_node else 0, []).append((loss / tasks, node, tasks, victims))
+        for index, offers in domains.items():
+            everybody = topology.domains[required][index].nodes if of_node else topology.everything
+            lacking = self._count - self._clear_already(everybody)
+            chosen: dict[str, AttemptRecord] = {}
+            for _, _, tasks, victims in sorted(offers, key=lambda offer: offer[:2]):
+                if lacking > 0:
+                    lacking -= tasks
+                    chosen.update((attempt.key, attempt) for attempt in victims)
+            if lacking <= 0 and chosen:
+                yield list(chosen.values())
+
+    def _clear_whole(self, node: int, candidates: list[AttemptRecord]) -> tuple[int, list[AttemptRecord]]:
+        """As many tasks as the node gains by stopping victims, and the victims."""
+        if self._task.gpus * 2 > self.state.capacity.gpus_max or not self._task.gpus:
+            return 1, self._clear(node, 1, candidates) or []
+        free = self.state.capacity.free[node].bit_count()
+        gained = sum(self._gain(attempt, node) for attempt in candidates)
+        tasks = min((free + gained) // self._task.gpus, self._count)
+        return tasks - free // self._task.gpus, self._clear(node, tasks, candidates) or []
+
+    def _gain(self, attempt: AttemptRecord, node: int) -> int:
+        return sum(booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
+
+    def _clear_already(self, nodes: int) -> int:
+        capacity = self.state.capacity
+        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.asked)) & nodes
+        gpus = max(self._task.gpus, 1)
+        return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
+
+    def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
+        return sum(self._loss[attempt.key] for attempt in victims), len(victims)
+
+    def _clear(self, node: int, tasks: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
+        """The cheapest victims that give so many tasks their GPUs on a node, and then what else they need of it."""
+        lacking = self._task.gpus * tasks - self.state.capacity.free[node].bit_count()
+        gains = [self._gain(attempt, node) for attempt in candidates]
+        if sum(gains) < lacking:
+            return None
+        chosen = self._cheapest(lacking, candidates, gains)
+        for attempt in sorted(candidates, key=lambda attempt: self._loss[attempt.key]):
+            if not self._short_of_amounts(node, tasks, chosen):
+                break
+            if attempt not in chosen:
+                chosen.append(attempt)
+        return chosen
+
+    def _cheapest(self, lacking: int, candidates: list[AttemptRecord], gains: list[int]) -> list[AttemptRecord]:
+        """The least loss, then the fewest, that gain so many GPUs: exact, one victim after the other for every gain."""
+        best: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
+        for i, attempt in enumerate(candidates):
+            for had, (loss, count, who) in list(best.items()):
+                gained = min(had + gains[i], max(lacking, 0))
+                offer = (loss + self._loss[attempt.key], count + 1, (*who, i))
+                if gained not in best or offer < best[gained]:
+                    best[gained] = offer
+        return [candidates[i] for i in best[max(lacking, 0)][2]]
+
+    def _short_of_amounts(self, node: int, tasks: int, chosen: list[AttemptRecord]) -> bool:
+        """Whether CPUs, memory or NICs would still be short with the chosen gone."""
+        ask = self.state.fit.ask(self._task, self.head.asked)
+        for number, amount in ask.needs:
+            gained = sum(
+                given
+                for attempt in chosen
+                for booking in attempt.bookings
+                if booking.node == node
+                for which, given in booking.needs
+                if which == number
+            )
+            if self.state.capacity.amounts[number].free[node] + gained < amount * tasks:
+                return True
+        return False
+
+    def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head with the victims gone; leaves both in place if it fits."""
+        self._mark = self.trial.mark()
+        self._seatings += 1
+        seated = self.way.seat(victims)
+        if seated is None:
+            self.trial.undo_to(self._mark)
+        return seated
+
+    def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
+        """Spares, in the given order, whoever the head can do without."""
+        needed, seated = victims, None
+        for victim in spare_first:
+            if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
+                break
+            fewer = [other for other in needed if other is not victim]
+            self.trial.undo_to(self._mark)
+            seated = self._try(fewer)
+            if seated is not None:
+                needed = fewer
+        self.trial.undo_to(self._mark)
+        seated = self._try(needed)
+        assert seated is not None, f"{self.head.job.id} fitted a moment ago"
+        self.chosen = needed
+        return seated
+
+    def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        return sorted(victims, key=lambda attempt: -self._loss[attempt.key])
+
+
+class _Clearing:
+    """Counts, as attempts give way one after the other, where a head of equal tasks would have room."""
+
+    def __init__(self, state: State, head: JobRecord, task: Task, count: int) -> None:
+        self.state = state
+        self._gpus = task.gpus
+        self._count = count
+        self._passing = state.fit.ask(task, head.asked).eligible & state.capacity.open
+        self._gained: dict[int, int] = {}
+        self._room: dict[int, int] = {}
+        self._cleared: dict[int, int] = {}
+        required = head.asked.gang.topology.required
+        self._of_node = state.topology.domain_of.get(required)
+        self._domains = state.topology.domains.get(required, ())
+        self._on_one_node = self._of_node is None and required in state.cluster.levels
+
+    def gain(self, attempt: AttemptRecord) -> Iterator[int]:
+        """Takes note that an attempt gives way. Yields the nodes that gained tasks wherever there is room for all."""
+        for booking in attempt.bookings:
+            node = booking.node
+            if not self._passing >> node & 1:
+                continue
+            free = self.state.capacity.free[node].bit_count()
+            had = free + self._gained.get(node, 0)
+            has = had + booking.devices.bit_count()
+            self._gained[node] = has - free
+            more = has // self._gpus - had // self._gpus
+            if more:
+                domain = self._domain(node)
+                if domain not in self._room:
+                    self._room[domain] = self._free_room(domain)
+                self._room[domain] += more
+                self._cleared[domain] = self._cleared.get(domain, 0) | self.state.topology.bit[node]
+                if self._room[domain] >= self._count:
+                    yield self._cleared[domain]
+
+    def _domain(self, node: int) -> int:
+        if self._on_one_node:
+            return node
+        return self._of_node[node] if self._of_node is not None else 0
+
+    def _free_room(self, domain: int) -> int:
+        """How many tasks have room in a domain as it is."""
+        capacity = self.state.capacity
+        if self._on_one_node:
+            return capacity.free[domain].bit_count() // self._gpus
+        nodes = self._passing & (self._domains[domain].nodes if self._of_node is not None else -1)
+        return sum(
+            (nodes & having).bit_count() * (free // self._gpus) for free, having in enumerate(capacity.with_free)
+        )

@@ -1,0 +1,165 @@
+"""Quotas of queues: who is admitted, who is skipped, and who has to give back what was lent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from builders import World, a_job, starts, stops
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.event import JobSubmitted
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobState
+from phalanx.workload.job import Job
+
+HOUR_MS = 3_600_000
+
+
+def gpus(count: float) -> Quota:
+    return Quota(round(1000 * count))
+
+
+def shared(*queues: Queue, nodes: int = 2, each: int = 4) -> Cluster:
+    return replace(flat(nodes, each), queues=queues)
+
+
+def of(queue: str, name: str, count: int = 1, **job: Any) -> Job:
+    return a_job(name, count, queue=queue, **job)
+
+
+def world_of(*queues: Queue, policy: str = "fifo", nodes: int = 2, each: int = 4) -> World:
+    return World(shared(*queues, nodes=nodes, each=each), policy)
+
+
+def test_who_is_over_the_limit_is_skipped_and_told_so() -> None:
+    world = world_of(Queue("a", limit=gpus(2)), Queue("b"))
+    plan = world.submit(of("a", "a1", 2), of("a", "a2", 1), of("b", "b1", 1))
+    assert starts(plan) == ["a1", "b1"]
+    assert world.reason("a2") is Reason.QUOTA
+    assert world.state.head == ""
+
+
+def test_the_skipped_starts_as_soon_as_its_queue_has_less() -> None:
+    world = world_of(Queue("a", limit=gpus(2)))
+    world.run(of("a", "a1", 2))
+    world.submit(of("a", "a2", 1))
+    assert starts(world.end("a1")) == ["a2"]
+
+
+def test_limits_hold_for_all_queues_inside_together() -> None:
+    world = world_of(Queue("a", limit=gpus(3)), Queue("a/x"), Queue("a/y"))
+    plan = world.submit(of("a/x", "x", 2), of("a/y", "y", 2), of("a/y", "z", 1))
+    assert starts(plan) == ["x", "z"]
+    assert world.reason("y") is Reason.QUOTA
+
+
+def test_what_is_guaranteed_is_lent_to_nobody() -> None:
+    world = world_of(Queue("a", guaranteed=gpus(4)), Queue("b"))
+    plan = world.submit(*(of("b", f"b{i}", 1) for i in range(8)))
+    assert len(starts(plan)) == 4
+    assert world.reason("b7") is Reason.QUOTA
+    assert starts(world.submit(of("a", "a1", 4))) == ["a1"]
+
+
+def test_what_is_deserved_is_lent_while_idle_and_had_back_when_wanted() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b"))
+    world.run(*(of("b", f"b{i}", 2) for i in range(4)))
+    plan = world.submit(of("a", "a1", 4))
+    assert len(stops(plan)) == 2
+    assert world.reason("a1") is Reason.MAKING_ROOM
+    for name in stops(plan):
+        world.done(name)
+    assert world.status("a1") is JobState.STARTING
+    assert [world.reason(name) for name in stops(plan)] == [Reason.GPUS, Reason.GPUS]
+
+
+def test_nothing_is_had_back_beyond_what_is_deserved() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b"))
+    world.run(*(of("b", f"b{i}", 2) for i in range(4)))
+    plan = world.submit(of("a", "small", 2), of("a", "large", 3))
+    assert len(stops(plan)) == 1
+    assert world.reason("large") is Reason.QUOTA
+
+
+def test_two_queues_within_what_they_deserve_take_nothing_from_one_another() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(4)), policy="priority")
+    world.run(*(of("b", f"b{i}", 2) for i in range(2)), of("a", "a1", 4))
+    assert stops(world.submit(of("a", "urgent", 1, priority=100))) == ["a1"]
+    assert not stops(world.submit(of("a", "more", 4, priority=100)))
+
+
+def test_a_queue_that_is_not_reclaimable_keeps_what_it_has_borrowed() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", reclaimable=False))
+    world.run(*(of("b", f"b{i}", 2) for i in range(4)))
+    assert not stops(world.submit(of("a", "a1", 4)))
+
+
+def test_nobody_gives_way_before_the_least_run_time_of_his_queue() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", min_run_ms=60_000))
+    world.run(*(of("b", f"b{i}", 2) for i in range(4)))
+    assert not stops(world.submit(of("a", "a1", 4)))
+    assert not stops(world.turn(after_ms=59_000))
+    assert len(stops(world.turn(after_ms=1_000))) == 2
+
+
+def test_cousins_give_back_where_their_parents_lie_side_by_side() -> None:
+    world = world_of(
+        Queue("a", deserved=gpus(4)),
+        Queue("a/x", deserved=gpus(1)),
+        Queue("a/y", deserved=gpus(3)),
+        Queue("b", deserved=gpus(4)),
+        Queue("b/z", deserved=gpus(2)),
+    )
+    world.run(of("b/z", "z1", 4), of("b/z", "z2", 2), of("a/x", "x1", 2))
+    plan = world.submit(of("a/y", "y1", 2), after_ms=1_000)
+    assert stops(plan) == ["z2"]
+
+
+def test_a_queue_that_has_spent_its_budget_starts_nothing_more() -> None:
+    world = world_of(Queue("a", budget_gpu_ms=2 * HOUR_MS))
+    world.run(of("a", "a1", 2))
+    assert starts(world.submit(of("a", "a2", 1), after_ms=HOUR_MS - 1)) == ["a2"]
+    world.submit(of("a", "a3", 1), after_ms=1)
+    assert world.reason("a3") is Reason.BUDGET
+    assert world.status("a1") is JobState.RUNNING
+
+
+def test_an_elastic_job_starts_and_grows_within_the_quota() -> None:
+    world = world_of(Queue("a", limit=gpus(3)), Queue("b"))
+    world.run(a_job("wide", 1, count=(1, 8), queue="a"))
+    assert sum(map(len, world.where("wide").values())) == 3
+
+
+def test_cpus_and_memory_have_quotas_too() -> None:
+    cluster = replace(
+        flat(1, 4),
+        nodes=(replace(flat(1, 4).nodes[0], cpus_milli=64_000, memory_mb=65_536),),
+        queues=(Queue("a", limit=Quota(None, 8_000, None)),),
+    )
+    world = World(cluster)
+    plan = world.submit(of("a", "a1", task={"cpus_milli": 6_000}), of("a", "a2", task={"cpus_milli": 4_000}))
+    assert starts(plan) == ["a1"]
+    assert world.reason("a2") is Reason.QUOTA
+
+
+@pytest.mark.parametrize(
+    ("queue", "count", "message"),
+    [
+        ("c", 1, "queue 'c', which there is not; there are a/x, b"),
+        ("a", 1, "queue a has others inside, submit to one of them: a/x"),
+        ("b", 5, "asks for 5 GPUs, but the queue b can have 4 at most"),
+    ],
+)
+def test_a_job_that_its_queue_can_never_have_is_refused(queue: str, count: int, message: str) -> None:
+    world = world_of(Queue("a", guaranteed=gpus(4)), Queue("a/x"), Queue("b"))
+    with pytest.raises(ValueError, match=message):
+        world.turn(JobSubmitted(of(queue, "job", count)))
+    assert "job" not in world.state.jobs
+
+
+def test_without_queues_any_name_goes_and_nobody_is_refused() -> None:
+    world = World(flat(1, 2))
+    assert starts(world.submit(of("anything", "a", 2))) == ["a"]
