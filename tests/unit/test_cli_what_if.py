@@ -68,6 +68,24 @@ def test_a_job_that_is_submitted_now_is_told_its_start_and_end(saved: str, say: 
     assert futures["what_if"]["jobs"]["completed"] == futures["as_it_is"]["jobs"]["completed"] + 1
 
 
+def test_more_nodes_let_jobs_end_sooner(saved: str, say: Any) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--add-nodes", "8", "-o", "json"))
+    assert futures["others"]["sooner"] > 0
+    assert futures["what_if"]["wait_s"]["mean"] < futures["as_it_is"]["wait_s"]["mean"]
+    assert futures["what_if"]["gpu_allocated"] < futures["as_it_is"]["gpu_allocated"]
+
+
+def test_another_policy_takes_over_at_the_fork(saved: str, say: Any) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--policy", "srtf", "-o", "json"))
+    assert futures["what_if"]["preemptions"] > futures["as_it_is"]["preemptions"]
+    assert futures["what_if"]["jobs"]["completed"] == futures["as_it_is"]["jobs"]["completed"]
+
+
+def test_a_policy_with_a_solver_can_take_over(saved: str, say: Any) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--policy", "gavel", "-o", "json"))
+    assert futures["what_if"]["jobs"]["completed"] == futures["as_it_is"]["jobs"]["completed"]
+
+
 def test_people_get_both_futures_and_what_becomes_of_the_job(saved: str, say: Any, tmp_path: Path) -> None:
     shown = say("what-if", "--state", saved, "--job", a_job(tmp_path, 8), "--job", a_job(tmp_path, 64)).splitlines()
     assert shown[0].startswith("FUTURE")
@@ -94,7 +112,9 @@ def test_a_job_without_a_duration_is_taken_to_run_for_ever(
         (("--fail", "gpu9"), "there is no node 'gpu9' in the cluster 'small'", Exit.NOT_FOUND),
         (("--job", "nowhere.yaml"), "nowhere.yaml: No such file or directory", Exit.ERROR),
         (("--fail", "gpu0", "--until", "noon"), "until noon: expected a time", Exit.ERROR),
-        (("--policy", "srtf"), "No such option", Exit.USAGE),
+        (("--policy", "fastest"), "fastest", Exit.ERROR),
+        (("--add-nodes", "some"), "expected a number from 1 to", Exit.ERROR),
+        (("--add-nodes", "2:gpu9"), "there is no node 'gpu9'", Exit.NOT_FOUND),
     ],
 )
 def test_bad_input_is_told_in_one_line(

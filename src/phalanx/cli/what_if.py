@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
 from time import perf_counter
@@ -18,14 +20,15 @@ from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, out
 from phalanx.cli.runs import MEASURE_COLUMNS
 from phalanx.cli.simulate import saved_run
 from phalanx.cli.words import because
-from phalanx.cluster.cluster import Health
-from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
+from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.formats.limits import NODES_MAX
+from phalanx.engine.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
 from phalanx.engine.explain import explain
-from phalanx.engine.turn import turn
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import carry_on, naming
 from phalanx.simulate.entry import until_of
 from phalanx.simulate.metrics import rounded
+from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.table import comparison_rows, duration_text
@@ -52,22 +55,31 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 @click.option("--state", "state_path", required=True, metavar="FILE", help="A run saved by `phalanx simulate --save`.")
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
+@click.option("--policy", metavar="NAME", help="This policy decides from now on.")
+@click.option("--add-nodes", metavar="N[:NODE]", help="N more nodes come now, like NODE or like most.")
 @click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
 @output_option
-def what_if(state_path: str, fail: tuple[str, ...], jobs: tuple[str, ...], until: str | None, output: Output) -> None:
+def what_if(
+    state_path: str,
+    fail: tuple[str, ...],
+    jobs: tuple[str, ...],
+    policy: str | None,
+    add_nodes: str | None,
+    until: str | None,
+    output: Output,
+) -> None:
     """Show two futures of a saved run side by side: as it is, and with what is asked for happening now.
 
-    Nodes can fail and jobs can be submitted. The cluster and the policy of a saved run cannot be changed: for another
-    policy or more nodes, run the trace again with `phalanx simulate`.
+    Nodes can fail or come, jobs can be submitted, and another policy can take over.
     """
-    if not fail and not jobs:
-        raise click.UsageError("Say what happens: --fail NODE or --job FILE.")
+    if not fail and not jobs and policy is None and add_nodes is None:
+        raise click.UsageError("Say what happens: --fail NODE, --job FILE, --policy NAME or --add-nodes N.")
     as_it_is, other = saved_run(state_path), saved_run(state_path)
     now_s = other.run.state.now / 1000
-    failures = _failures(other, fail)
+    events = [*_failures(other, fail), *_other_policy(policy), *_more_nodes(other, add_nodes)]
     submitted = [job for path in jobs for job in _known_jobs(other, path)]
-    with naming(other.setup.policy):
-        _happen(other, [*failures, *map(JobSubmitted, submitted)])
+    with naming(policy or other.setup.policy):
+        other.happen(*events, *map(JobSubmitted, submitted))
     before, after = (carry_on(each, each.setup.policy, perf_counter(), until_of(until)) for each in (as_it_is, other))
     _show(Difference(before, after, submitted, now_s, partial(_why, other)), output)
 
@@ -81,6 +93,42 @@ def _failures(simulation: Simulation, nodes: Sequence[str]) -> list[Event]:
     return [NodeHealthChanged(node, Health.FAILED, "what if") for node in nodes]
 
 
+def _other_policy(policy: str | None) -> list[Event]:
+    return [PolicyChanged(resolve_policy(policy))] if policy is not None else []
+
+
+def _more_nodes(simulation: Simulation, text: str | None) -> list[Event]:
+    """The cluster with so many more nodes, as `N` or `N:NODE` says."""
+    if text is None:
+        return []
+    cluster = simulation.cluster
+    count, _, like = text.partition(":")
+    if not count.isdecimal() or not 1 <= int(count) <= NODES_MAX:
+        raise WhatIfError(f"--add-nodes {text}: expected a number from 1 to {NODES_MAX}, or N:NODE such as 8:n0")
+    if simulation.setup.placement == COUNT:
+        pool = cluster.nodes[0]
+        return [ClusterChanged(replace(cluster, nodes=(replace(pool, gpus=pool.gpus + int(count)),)))]
+    model = _node_like(cluster, like)
+    taken = simulation.run.state.topology.number
+    names = (name for i in itertools.count(1) if (name := f"{model.name}-more{i}") not in taken)
+    more = (replace(model, name=name) for name in itertools.islice(names, int(count)))
+    return [ClusterChanged(replace(cluster, nodes=(*cluster.nodes, *more)))]
+
+
+def _node_like(cluster: Cluster, name: str) -> Node:
+    """The node of a name; without one, the first of those that there are most of."""
+    if not name:
+        kinds = Counter((node.gpus, node.gpu_type, node.cpus_milli, node.memory_mb) for node in cluster.nodes)
+        (most, _), *_ = kinds.most_common(1)
+        return next(
+            node for node in cluster.nodes if (node.gpus, node.gpu_type, node.cpus_milli, node.memory_mb) == most
+        )
+    for node in cluster.nodes:
+        if node.name == name:
+            return node
+    raise NoSuchNode(f"--add-nodes: there is no node {name!r} in the cluster {cluster.name!r}")
+
+
 def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
     """The jobs of a file, under ids of their own, made known to the virtual world."""
     numbers = [int(job) for job in simulation.works if job.isdecimal()]
@@ -92,14 +140,6 @@ def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
     for job in members(read):
         simulation.works[job.id] = Work(job.duration_ms, job=job)
         yield job
-
-
-def _happen(simulation: Simulation, events: Iterable[Event]) -> None:
-    """Has events happen at the moment a run has reached."""
-    run = simulation.run
-    plan = turn(run.state, run.journal, events, run.state.now)
-    for action in plan.actions:
-        run.backend.carry_out(action, run.state.now)
 
 
 def _why(simulation: Simulation, job: str) -> str:

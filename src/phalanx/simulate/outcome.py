@@ -76,7 +76,7 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
     return Totals(
         policy=policy,
         gpus=simulation.cluster.gpus,
-        capacity_gpu_s=simulation.cluster.gpus * max(end_s - begin_s, 0.0),
+        capacity_gpu_s=simulation.capacity_gpu_s(begin_s, end_s),
         allocated_gpu_s=held / GPU_S,
         busy_gpu_s=computed / GPU_S,
         useful_gpu_s=(computed - lost) / GPU_S,

@@ -10,10 +10,18 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.topology import Topology
-from phalanx.engine.event import ClusterDefined, Event, JobCancelled, JobSubmitted, NodeHealthChanged
+from phalanx.engine.event import (
+    ClusterChanged,
+    ClusterDefined,
+    Event,
+    JobCancelled,
+    JobSubmitted,
+    NodeHealthChanged,
+    PolicyChanged,
+)
 from phalanx.engine.journal import Count, Journal
 from phalanx.engine.state import State
-from phalanx.engine.turn import record
+from phalanx.engine.turn import record, turn
 from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
@@ -75,6 +83,7 @@ class Simulation:
         self.backend = VirtualBackend(self.works, setup.costs, self._speed())
         self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
         self.sampler = self._sampler()
+        self._capacity: list[tuple[int, int]] = [(0, self.cluster.gpus)]
 
     def _speed(self) -> SpeedModel:
         curves = CURVES if self.setup.costs.locality else FLAT_CURVES
@@ -105,8 +114,32 @@ class Simulation:
     def _ask_for_advice(self) -> None:
         """Has the policy's solver asked, if it has one."""
         name = self.run.state.policy.adviser
-        if name:
-            self.run.adviser = adviser(name)
+        self.run.adviser = adviser(name) if name else None
+
+    def happen(self, *events: Event) -> None:
+        """Has events happen at the moment the run has reached: other nodes, another policy, jobs, failures."""
+        run = self.run
+        now = run.state.now
+        plan = turn(run.state, run.journal, events, now)
+        for event in events:
+            if isinstance(event, ClusterChanged):
+                self.cluster = event.cluster
+                self.backend.speed = self._speed()
+                self._capacity.append((now, self.cluster.gpus))
+                self.sampler.gpus = self.cluster.gpus
+            elif isinstance(event, PolicyChanged):
+                self.setup = replace(self.setup, policy=event.policy)
+                self._ask_for_advice()
+        for action in plan.actions:
+            run.backend.carry_out(action, now)
+
+    def capacity_gpu_s(self, begin_s: float, end_s: float) -> float:
+        """GPU time that the cluster had from one moment to another, as it was at each."""
+        ends = [at_ms / 1000 for at_ms, _ in self._capacity[1:]]
+        spans = zip(self._capacity, (*ends, end_s), strict=True)
+        return sum(
+            gpus * max(min(until_s, end_s) - max(since_ms / 1000, begin_s), 0.0) for (since_ms, gpus), until_s in spans
+        )
 
     def go(self, until_ms: int | None = None, watch: Watch | None = None) -> None:
         """Steps to the end, or until a moment; `watch` is shown the State after every turn."""

@@ -16,7 +16,7 @@ POOL = "pool"
 
 def as_pool(cluster: Cluster) -> Cluster:
     """The cluster as one number of GPUs, as research simulators take it."""
-    return Cluster((Node(POOL, (), cluster.gpus),), policy=cluster.policy, name=cluster.name)
+    return Cluster((Node(POOL, (), cluster.gpus),), policy=cluster.policy, name=cluster.name, queues=cluster.queues)
 
 
 class Submitter:
