@@ -22,6 +22,7 @@ from phalanx.engine.event import (
     Outcome,
     Progress,
 )
+from phalanx.engine.history import History
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.quotas import Quotas
@@ -198,7 +199,7 @@ def plain(value: Any) -> Any:
         return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
     if isinstance(value, Standing):
         return plain(sorted(name for _, name in value._order))
-    if isinstance(value, Quotas | Spending):
+    if isinstance(value, Quotas | Spending | History):
         return value.fingerprint()
     if isinstance(value, Ends):
         return plain(value._order)

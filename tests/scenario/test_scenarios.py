@@ -1,6 +1,7 @@
 """Scenarios: tables of what happens and what must come of it, one YAML file each, worked by hand in its comment.
 
-    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:
+    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:, and
+                                          #   queues: as in a cluster file
     policy: fifo
     fails_with: [priority]                # under these policies the same steps must come out otherwise
     steps:
@@ -30,6 +31,8 @@ import yaml
 from builders import World, a_job, of_roles, starts, stops, within, workers
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.formats.native import read_cluster
+from phalanx.cluster.queues import Queue
 from phalanx.engine.action import ActionId, Resize, Start
 from phalanx.engine.event import (
     AttemptEnded,
@@ -118,7 +121,16 @@ def cluster(table: dict[str, Any]) -> Cluster:
             for i in range(nodes * max(racks, 1))
         ),
         levels,
+        queues=queues(table),
     )
+
+
+def queues(table: dict[str, Any]) -> tuple[Queue, ...]:
+    if "queues" not in table:
+        return ()
+    group = {"count": table["nodes"] * max(table.get("racks", 0), 1), "gpus": table["gpus"]}
+    group |= {key: table[key] for key in ("cpus", "memory_gb") if key in table}
+    return read_cluster(yaml.safe_dump({"nodes": [group], "queues": table["queues"]}), "queues").queues
 
 
 SHAPE = re.compile(

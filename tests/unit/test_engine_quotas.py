@@ -81,7 +81,7 @@ def test_nothing_is_had_back_beyond_what_is_deserved() -> None:
     world.run(*(of("b", f"b{i}", 2) for i in range(4)))
     plan = world.submit(of("a", "small", 2), of("a", "large", 3))
     assert len(stops(plan)) == 1
-    assert world.reason("large") is Reason.QUOTA
+    assert world.reason("large") is Reason.GPUS
 
 
 def test_two_queues_within_what_they_deserve_take_nothing_from_one_another() -> None:

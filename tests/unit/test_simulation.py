@@ -139,8 +139,19 @@ def test_costs_are_written_as_they_are_read() -> None:
 
 
 SPECS = (
-    *("backfill", "backfill:mode=conservative", "drf", "edf:preempt=true", "fifo", "fifo:skip=true", "gavel"),
-    *("las", "priority", "sjf", "srtf", "srtf:by=gpus", "tiresias-gittins:samples=60/600/6000/60000"),
+    *(
+        "backfill",
+        "backfill:mode=conservative",
+        "backfill:estimate=learned",
+        "drf",
+        "edf:preempt=true",
+        "fair",
+        "fair-tree",
+        "fifo",
+        "fifo:skip=true",
+        "gavel",
+    ),
+    *("las", "multifactor", "priority", "sjf", "srtf", "srtf:by=gpus", "tiresias-gittins:samples=60/600/6000/60000"),
     *("tiresias-las", "tiresias-las:starvation=1", "yarn-cs"),
 )
 """Every policy, see below."""

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from phalanx.cluster.capacity import MB_PER_GB
+from phalanx.cluster.cluster import NODE
+from phalanx.cluster.queues import RESOURCES
+from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
+from phalanx.engine.quotas import Shortfall, said
 from phalanx.placement.placement import Refusal
+from phalanx.simulate.table import duration_text
+
+NAMES_MAX = 4
+"""Names that are listed in a line before the rest is counted."""
 
 PREDICATE_WORDS = {
     "gpu_type": "of another GPU type",
     "gpu_memory": "with too little GPU memory",
     "node_gpus": "with too few GPUs",
+    "share": "whose GPUs cannot be shared so",
+    "node_cpus": "with too few CPUs",
+    "node_memory": "with too little memory",
+    "node_nics": "with too few NICs",
     "failed": "failed",
     "draining": "draining",
     "suspect": "suspect",
@@ -31,9 +46,9 @@ def because(explanation: Explanation) -> str:
         case Reason.HELD:
             return "it is held; release it to let it start"
         case Reason.DEPENDENCY:
-            return f"it waits for {_list(explanation.waits_for)}"
+            return f"it waits for {_others(explanation.waits_for)}"
         case Reason.DEPENDENCY_FAILED:
-            return f"it waits for an outcome of {_list(explanation.waits_for)} that did not come; cancel it"
+            return f"it waits for an outcome of {_others(explanation.waits_for)} that did not come; cancel it"
         case Reason.BEGIN_TIME:
             return "its begin time has not come"
         case Reason.BACKOFF:
@@ -41,9 +56,14 @@ def because(explanation: Explanation) -> str:
         case Reason.ARRAY_LIMIT:
             return "as many members of its array run as may at a time"
         case Reason.BEHIND:
-            return f"it is behind job {explanation.behind}, which does not fit and lets nobody pass"
+            return f"it is behind {_behind(explanation.behind)}, which does not fit and lets nobody pass"
+        case Reason.QUOTA | Reason.BUDGET:
+            return _over_quota(explanation.quota)
+        case Reason.RESERVED:
+            return "it would fit, but not end before what it takes is reserved for somebody else"
         case Reason.MAKING_ROOM:
-            return f"its devices are promised; it starts when {_list(explanation.waits_for)} has left"
+            verb = "have" if len(explanation.waits_for) > 1 else "has"
+            return f"its devices are promised; it starts when {_others(explanation.waits_for)} {verb} left"
         case Reason.NEVER_FITS:
             return "no part of this cluster could ever hold it" + _counts(refusal)
         case Reason.PREPARING:
@@ -51,33 +71,192 @@ def because(explanation: Explanation) -> str:
         case Reason.UNDECIDED:
             return "it has just arrived"
         case _:
-            return _lacking(explanation.reason, refusal)
+            return _lacking(explanation)
 
 
-def _lacking(reason: Reason, refusal: Refusal | None) -> str:
+def _over_quota(short: Shortfall | None) -> str:
+    """Which quota is used up, with the arithmetic."""
+    if short is None:
+        return "its queue has what it needs by now"
+    if short.by_budget:
+        return f"queue {short.at or 'of the whole cluster'} has used up its budget of GPU-hours"
+    asked, left = said(short.asked, short.resource), said(max(short.left, 0), short.resource)
+    whose = (
+        f"of the limit of queue {short.at}" if short.by_limit and short.at else "of what its queue has or may borrow"
+    )
+    return f"it needs {asked} {RESOURCES[short.resource]}, and {left} are left {whose}"
+
+
+def _lacking(explanation: Explanation) -> str:
+    refusal = explanation.refusal
     if refusal is None:
         return "it would fit now"
     free, needed = refusal.gpus_free, refusal.gpus_needed
-    match reason:
+    match explanation.reason:
         case Reason.UNHEALTHY:
             line = "too many of the nodes it could use are not healthy"
         case Reason.AMOUNT:
             line = "GPUs are free, but not the CPUs, memory or NICs beside them"
         case Reason.TOPOLOGY:
-            line = f"{free} GPUs are free, but no one domain has room for all {needed}"
+            line = f"{free} GPUs are free, but no one domain has room for all {needed}{_most_together(explanation)}"
         case Reason.FRAGMENTED:
-            line = f"{free} GPUs are free, but too few of them lie together on a node"
+            line = f"{free} GPUs are free, but too few of them lie together{_most_together(explanation)}"
         case _:
             line = f"it needs {needed} GPUs and {free} are free"
     return line + _counts(refusal)
+
+
+def _most_together(explanation: Explanation) -> str:
+    """Where most of what is free lies together."""
+    block = explanation.block
+    if block is None:
+        return ""
+    if block.level != NODE:
+        return f": the {block.level} with most, {block.name}, has {block.gpus}"
+    nodes = explanation.free[0][1] if explanation.free else 0
+    where = block.name if nodes == 1 else f"each of {nodes} nodes"
+    needs = f", and one task needs {explanation.task_gpus}" if explanation.task_gpus > block.gpus else ""
+    return f": at most {block.gpus} on one node ({where}){needs}"
 
 
 def _counts(refusal: Refusal | None) -> str:
     if refusal is None or not refusal.ruled_out:
         return ""
     parts = ", ".join(f"{count} {PREDICATE_WORDS.get(name, f'by {name}')}" for name, count in refusal.ruled_out)
-    return f" (of {refusal.nodes} nodes: {parts})"
+    return f" (of {_number(refusal.nodes, 'node')}: {parts})"
+
+
+def sooner(explanation: Explanation) -> str:
+    """The change that asks least and starts the job now, in one line; or what it would wait for next."""
+    if explanation.changes:
+        return f"it would start now {offer(explanation.changes[0])}"
+    after = explanation.next
+    if after is not None and after.reason is not None:
+        return f"{offer(after.change)} it would still wait: {after.reason.value}"
+    return ""
+
+
+def offer(change: Change) -> str:
+    """A change in words, as the end of "it would start now …"."""
+    amount, was = change.amount, change.amount_was
+    match change.kind:
+        case ChangeKind.RELEASE:
+            return "if it were released"
+        case ChangeKind.BEGIN:
+            return "without its begin time"
+        case ChangeKind.RETRY:
+            return "if it were tried again at once"
+        case ChangeKind.DEPENDENCY:
+            return f"if it did not wait for {_list(change.names)}"
+        case ChangeKind.ARRAY_LIMIT:
+            return f"with {amount} members of its array at a time instead of {was}"
+        case ChangeKind.DURATION:
+            return f"if it took at most {duration_text(amount / 1000)}"
+        case ChangeKind.CPUS:
+            return f"with {amount / 1000:g} CPUs a task instead of {was / 1000:g}"
+        case ChangeKind.MEMORY:
+            return f"with {amount / MB_PER_GB:g} GB of memory a task instead of {was / MB_PER_GB:g}"
+        case ChangeKind.NICS:
+            return f"with {_number(amount, 'NIC')} a task instead of {was}"
+        case ChangeKind.AMOUNTS:
+            return "without CPUs, memory and NICs"
+        case ChangeKind.TOPOLOGY:
+            rules = _list(change.names_was)
+            return f"with all in one {change.names[0]} instead of one {rules}" if change.names[0] else _rule(rules)
+        case ChangeKind.SELECTOR:
+            return f"without the node selector {_list(change.names)}"
+        case ChangeKind.TOLERATION:
+            return f"if it tolerated the taint {_list(change.names)}"
+        case ChangeKind.GPU_TYPE:
+            return f"on {_list(change.names) or 'GPUs of any type'} instead of {_list(change.names_was)}"
+        case ChangeKind.GPU_MEMORY:
+            return f"on GPUs of {amount / 1000:g} GB instead of {was / 1000:g} GB"
+        case ChangeKind.REPLICAS:
+            return f"with {_number(change.gpus, 'GPU')} ({amount} of {change.role} instead of {was})"
+        case ChangeKind.GPUS:
+            return f"with {_number(amount, 'GPU')} a task instead of {was} ({change.gpus} in all)"
+        case ChangeKind.SHARE:
+            part = f"{amount / 1000:g}" if change.names == ("fraction",) else f"{amount} %"
+            return f"with {part} of a GPU"
+        case ChangeKind.PASS:
+            return "if the policy let it pass those before it"
+        case ChangeKind.QUOTA:
+            return f"if queue {_list(change.names)} had no quota"
+        case ChangeKind.END:
+            return f"if {_ends(change.ends)} ended"
+        case ChangeKind.REPAIR:
+            return f"if {_list(change.names)} were healthy"
+
+
+def _rule(rules: str) -> str:
+    return f"without the {rules} rule"
+
+
+def _ends(others: tuple[Other, ...]) -> str:
+    """Who would have to be gone, by queue: "3 jobs of queue b (12 GPUs)"."""
+    queues: dict[str, list[Other]] = {}
+    for other in others:
+        queues.setdefault(other.queue, []).append(other)
+    return " and ".join(_of_queue(queue, group) for queue, group in queues.items())
+
+
+def _of_queue(queue: str, others: list[Other]) -> str:
+    """Jobs of one queue: by name where they may be known, else by number."""
+    named = tuple(other.job for other in others if other.job)
+    gpus = _number(sum(other.gpus for other in others), "GPU")
+    jobs = f"{'job' if len(named) == 1 else 'jobs'} {_list(named)}" if named else _number(len(others), "job")
+    return f"{jobs} of queue {queue} ({gpus})"
+
+
+def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
+    """What stands behind the reason, a line each; only what there is."""
+    lines = {
+        "other_ways": "; ".join(offer(change) for change in explanation.changes[1:]),
+        "then": _then(explanation),
+        "held_by": ", ".join(
+            f"{each.queue}: {_number(each.gpus, 'GPU')} in {_number(each.jobs, 'job')}" for each in explanation.held
+        ),
+        "next_to_end": _next_to_end(explanation.holders, now_ms),
+        "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
+        "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
+        "not_before": _at(explanation.not_before_ms, now_ms),
+    }
+    return {key: line for key, line in lines.items() if line}
+
+
+def _then(explanation: Explanation) -> str:
+    """The second cause, where taking the first away is not enough."""
+    after = explanation.next
+    if after is None or after.reason is None or not explanation.changes:
+        return ""
+    return f"{offer(after.change)} it would still wait: {after.reason.value}"
+
+
+def _next_to_end(holders: Iterable[Other], now_ms: int) -> str:
+    known = [holder for holder in holders if holder.expected_end_ms is not None][:NAMES_MAX]
+    return ", ".join(
+        f"{_number(holder.gpus, 'GPU')} of {holder.queue} {_at(holder.expected_end_ms, now_ms)}" for holder in known
+    )
+
+
+def _at(at_ms: int | None, now_ms: int) -> str:
+    return "" if at_ms is None else f"in {duration_text(max(at_ms - now_ms, 0) / 1000)}"
+
+
+def _behind(other: Other | None) -> str:
+    if other is None:
+        return "somebody"
+    return f"job {other.job}" if other.job else f"a job of queue {other.queue}"
+
+
+def _others(others: tuple[Other, ...]) -> str:
+    return _list(tuple(other.job or f"a job of queue {other.queue}" for other in others)) or "somebody"
 
 
 def _list(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "somebody"
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -63,8 +63,10 @@ class QuotaConflict(ValueError):  # noqa: N818
 def settled(queues: tuple[Queue, ...], total: Quota) -> dict[str, Queue]:
     """The queues by path with every quota said, the whole cluster under the empty path; conflicts raise QuotaConflict.
 
-    A queue that says nothing is guaranteed and deserves what its queues inside are and do. Unset limits are None.
+    A queue that says nothing is guaranteed and deserves what its queues inside are and do. Unset limits are None; and
+    so is what is deserved of a resource of which no queue says what it is guaranteed or deserves: nobody borrows that.
     """
+    spoken_of = tuple(any(_says(queue, resource) for queue in queues) for resource in range(len(RESOURCES)))
     by_path = {queue.path: queue for queue in queues}
     inside: dict[str, list[str]] = {"": []}
     for queue in queues:
@@ -73,21 +75,26 @@ def settled(queues: tuple[Queue, ...], total: Quota) -> dict[str, Queue]:
         inside.setdefault(queue.parent, []).append(queue.path)
     found: dict[str, Queue] = {}
     for path in sorted(by_path, key=lambda path: -path.count("/")):
-        found[path] = _settle(by_path[path], [found[other] for other in inside.get(path, ())])
+        found[path] = _settle(by_path[path], [found[other] for other in inside.get(path, ())], spoken_of)
     tops = [found[path] for path in inside[""]]
-    root = Queue("", deserved=total, limit=total)
+    root = Queue("", deserved=total)
     _refuse_excess(root, tops)
-    found[""] = _with_sums(root, tops)
+    found[""] = _with_sums(root, tops, spoken_of)
     return {"": found[""], **{path: found[path] for path in by_path}}
 
 
-def _settle(queue: Queue, inside: list[Queue]) -> Queue:
+def _says(queue: Queue, resource: int) -> bool:
+    return queue.guaranteed[resource] is not None or queue.deserved[resource] is not None
+
+
+def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Queue:
     _refuse_excess(queue, inside)
-    queue = _with_sums(queue, inside)
+    queue = _with_sums(queue, inside, spoken_of)
     for resource, name in enumerate(RESOURCES):
         guaranteed, deserved, limit = queue.guaranteed[resource], queue.deserved[resource], queue.limit[resource]
         assert guaranteed is not None
-        assert deserved is not None
+        if deserved is None:
+            continue
         if guaranteed > deserved:
             raise QuotaConflict(
                 queue.path,
@@ -103,14 +110,14 @@ def _settle(queue: Queue, inside: list[Queue]) -> Queue:
     return queue
 
 
-def _with_sums(queue: Queue, inside: list[Queue]) -> Queue:
+def _with_sums(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Queue:
     """With what is not said taken from the queues inside. What is guaranteed is deserved, also if only that is said."""
     guaranteed = [
         said if said is not None else sum(each.guaranteed[i] or 0 for each in inside)
         for i, said in enumerate(queue.guaranteed)
     ]
     deserved = [
-        said if said is not None else max(guaranteed[i], sum(each.deserved[i] or 0 for each in inside))
+        max(guaranteed[i], sum(each.deserved[i] or 0 for each in inside)) if said is None and spoken_of[i] else said
         for i, said in enumerate(queue.deserved)
     ]
     return replace(queue, guaranteed=Quota(*guaranteed), deserved=Quota(*deserved))
@@ -119,15 +126,13 @@ def _with_sums(queue: Queue, inside: list[Queue]) -> Queue:
 def _refuse_excess(queue: Queue, inside: list[Queue]) -> None:
     for which in ("guaranteed", "deserved"):
         for resource, said in enumerate(getattr(queue, which)):
-            wanted = [getattr(each, which)[resource] for each in inside]
+            wanted = [getattr(each, which)[resource] or 0 for each in inside]
             if said is not None and sum(wanted) > said:
                 raise QuotaConflict(inside[0].path, _arithmetic(queue, inside, which, resource, said))
 
 
 def _arithmetic(queue: Queue, inside: list[Queue], which: str, resource: int, said: int) -> str:
-    parts = [
-        f"{each.path} {_said(amount, resource)}" for each in inside if (amount := getattr(each, which)[resource]) > 0
-    ]
+    parts = [f"{each.path} {_said(amount, resource)}" for each in inside if (amount := getattr(each, which)[resource])]
     total = _said(sum(getattr(each, which)[resource] for each in inside), resource)
     shown = " + ".join(parts[:8]) + (f" + {len(parts) - 8} more" if len(parts) > 8 else "")
     whole = (

@@ -306,6 +306,9 @@ def _submit(state: State, job: Job) -> None:
         state.dependents.setdefault(dependency.job, {})[job.id] = None
     if job.begin_ms is not None and job.begin_ms > state.now:
         state.set_timer(job.begin_ms, "line_up", job.id)
+    if job.max_wait_ms is not None:
+        attempts.limit_waits(state)
+        state.set_timer(max(state.now, job.begin_ms or 0) + job.max_wait_ms, "max_wait", job.id)
     waiting.line_up(state, record)
 
 
@@ -438,6 +441,10 @@ def _fire(state: State, timer: Timer) -> None:
         case "max_run":
             if attempt is not None:
                 attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+        case "max_wait":
+            if record.final is None and record.first_start_ms is None:
+                record.overdue = True
+                waiting.rekey(state, record)
         case "min_run":
             if attempt is not None:
                 attempts.may_give_way(state, attempt)
@@ -474,6 +481,9 @@ def _is_moot(state: State, timer: Timer) -> bool:
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None
+        case "max_wait":
+            record = state.jobs[timer.job]
+            return record.final is not None or record.first_start_ms is not None
         case "change":
             return not _change_is_due(state.jobs[timer.job], timer)
         case "action":

@@ -6,11 +6,11 @@ from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, estimate_ms, usage_of
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Reserve, Targets
+from phalanx.policy.policy import Targets
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
@@ -57,15 +57,28 @@ def open_attempt(state: State, claim: Claim) -> None:
     state.use(record.job.queue, usage_of(bookings), 1)
     expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
-        state.standing.add(attempt, state.policy.order(record, state))
+        state.standing.add(attempt, state.order(record))
 
 
 def expect_end(state: State, attempt: AttemptRecord) -> None:
     """Works out when an attempt will have left, for those who reserve what it holds."""
-    if state.policy.reserve is not Reserve.NOBODY:
-        left_ms = max(estimate_ms(attempt.job) - state.jobs[attempt.job.id].executed_before_ms, 0)
+    if state.reserves:
+        record = state.jobs[attempt.job.id]
+        left_ms = max(record.estimate_ms - record.executed_before_ms, 0)
         since_ms = attempt.started_ms if attempt.started_ms >= 0 else attempt.created_ms
         state.ends.expect(attempt, since_ms + left_ms)
+
+
+def limit_waits(state: State) -> None:
+    """From now on devices may be reserved for who waits too long: takes note of when everybody will have left."""
+    if state.reserves:
+        state.waits_are_limited = True
+        return
+    state.waits_are_limited = True
+    for attempt in state.attempts():
+        expect_end(state, attempt)
+    for kind in state.classes.values():
+        kind.lengths_ms = sorted(state.jobs[job].estimate_ms for _, job in kind.jobs)
 
 
 def _forget_end(state: State, attempt: AttemptRecord) -> None:
@@ -222,6 +235,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
     attempt.phase = Phase.RUNNING
     attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
+    record.overdue = False
     rekey(state, record)
     expect_end(state, attempt)
     record.start_failures = 0
@@ -362,6 +376,8 @@ def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> No
     record.final = final
     record.ended_ms = state.now
     record.end_reason = reason
+    if state.policy.estimate_permille is not None and record.executed_before_ms:
+        state.history.add(record.job, record.executed_before_ms)
     give_up_array_seat(state, record)
     call_array(state, record.job.array_of)
     call_dependents(state, record.job.id)

@@ -53,7 +53,7 @@ def _walk(line: Line, draft: Draft) -> None:
         fits = short is None and line.may_fit and _place(draft, record)
         if fits or _make_room(draft, record, line.fresh()):
             line.placed()
-            if reservations.started(record, draft.newest_bookings):
+            if reservations.started(record, draft.newest_bookings, draft.newest_release):
                 line.readmit()
         elif short is not None and not _is_full(draft, record, short):
             line.over_quota(short)

@@ -44,6 +44,7 @@ class Draft:
         self.opened = False
         self.withdrawn: dict[str, AttemptRecord] = {}
         self.newest_bookings: list[Booking] = []
+        self.newest_release = trial.release
         self.stopped: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
@@ -118,6 +119,7 @@ class Draft:
         placement = placement_of(seated)
         number = record.attempts + 1
         bookings = self.newest_bookings = [seat.booking for seat in seated.seats]
+        self.newest_release = self.trial.release
         self.trial.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
         self._begin(record.job.id, number, 0, placement, bookings)
@@ -138,6 +140,7 @@ class Draft:
         number = record.attempts + 1
         self.newest_bookings = list(room.bookings)
         waits = not self.trial.hold(room.bookings)
+        self.newest_release = self.trial.unclaim if waits else self.trial.release
         self.trial.use(record.job.queue, usage_of(room.bookings), 1)
         self.claims.append(Claim(record.job.id, number, room.placement, waits, victims))
         if waits:

@@ -2,61 +2,143 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 
+from phalanx.engine.change import Change, Other
+from phalanx.engine.evidence import (
+    HOLDERS_MAX,
+    Block,
+    Held,
+    by_queue,
+    free_by_node,
+    holders,
+    largest_block,
+    other,
+    unhealthy,
+)
 from phalanx.engine.plan import LACK_REASON, Reason
+from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobState
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.placement.place import refusal
+from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
 
 
 @dataclass(frozen=True, slots=True)
+class Next:
+    """What would be with the dominant cause out of the way: the reason then, or None if the job would start."""
+
+    change: Change
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """One dominant reason and its evidence. `refusal` counts the nodes each predicate rules out, in turn."""
+    """One dominant reason and its evidence.
+
+    `refusal` counts the nodes each predicate rules out, in turn. `held` adds up by queue what others hold of the nodes
+    the job could use, `holders` names those of them who are expected to leave first. `task_gpus` is what its largest
+    task needs on one node; `free` says how many nodes have how many free GPUs, `block` where most of the job would fit
+    together. `quota` is what its queue may not have, and what is left of it. `changes` have each been tried and would
+    give the job its devices at once; those of one kind by the smallest step. `next` is what it would wait for then.
+    """
 
     job: str
     state: JobState
     reason: Reason | None = None
     refusal: Refusal | None = None
-    behind: str = ""
-    waits_for: tuple[str, ...] = ()
+    behind: Other | None = None
+    waits_for: tuple[Other, ...] = ()
     not_before_ms: int | None = None
     fits_now: bool = False
+    held: tuple[Held, ...] = ()
+    holders: tuple[Other, ...] = ()
+    task_gpus: int = 0
+    free: tuple[tuple[int, int], ...] = ()
+    block: Block | None = None
+    unhealthy: tuple[tuple[str, str], ...] = ()
+    quota: Shortfall | None = None
+    changes: tuple[Change, ...] = ()
+    next: Next | None = None
 
 
 def explain(state: State, job: str) -> Explanation:
     """Why a job is where it is. An unknown id raises ValueError."""
     record = state.record(job)
     reason = state.reason(job)
-    if reason is None:
-        return Explanation(job, record.state)
+    plain = Explanation(job, record.state, reason)
+    if reason is None or reason is Reason.PREPARING:
+        return plain
     if reason is Reason.MAKING_ROOM:
-        attempt = record.attempt
-        assert attempt is not None
-        nodes = dict.fromkeys(booking.node for booking in attempt.bookings)
-        holders = tuple(key for key in state.leaving if any(key in state.on_node.get(node, {}) for node in nodes))
-        return Explanation(job, record.state, reason, waits_for=holders)
-    if reason is Reason.PREPARING:
-        return Explanation(job, record.state, reason)
+        return replace(plain, waits_for=_leaving_for(state, job))
     if reason in (Reason.DEPENDENCY, Reason.DEPENDENCY_FAILED):
-        return Explanation(job, record.state, reason, waits_for=tuple(other.job for other in record.job.after))
+        return replace(plain, waits_for=tuple(other(state, each.job) for each in record.job.after))
     if reason is Reason.BEGIN_TIME:
-        return Explanation(job, record.state, reason, not_before_ms=record.job.begin_ms)
+        return replace(plain, not_before_ms=record.job.begin_ms)
     if reason is Reason.BACKOFF:
-        return Explanation(job, record.state, reason, not_before_ms=record.not_before_ms)
+        return replace(plain, not_before_ms=record.not_before_ms)
     if record.parked is not None:
-        return Explanation(job, record.state, reason)
-    return _lacking(state, job, reason)
+        return plain
+    return _lacking(state, plain)
 
 
-def _lacking(state: State, job: str, reason: Reason) -> Explanation:
-    record = state.jobs[job]
+def _leaving_for(state: State, job: str) -> tuple[Other, ...]:
+    """Those who must have left before a promise can be kept."""
+    attempt = state.jobs[job].attempt
+    assert attempt is not None, f"{job} makes room without an attempt"
+    nodes = dict.fromkeys(booking.node for booking in attempt.bookings)
+    leaving = (each for key, each in state.leaving.items() if any(key in state.on_node.get(node, {}) for node in nodes))
+    return tuple(other(state, each.job.id) for each in leaving)
+
+
+def _lacking(state: State, plain: Explanation) -> Explanation:
+    record = state.jobs[plain.job]
     with Trial(state) as trial:
         fits = trial.seat(record) is not None
     evidence = None if fits else refusal(state.fit, record.asked)
+    reason = plain.reason
     if reason is Reason.UNDECIDED and evidence is not None:
         reason = LACK_REASON[evidence.lack]
-    behind = state.head if reason is Reason.BEHIND else ""
-    return Explanation(job, record.state, reason, evidence, behind, fits_now=fits)
+    holding = holders(state, record)
+    return replace(
+        plain,
+        reason=reason,
+        refusal=evidence,
+        behind=other(state, state.head) if reason is Reason.BEHIND else None,
+        fits_now=fits,
+        held=by_queue(holding),
+        holders=tuple(holding[:HOLDERS_MAX]),
+        task_gpus=largest_task(record.asked)[0].gpus,
+        free=free_by_node(state, record),
+        block=largest_block(state, record),
+        unhealthy=unhealthy(state, record),
+        quota=state.shortfall(record),
+    )
+
+
+def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explanation:
+    """The same for somebody who may know the jobs of some queues only.
+
+    Of the others' jobs stay the queue, the number of GPUs and the expected end.
+    """
+
+    def shown(each: Other) -> Other:
+        return each if each.queue in visible_queues else replace(each, job="", attempt=0)
+
+    def all_shown(others: tuple[Other, ...]) -> tuple[Other, ...]:
+        return tuple(shown(each) for each in others)
+
+    def change_shown(change: Change) -> Change:
+        return replace(change, ends=all_shown(change.ends))
+
+    after = explanation.next
+    return replace(
+        explanation,
+        behind=shown(explanation.behind) if explanation.behind is not None else None,
+        waits_for=all_shown(explanation.waits_for),
+        holders=all_shown(explanation.holders),
+        changes=tuple(change_shown(change) for change in explanation.changes),
+        next=replace(after, change=change_shown(after.change)) if after is not None else None,
+    )

@@ -9,8 +9,8 @@ from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, estimate_ms
-from phalanx.engine.state import State
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state import OVERDUE, State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Key, Targets, always, never, no_queues
@@ -118,7 +118,7 @@ class Line:
         """The first of a class that was not placed yet, with the key of its queue as it is now before its own."""
         key, job = self._classes[i].jobs[self._next[i]]
         queue_order = self.state.policy.queue_order
-        if queue_order is no_queues:
+        if queue_order is no_queues or key[0] == OVERDUE:
             return key, job, i
         queue = self.state.jobs[job].job.queue
         return (*queue_order(queue, self.state.usage(queue), self.state), *key), job, i
@@ -226,7 +226,7 @@ class Line:
                 if record.held:
                     continue
                 alone = WaitingClass(self.state.seq)
-                alone.add(self.state.policy.order(record, self.state), record.job.id)
+                alone.add(self.state.order(record), record.job.id)
                 self._classes.append(alone)
                 self._next.append(0)
                 heappush(self._heap, self._entry(len(self._classes) - 1))
@@ -285,7 +285,7 @@ class Line:
         if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
             return
         for later in range(at + 1, len(waiting.jobs)):
-            if estimate_ms(self.state.jobs[waiting.jobs[later][1]].job) <= spare_ms:
+            if self.state.jobs[waiting.jobs[later][1]].estimate_ms <= spare_ms:
                 self._next[self._current] = later
                 heappush(self._heap, self._entry(self._current))
                 return

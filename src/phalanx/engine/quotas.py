@@ -41,6 +41,7 @@ class QueueAccount:
         "drawn",
         "inside",
         "kept",
+        "lendable",
         "path",
         "queue",
         "used",
@@ -51,6 +52,7 @@ class QueueAccount:
         self.queue = queue
         self.above = above
         self.inside: list[QueueAccount] = []
+        self.lendable = tuple(resource for resource in EVERY if queue.deserved[resource] is not None)
         self.deserved = [amount or 0 for amount in queue.deserved]
         self.kept = [amount or 0 for amount in queue.guaranteed]
         self.used = [0] * len(RESOURCES)
@@ -65,7 +67,7 @@ class QueueAccount:
     @property
     def borrows(self) -> bool:
         """Whether it has more of anything than it deserves."""
-        return any(self.used[resource] > self.deserved[resource] for resource in EVERY)
+        return any(self.used[resource] > self.deserved[resource] for resource in self.lendable)
 
     def upwards(self) -> Iterator[QueueAccount]:
         """Itself, the queues it lies in, and the whole."""
@@ -78,11 +80,16 @@ class QueueAccount:
         """How much more it may take of what it and those it lies in keep, and of the pool, whatever its limits."""
         if self.above is None:
             return self.deserved[resource] - (self.queue.guaranteed[resource] or 0) - self.drawn[resource]
-        return max(self.kept[resource] - self.drawn[resource], 0) + self.above.left(resource)
+        # Where quotas were cut under running work the pool may lack something. What a queue keeps is its own even then.
+        return max(self.kept[resource] - self.drawn[resource], 0) + max(self.above.left(resource), 0)
 
     def has_room(self, need: Usage) -> bool:
         """Whether it would still have no more than it deserves."""
-        return all(self.used[i] + need[i] <= self.deserved[i] for i in EVERY if need[i])
+        return all(self.used[i] + need[i] <= self.deserved[i] for i in self.lendable if need[i])
+
+    def kept_inside(self, resource: int) -> int:
+        """What the queues inside keep for themselves: for others it is as good as used."""
+        return (self.queue.guaranteed[resource] or 0) - self.kept[resource]
 
 
 class Quotas:
@@ -118,17 +125,28 @@ class Quotas:
 
     def shortfall(self, path: str, need: Usage) -> Shortfall | None:
         """What keeps a queue from having so much more; None if nothing does."""
-        account = self.accounts[path]
-        for each in account.upwards():
-            for resource in EVERY:
-                limit = each.queue.limit[resource]
-                if need[resource] and limit is not None and each.used[resource] + need[resource] > limit:
-                    return Shortfall(path, each.path, resource, need[resource], limit - each.used[resource], True)
+        for resource in EVERY:
+            if need[resource] and (short := self._over_limit(path, resource, need[resource])) is not None:
+                return short
         for resource in EVERY:
             if need[resource]:
-                left = account.left(resource)
+                left = self.accounts[path].left(resource)
                 if need[resource] > left:
                     return Shortfall(path, "", resource, need[resource], left)
+        return None
+
+    def _over_limit(self, path: str, resource: int, asked: int) -> Shortfall | None:
+        """The first limit on the way up that is exceeded by what gets there: what queues keep is drawn before."""
+        reaching = asked
+        for each in self.accounts[path].upwards():
+            limit = each.queue.limit[resource]
+            if limit is not None and each.above is not None:
+                left = limit - each.kept_inside(resource) - each.drawn[resource]
+                if reaching > left:
+                    return Shortfall(path, each.path, resource, asked, asked - reaching + left, by_limit=True)
+            reaching -= max(each.kept[resource] - each.drawn[resource], 0)
+            if reaching <= 0:
+                break
         return None
 
     def spent_out(self, path: str, spent: Callable[[str], int]) -> str | None:
@@ -141,12 +159,13 @@ class Quotas:
 
     def ceiling(self, path: str, resource: int) -> int:
         """The most that a queue could ever have of a resource, if nobody else had more than is guaranteed to them."""
-        account = self.accounts[path]
-        most = sum(each.kept[resource] for each in account.upwards() if each.above is not None)
-        whole = self.accounts[""]
-        most += whole.deserved[resource] - (whole.queue.guaranteed[resource] or 0)
-        limits = [limit for each in account.upwards() if (limit := each.queue.limit[resource]) is not None]
-        return min([most, *limits])
+        most, kept = self.accounts[""].deserved[resource], 0
+        for each in self.accounts[path].upwards():
+            limit = each.queue.limit[resource] if each.above is not None else each.deserved[resource]
+            if limit is not None:
+                most = min(most, limit - each.kept_inside(resource) + kept)
+            kept += each.kept[resource]
+        return most
 
     def may_reclaim(self, path: str, need: Usage) -> bool:
         """Whether somebody beside a queue has more than he deserves while it would not, even with so much more."""

@@ -14,7 +14,7 @@ from phalanx.engine.records import AttemptRecord, JobRecord, StopReason, gpus_ne
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import Reserve, Targets
+from phalanx.policy.policy import Targets
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 
@@ -248,8 +248,8 @@ def _stand_anew(state: State) -> None:
     state.standing, state.ends = Standing(), Ends()
     for attempt in list(state.attempts()):
         if state.policy.targets is not Targets.KEEP and not attempt.ceding:
-            state.standing.add(attempt, state.policy.order(state.jobs[attempt.job.id], state))
-        if state.policy.reserve is not Reserve.NOBODY:
+            state.standing.add(attempt, state.order(state.jobs[attempt.job.id]))
+        if state.reserves:
             attempts.expect_end(state, attempt)
         waiting.rekey(state, state.jobs[attempt.job.id])
 

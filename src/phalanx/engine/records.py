@@ -192,6 +192,8 @@ class JobRecord:
     service_before_gpu_ms: int = 0
     opened: tuple[int, int] = (0, 0)
     change_ms: int = -1
+    overdue: bool = False
+    estimate_ms: int = FOREVER_MS
     marks: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.engine.plan import Reason, Reservation
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
@@ -46,6 +46,9 @@ class Reservations:
         self.state = trial.state
         self.now = now
         self.depth = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: DEPTH_MAX}[self.state.policy.reserve]
+        self._overdue_only = not self.depth and self.state.waits_are_limited
+        if self._overdue_only:
+            self.depth = DEPTH_MAX
         self.made: list[Reservation] = []
         self._intervals: list[Interval] = []
         self._planned: list[End] = []
@@ -88,7 +91,7 @@ class Reservations:
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job so that it delays none of those before it for whom devices are reserved."""
-        end_ms, key = self.now + estimate_ms(record.job), self.state.key(record)
+        end_ms, key = self.now + record.estimate_ms, self.state.key(record)
         in_the_way = [
             bookings
             for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
@@ -116,10 +119,10 @@ class Reservations:
         """How long a job may run that takes devices which are reserved for later."""
         return min((at_ms for at_ms, _, _ in self._intervals), default=FOREVER_MS) - self.now
 
-    def started(self, record: JobRecord, bookings: list[Booking]) -> bool:
+    def started(self, record: JobRecord, bookings: list[Booking], release: Release) -> bool:
         """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
         if self.depth:
-            self._planned.append((self.now + estimate_ms(record.job), self.trial.release, bookings))
+            self._planned.append((self.now + record.estimate_ms, release, bookings))
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
@@ -139,7 +142,7 @@ class Reservations:
 
     def refused(self, record: JobRecord) -> bool:
         """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
-        if not self.depth:
+        if not self.depth or (self._overdue_only and not record.overdue):
             return False
         if not any(made.job == record.job.id for made in self.made):
             self._insert(record)
@@ -162,7 +165,7 @@ class Reservations:
     def _add(self, record: JobRecord, reservation: Reservation) -> None:
         self.made.append(reservation)
         bookings = tuple(self.state.bookings(record.asked, reservation.placement))
-        self._intervals.append((reservation.at_ms, reservation.at_ms + estimate_ms(record.job), bookings))
+        self._intervals.append((reservation.at_ms, reservation.at_ms + record.estimate_ms, bookings))
 
     def _earliest(self, record: JobRecord) -> Reservation | None:
         return self._beside_nobody(record) if not self._intervals else self._beside_others(record)
@@ -192,7 +195,7 @@ class Reservations:
 
     def _beside_others(self, record: JobRecord) -> Reservation | None:
         """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
-        length_ms = estimate_ms(record.job)
+        length_ms = record.estimate_ms
         ends = self._ends()
         moments = sorted(
             dict.fromkeys(

@@ -12,6 +12,7 @@ from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.ends import Ends
+from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.quotas import Quotas, Shortfall
@@ -22,12 +23,15 @@ from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Key, Memory, Policy, Targets
+from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Usage
 from phalanx.workload.job import Job
 
 NOTHING = Usage()
+
+OVERDUE = -(1 << 62)
+"""Comes before the first number of every policy's keys."""
 
 
 class Timer(NamedTuple):
@@ -74,9 +78,11 @@ class State:
         self.ends = Ends()
         self.reservations: tuple[Reservation, ...] = ()
         self.surprised = False
+        self.waits_are_limited = False
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
         self.spending = Spending()
+        self.history = History()
         self.memory: Memory = {}
         self.policy: Policy = policy_named("fifo")
         self.cluster_to_be: Cluster | None = None
@@ -170,7 +176,18 @@ class State:
 
     def key(self, record: JobRecord) -> Key:
         """The key by which a job claims capacity now."""
-        return record.queued if record.queued is not None else self.policy.order(record, self)
+        return record.queued if record.queued is not None else self.order(record)
+
+    def order(self, record: JobRecord) -> Key:
+        """The key of a job: what the policy says, or the first place for who has waited longer than it should."""
+        if record.overdue:
+            return (OVERDUE, record.submitted_ms + (record.job.max_wait_ms or 0), record.number)
+        return self.policy.order(record, self)
+
+    @property
+    def reserves(self) -> bool:
+        """Whether devices and times are ever reserved: by the policy, or for jobs that say how long they may wait."""
+        return self.waits_are_limited or self.policy.reserve is not Reserve.NOBODY
 
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Who runs and stands behind a key in the order, the last first."""
@@ -185,7 +202,7 @@ class State:
     def _settle_standing(self) -> None:
         if self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
             self._settled_seq = self.seq
-            self.standing.settle(lambda attempt: self.policy.order(self.jobs[attempt.job.id], self))
+            self.standing.settle(lambda attempt: self.order(self.jobs[attempt.job.id]))
 
     def yields(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether an attempt may be stopped or shrunk for a head now."""
@@ -193,7 +210,7 @@ class State:
             return False
         if self.may_yield(head, attempt):
             return True
-        if self.policy.targets is Targets.KEEP or self.policy.order(self.jobs[attempt.job.id], self) <= self.key(head):
+        if self.policy.targets is Targets.KEEP or self.order(self.jobs[attempt.job.id]) <= self.key(head):
             return False
         return not self.quotas or not self.quotas.protects(head.job.queue, attempt.job.queue)
 

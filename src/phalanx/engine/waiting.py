@@ -19,7 +19,7 @@ from phalanx.engine.records import (
     tasks_of,
 )
 from phalanx.engine.state import State
-from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
+from phalanx.policy.policy import Targets, always, as_asked, never, no_change
 from phalanx.workload.job import After, Dependency
 
 
@@ -38,7 +38,8 @@ def line_up(state: State, record: JobRecord) -> None:
         record.array_seat = True
         state.array_active[record.job.array_of] = state.array_active.get(record.job.array_of, 0) + 1
     _take_shape(state, record)
-    record.queued = state.policy.order(record, state)
+    record.estimate_ms = _estimate(state, record)
+    record.queued = state.order(record)
     waiting = state.classes.get(record.shape)
     if waiting is None:
         waiting = state.classes[record.shape] = WaitingClass(state.seq)
@@ -48,11 +49,21 @@ def line_up(state: State, record: JobRecord) -> None:
         waiting.born = state.newest_class = state.seq
         state.classes[record.shape] = state.classes.pop(record.shape)
     waiting.add(record.queued, record.job.id)
-    if state.policy.reserve is not Reserve.NOBODY:
-        insort(waiting.lengths_ms, estimate_ms(record.job))
+    if state.reserves:
+        insort(waiting.lengths_ms, record.estimate_ms)
     state.in_line += 1
     state.in_line_gpus += record.gpus
     _expect_change(state, record)
+
+
+def _estimate(state: State, record: JobRecord) -> int:
+    """How long a job is expected to run: what it says, or what its like have run, or what it may at most."""
+    permille = state.policy.estimate_permille
+    if permille is None or record.job.duration_ms is not None:
+        return estimate_ms(record.job)
+    learned_ms = state.history.quantile_ms(record.job, permille, record.executed_before_ms)
+    most_ms = estimate_ms(record.job)
+    return most_ms if learned_ms is None else min(learned_ms, most_ms)
 
 
 def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
@@ -75,7 +86,7 @@ def _has_better_chances(state: State, waiting: WaitingClass, record: JobRecord) 
     place_matters = state.policy.targets is not Targets.KEEP or state.policy.backfill is not always
     if place_matters and state.key(record) < waiting.head[0]:
         return True
-    return bool(waiting.lengths_ms) and estimate_ms(record.job) < waiting.lengths_ms[0]
+    return bool(waiting.lengths_ms) and record.estimate_ms < waiting.lengths_ms[0]
 
 
 def _take_shape(state: State, record: JobRecord) -> None:
@@ -97,7 +108,7 @@ def rekey(state: State, record: JobRecord) -> None:
         line_up(state, record)
     elif record.attempt is not None and state.policy.targets is not Targets.KEEP:
         attempt = record.attempt
-        key = state.policy.order(record, state)
+        key = state.order(record)
         if attempt.standing is not None and key != attempt.standing:
             if key > attempt.standing:
                 for booking in attempt.bookings:
@@ -150,9 +161,9 @@ def leave(state: State, record: JobRecord) -> None:
         state.newest_class = state.seq
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
-    if state.policy.reserve is not Reserve.NOBODY:
+    if state.reserves:
         state.surprised |= any(reservation.job == record.job.id for reservation in state.reservations)
-        del waiting.lengths_ms[bisect_left(waiting.lengths_ms, estimate_ms(record.job))]
+        del waiting.lengths_ms[bisect_left(waiting.lengths_ms, record.estimate_ms)]
     record.queued = None
     state.in_line -= 1
     state.in_line_gpus -= record.gpus

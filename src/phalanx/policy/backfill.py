@@ -15,14 +15,25 @@ MODES = {"easy": Reserve.HEAD, "conservative": Reserve.EVERYBODY}
 
 
 def backfill(parameters: Parameters) -> Policy:
-    """`mode` says for whom devices are reserved; `order=priority` puts higher priorities first."""
+    """`mode` says for whom devices are reserved; `order=priority` puts higher priorities first; `estimate=learned`
+    takes the length of jobs that say none from the `quantile` percent of their like.
+    """
     mode = parameters.choice("mode", tuple(MODES))
     by_priority = parameters.choice("order", ("submission", "priority")) == "priority"
+    learned = parameters.choice("estimate", ("said", "learned")) == "learned"
+    percent = parameters.integer("quantile", default=80, least=1, most=100)
 
     def order(job: JobView, at: Moment) -> Key:
         return (-job.job.priority if by_priority else 0, job.submitted_ms, job.number)
 
-    return Policy("backfill", order=order, reserve=MODES[mode], parameters=parameters.given, about=ABOUT)
+    return Policy(
+        "backfill",
+        order=order,
+        reserve=MODES[mode],
+        estimate_permille=10 * percent if learned else None,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
 
 
 ABOUT = About(

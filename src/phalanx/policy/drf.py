@@ -7,6 +7,7 @@ that queues that want different things all do at least as well as with a slice o
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from math import lcm
 
 from phalanx.policy.about import About
@@ -29,8 +30,16 @@ def drf(parameters: Parameters) -> Policy:
 
 def dominant(usage: Usage, total: Usage) -> int:
     """The dominant share times the least common multiple of all there is: exact, in whole numbers."""
+    gpus, cpus, memory = usage
+    of_gpus, of_cpus, of_memory = _parts(total)
+    return max(gpus * of_gpus, cpus * of_cpus, memory * of_memory)
+
+
+@lru_cache(maxsize=64)
+def _parts(total: Usage) -> tuple[int, ...]:
+    """What one of each resource is of that multiple; 0 of what there is none."""
     scale = lcm(*(amount for amount in total if amount))
-    return max((used * scale // amount for used, amount in zip(usage, total, strict=True) if amount), default=0)
+    return tuple(scale // amount if amount else 0 for amount in total)
 
 
 ABOUT = About(

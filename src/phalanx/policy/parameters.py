@@ -8,8 +8,12 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
+from phalanx.document.units import DURATION_MAX_MS, duration_ms
+
 PER_QUEUE = re.compile(r"(?P<queue>[^:]+):(?P<number>[0-9]+(?:\.[0-9]+)?)(?:/(?=.)|$)")
 """One queue of `research/llm:2/prod:1`: names of queues may hold slashes, numbers do not."""
+
+A_TIME = "a time above 0 as 7d or 90s"
 
 
 class ParameterError(ValueError):
@@ -55,6 +59,15 @@ class Parameters:
         if (least is not None and value < least) or (most is not None and value > most):
             raise self._wrong(key, text, " and ".join(bounds))
         return value
+
+    def duration_ms(self, key: str, default: str) -> int:
+        """A time above 0 as people write it: 7d, 90s."""
+        return self._duration_ms(key, self._text(key, default, A_TIME))
+
+    def duration_ms_or_off(self, key: str) -> int | None:
+        """A time above 0, or `off`, which is also the default."""
+        text = self._text(key, "off", f"off or {A_TIME}")
+        return None if text == "off" else self._duration_ms(key, text)
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         """One of some words, the first if none is given."""
@@ -126,6 +139,12 @@ class Parameters:
         if any(later < earlier for earlier, later in pairwise(values)) or values[0] < 0:
             raise self._wrong(key, text, "rising numbers from 0 on")
         return values
+
+    def _duration_ms(self, key: str, text: str) -> int:
+        value = duration_ms(text)
+        if value is None or not 0 < value <= DURATION_MAX_MS:
+            raise self._wrong(key, text, A_TIME)
+        return value
 
     def _wrong(self, key: str, text: str, expected: str) -> ParameterError:
         return ParameterError(f"policy {self.policy}: {key}={text[:40]}: expected {expected}")

@@ -119,7 +119,8 @@ class Policy:
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
     says when everybody's key changes without any event. `adviser` names the solver that is asked at such a moment;
     its answer comes as an `Advice` event. With `half_life_ms` the engine keeps what queues have spent of GPU time, of
-    which so much later half counts (0: all of it).
+    which so much later half counts (0: all of it). With `estimate_permille` jobs that do not say how long they take
+    are expected to run as long as so many thousandths of their like at most did.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Policy:
     observe: Observe = remember_nothing
     next_wakeup: Wakeup = no_wakeup
     half_life_ms: int | None = None
+    estimate_permille: int | None = None
     adviser: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     about: About = NOTHING_SAID

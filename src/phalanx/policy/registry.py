@@ -9,10 +9,13 @@ from phalanx.policy.about import About
 from phalanx.policy.backfill import backfill
 from phalanx.policy.drf import drf
 from phalanx.policy.edf import edf
+from phalanx.policy.fair import fair
+from phalanx.policy.fair_tree import fair_tree
 from phalanx.policy.fifo import fifo
 from phalanx.policy.gavel import gavel
 from phalanx.policy.guarded import PolicyError, guarded, where
 from phalanx.policy.las import las
+from phalanx.policy.multifactor import multifactor
 from phalanx.policy.parameters import Defaults, Parameter, ParameterError, Parameters
 from phalanx.policy.policy import Policy
 from phalanx.policy.priority import priority
@@ -27,9 +30,12 @@ BUILTIN: Mapping[str, Factory] = {
     "backfill": backfill,
     "drf": drf,
     "edf": edf,
+    "fair": fair,
+    "fair-tree": fair_tree,
     "fifo": fifo,
     "gavel": gavel,
     "las": las,
+    "multifactor": multifactor,
     "priority": priority,
     "sjf": sjf,
     "srtf": srtf,

@@ -51,10 +51,6 @@ class Amount(NamedTuple):
         return not self.limit or not self.weight
 
 
-NOT_SAID = Amount(Fraction(0), UNLIMITED, Fraction(1))
-"""Of a resource that a queue does not speak of it may have what is left."""
-
-
 @dataclass(frozen=True, slots=True)
 class KaiQueue:
     """One queue as its manifest says it."""
@@ -62,7 +58,7 @@ class KaiQueue:
     manifest: Manifest
     parent: str
     priority: int
-    amounts: tuple[Amount, ...]  # of GPUs, CPUs, memory
+    amounts: tuple[Amount | None, ...]
     min_runs_ms: tuple[int, ...]
     lost: tuple[str, ...]
 
@@ -74,7 +70,12 @@ class KaiQueue:
     @property
     def weight(self) -> Fraction:
         """Its part of what is left over of GPUs."""
-        return self.amounts[0].weight
+        return self.amounts[0].weight if self.amounts[0] is not None else Fraction(1)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether its quota of GPUs has no end, so that it never has more than that."""
+        return self.amounts[0] is not None and self.amounts[0].quota == UNLIMITED
 
 
 def read_kai_queues(text: str, source: str) -> Imported:
@@ -96,7 +97,7 @@ def _read(manifest: Manifest) -> KaiQueue:
         manifest,
         spec.get("parentQueue", Field.text, ""),
         spec.get("priority", lambda field: field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX), PRIORITY),
-        tuple(resources.get(resource, _read_amount, NOT_SAID) for resource in RESOURCES),
+        tuple(resources.get(resource, _read_amount, None) for resource in RESOURCES),
         tuple(run for run in runs if run is not None),
         tuple(lost),
     )
@@ -126,18 +127,20 @@ def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
         limit=Quota(*map(_limit, queue.amounts, PER_UNIT)),
         weight=weight,
         priority=queue.priority,
-        reclaimable=queue.amounts[0].quota != UNLIMITED,
+        reclaimable=not queue.keeps_all,
         min_run_ms=max(min_runs_ms, default=0),
     )
     lost = (*queue.lost, *_lost(queue, min_runs_ms))
     return Named(queue.manifest.place, queue.name, queue.parent, made, lost)
 
 
-def _deserved(amount: Amount, per_unit: Fraction) -> int | None:
-    return _counted(amount.quota, per_unit) if amount.quota > 0 else None
+def _deserved(amount: Amount | None, per_unit: Fraction) -> int | None:
+    return _counted(amount.quota, per_unit) if amount is not None and amount.quota > 0 else None
 
 
-def _limit(amount: Amount, per_unit: Fraction) -> int | None:
+def _limit(amount: Amount | None, per_unit: Fraction) -> int | None:
+    if amount is None:
+        return None
     limit = amount.quota if amount.is_capped else amount.limit
     return None if limit == UNLIMITED else _counted(limit, per_unit)
 
@@ -175,6 +178,8 @@ def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
 def _lost(queue: KaiQueue, min_runs_ms: tuple[int, ...]) -> Iterator[str]:
     """What a queue says that comes out otherwise here."""
     for resource, amount in zip(RESOURCES, queue.amounts, strict=True):
+        if amount is None:
+            continue
         if amount.quota == UNLIMITED:
             yield f"quota of {resource} without end: say what it deserves"
         elif amount.is_capped:

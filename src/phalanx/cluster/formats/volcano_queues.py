@@ -93,7 +93,7 @@ def _read_resources(field: Field) -> Quota:
 def _lost(spec: Fields) -> Iterator[str]:
     """What a queue says that nothing here does."""
     if spec.get("dequeueStrategy", lambda field: field.choice(("traverse", "fifo")), "traverse") == "fifo":
-        yield "dequeueStrategy fifo: who waits at its head holds up nobody here, unless the policy is fifo"
+        yield "dequeueStrategy fifo: its head holds up nobody here, unless the policy is fifo"
     for key in ("affinity", "extendClusters", "type"):
         if key in spec:
             yield f"{key} (line {spec[key].line}): there is nothing like it here"

@@ -1,0 +1,224 @@
+"""Candidates: the changes of each kind that are worth trying for a job, from the smallest to the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from phalanx.cluster.capacity import MB_PER_GB
+from phalanx.cluster.cluster import CLUSTER
+from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.records import JobRecord, estimate_ms
+from phalanx.engine.state import State
+from phalanx.placement.fit import HARD_EFFECTS
+from phalanx.workload.family import relative_speed
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Job
+from phalanx.workload.share import ShareKind
+
+NAMES_MAX = 4
+"""Labels or taints up to which every combination of them is tried."""
+
+CPU_MILLI = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Changes of one kind. The last goes at least as far as each before it: if that does not help, none does.
+
+    In one that is `ordered` each goes as far as the one before it.
+    """
+
+    changes: tuple[Change, ...]
+    ordered: bool = True
+
+
+def chains(state: State, record: JobRecord) -> Iterator[Chain]:
+    """The changes of a job itself, by kind."""
+    job = record.job
+    for chain in (
+        _durations(state, record),
+        *_amounts(job),
+        _topologies(state, job),
+        _selectors(job),
+        _tolerations(state, job),
+        _gpu_types(state, job),
+        _gpu_memories(state, job),
+        _replicas(job),
+        _gpus(job),
+        _shares(job),
+    ):
+        if chain.changes:
+            yield chain
+
+
+def main_role(job: Job) -> tuple[str, Task]:
+    """The path and task of the role that takes most GPUs."""
+    leaves: list[tuple[int, str, Task]] = []
+
+    def walk(roles: tuple[Role, ...], above: str, times: int) -> None:
+        for role in roles:
+            path = f"{above}/{role.name}" if above else role.name
+            if role.members:
+                walk(role.members, path, times * role.replicas_min)
+            else:
+                leaves.append((times * role.replicas_min * role.task.gpus, path, role.task))
+
+    walk(job.gang.roles, "", 1)
+    _, path, task = max(leaves, key=lambda leaf: leaf[0])
+    return path, task
+
+
+def rules_of(job: Job) -> tuple[str, ...]:
+    """The levels that the gang and its roles must lie in, each once."""
+
+    def walk(roles: tuple[Role, ...]) -> Iterator[str]:
+        for role in roles:
+            yield role.topology.required
+            yield from walk(role.members)
+
+    return tuple(dict.fromkeys(filter(None, (job.gang.topology.required, *walk(job.gang.roles)))))
+
+
+def dependencies(job: Job) -> Chain:
+    """Jobs that it would not wait for."""
+    others = tuple(dict.fromkeys(each.job for each in job.after))
+    changes = tuple(Change(ChangeKind.DEPENDENCY, names=names) for names in _combined(others))
+    return Chain(changes or (Change(ChangeKind.DEPENDENCY, names=others),), ordered=False)
+
+
+def _durations(state: State, record: JobRecord) -> Chain:
+    """Ends that come before somebody's reserved time."""
+    length_ms = estimate_ms(record.job)
+    spare = sorted(dict.fromkeys(each.at_ms - state.now for each in state.reservations), reverse=True)
+    return Chain(
+        tuple(
+            Change(ChangeKind.DURATION, spare_ms, record.job.duration_ms or 0)
+            for spare_ms in spare
+            if 0 < spare_ms < length_ms
+        )
+    )
+
+
+def _amounts(job: Job) -> Iterator[Chain]:
+    path, task = main_role(job)
+    for kind, asked, unit, least in (
+        (ChangeKind.CPUS, task.cpus_milli, CPU_MILLI, 1),
+        (ChangeKind.MEMORY, task.memory_mb, MB_PER_GB, 1),
+        (ChangeKind.NICS, task.nics, 1, 0),
+    ):
+        whole = range((asked - 1) // unit, least - 1, -1)
+        yield Chain(tuple(Change(kind, count * unit, asked, role=path) for count in whole))
+
+
+def _topologies(state: State, job: Job) -> Chain:
+    """Every rule loosened to the next level outwards, and on until there is none."""
+    outward = (*reversed(state.cluster.levels), CLUSTER)
+    rules = [rule for rule in rules_of(job) if rule != CLUSTER]
+    if not rules:
+        return Chain(())
+    first = min(outward.index(rule) for rule in rules)
+    return Chain(
+        tuple(
+            Change(
+                ChangeKind.TOPOLOGY,
+                names=("" if level == CLUSTER else level,),
+                names_was=tuple(rule for rule in rules if outward.index(rule) < at),
+            )
+            for at, level in enumerate(outward)
+            if at > first
+        )
+    )
+
+
+def _selectors(job: Job) -> Chain:
+    labels = tuple("=".join(label) for label in job.node_selector)
+    return Chain(tuple(Change(ChangeKind.SELECTOR, names=names) for names in _combined(labels)), ordered=False)
+
+
+def _tolerations(state: State, job: Job) -> Chain:
+    taints = dict.fromkeys(
+        f"{taint.key}={taint.value}" if taint.value else taint.key
+        for node in state.cluster.nodes
+        for taint in node.taints
+        if taint.effect in HARD_EFFECTS
+        and not any(
+            each.key in ("", taint.key) and each.value in ("", taint.value) and each.effect in ("", taint.effect)
+            for each in job.tolerations
+        )
+    )
+    return Chain(tuple(Change(ChangeKind.TOLERATION, names=names) for names in _combined(tuple(taints))), ordered=False)
+
+
+def _combined(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """All combinations, the smallest first; with very many names none."""
+    if len(names) <= NAMES_MAX:
+        for count in range(1, len(names) + 1):
+            yield from combinations(names, count)
+
+
+def _gpu_types(state: State, job: Job) -> Chain:
+    """Each other type, the fastest first, then any."""
+    _, task = main_role(job)
+    asked = task.gpu_types
+    if not asked or not task.gpus:
+        return Chain(())
+    others = [name for name in state.capacity.gpu_types if name and name not in asked]
+    others.sort(key=lambda name: -relative_speed(name, asked[0]))
+    offers = [*((name,) for name in others), ()]
+    changes = (Change(ChangeKind.GPU_TYPE, names=names, names_was=asked) for names in offers)
+    return Chain(tuple(changes) if others else (), ordered=False)
+
+
+def _gpu_memories(state: State, job: Job) -> Chain:
+    path, task = main_role(job)
+    sizes = dict.fromkeys(node.gpu_memory_gb for node in state.cluster.nodes if node.gpus)
+    smaller = sorted((size for size in sizes if size < task.gpu_memory_gb), reverse=True)
+    asked = round(1000 * task.gpu_memory_gb)
+    return Chain(tuple(Change(ChangeKind.GPU_MEMORY, round(1000 * size), asked, role=path) for size in smaller))
+
+
+def _replicas(job: Job) -> Chain:
+    """Fewer of the role whose replicas take most GPUs."""
+    role = max(job.gang.roles, key=lambda role: role.gpus_each * role.replicas_min)
+    fewer = (
+        Change(ChangeKind.REPLICAS, count, role.replicas_min, role=role.name)
+        for count in range(role.replicas_min - 1, 0, -1)
+    )
+    return Chain(tuple(_with_gpus(job, change) for change in fewer if _has_a_mesh(job, change)))
+
+
+def _gpus(job: Job) -> Chain:
+    """Fewer GPUs for each task of the role that takes most."""
+    path, task = main_role(job)
+    if task.share is not None:
+        return Chain(())
+    fewer = (Change(ChangeKind.GPUS, gpus, task.gpus, role=path) for gpus in range(task.gpus - 1, 0, -1))
+    return Chain(tuple(_with_gpus(job, change) for change in fewer if _has_a_mesh(job, change)))
+
+
+def _with_gpus(job: Job, change: Change) -> Change:
+    return replace(change, gpus=changed(job, change).gang.gpus_min)
+
+
+def _has_a_mesh(job: Job, change: Change) -> bool:
+    """Whether what is left of a gang with a parallel plan holds whole replicas of the model."""
+    plan = job.parallel
+    if plan is None or job.gang.elastic:
+        return True
+    gang = changed(replace(job, parallel=None), change).gang
+    return gang.gpus_max % (plan.tp * plan.pp) == 0 and all(role.gpus_each % plan.tp == 0 for role in gang.roles)
+
+
+def _shares(job: Job) -> Chain:
+    """Part of a device, where a task has one device to itself or a larger part of one."""
+    path, task = main_role(job)
+    if task.gpus != 1 or job.parallel is not None:
+        return Chain(())
+    kind, whole, step = ShareKind.FRACTION, 1000, 100
+    if task.share is not None:
+        kind, whole = task.share.kind, task.share.amount
+        step = {ShareKind.FRACTION: 100, ShareKind.MPS: 10}.get(kind, whole + 1)
+    parts = range((whole - 1) // step * step, 0, -step)
+    return Chain(tuple(Change(ChangeKind.SHARE, part, whole, names=(kind.value,), role=path) for part in parts))

@@ -1,0 +1,210 @@
+"""Changes: what could be otherwise so that a job that waits would start, each with its exact new values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from phalanx.workload.gang import Gang, Role, Task, Topology
+from phalanx.workload.job import Array, Job, Toleration
+from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.share import ShareAsk, ShareKind
+
+
+class ChangeKind(StrEnum):
+    """What is changed, from what costs the one who waits least to what others would have to do for it."""
+
+    RELEASE = "release"
+    BEGIN = "begin"
+    RETRY = "retry"
+    DEPENDENCY = "dependency"
+    ARRAY_LIMIT = "array_limit"
+    DURATION = "duration"
+    CPUS = "cpus"
+    MEMORY = "memory"
+    NICS = "nics"
+    AMOUNTS = "amounts"
+    TOPOLOGY = "topology"
+    SELECTOR = "selector"
+    TOLERATION = "toleration"
+    GPU_TYPE = "gpu_type"
+    GPU_MEMORY = "gpu_memory"
+    REPLICAS = "replicas"
+    GPUS = "gpus"
+    SHARE = "share"
+    PASS = "pass"
+    QUOTA = "quota"
+    END = "end"
+    REPAIR = "repair"
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another job, as far as it concerns the one that waits. `job` is empty for those who may not know it."""
+
+    job: str
+    queue: str
+    gpus: int
+    expected_end_ms: int | None = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is otherwise.
+
+    `amount` is the new number of what `kind` counts (replicas, GPUs a task, thousandths of CPUs, MB, NICs, thousandths
+    of a GB of GPU memory, thousandths or percent of a GPU, milliseconds, members of an array at a time), `amount_was`
+    the present one. `names` are what the job asks for instead of `names_was`: a level or GPU types; or jobs it does not
+    wait for, labels it drops, taints it tolerates, nodes that come back. `role` is the path of the role that changes.
+    `ends` are those who would have to be gone. `gpus` is what the job takes then, where that is less.
+    """
+
+    kind: ChangeKind
+    amount: int = 0
+    amount_was: int = 0
+    names: tuple[str, ...] = ()
+    names_was: tuple[str, ...] = ()
+    role: str = ""
+    ends: tuple[Other, ...] = ()
+    gpus: int = 0
+
+
+def changed(job: Job, change: Change) -> Job:
+    """The job as it would have to be asked for; as it is, where the change is not one of the job."""
+    rewrite = _REWRITES.get(change.kind)
+    return job if rewrite is None else _with_plan(rewrite(job, change))
+
+
+def _with_plan(job: Job) -> Job:
+    """A parallel plan spans all GPUs of its gang: with fewer of them it has fewer replicas of the model."""
+    plan = job.parallel
+    if plan is None or job.gang.elastic or plan.world_size == job.gang.gpus_max:
+        return job
+    return replace(job, parallel=ParallelPlan(plan.tp, plan.pp, job.gang.gpus_max // (plan.tp * plan.pp)))
+
+
+def _begin(job: Job, change: Change) -> Job:
+    return replace(job, begin_ms=None)
+
+
+def _dependency(job: Job, change: Change) -> Job:
+    return replace(job, after=tuple(each for each in job.after if each.job not in change.names))
+
+
+def _array_limit(job: Job, change: Change) -> Job:
+    return replace(job, array=Array(job.array.indices, change.amount) if job.array is not None else None)
+
+
+def _duration(job: Job, change: Change) -> Job:
+    return replace(job, duration_ms=change.amount)
+
+
+def _cpus(job: Job, change: Change) -> Job:
+    return _with_task(job, change.role, lambda task: replace(task, cpus_milli=change.amount))
+
+
+def _memory(job: Job, change: Change) -> Job:
+    return _with_task(job, change.role, lambda task: replace(task, memory_mb=change.amount))
+
+
+def _nics(job: Job, change: Change) -> Job:
+    return _with_task(job, change.role, lambda task: replace(task, nics=change.amount))
+
+
+def _amounts(job: Job, change: Change) -> Job:
+    def bare(task: Task) -> Task:
+        return replace(task, cpus_milli=0, cpus_limit_milli=0, memory_mb=0, memory_limit_mb=0, nics=0, storage_gb=())
+
+    return _with_task(job, "", bare)
+
+
+def _topology(job: Job, change: Change) -> Job:
+    """Every rule that names one of the old levels names the new one; an empty name is no rule."""
+    (level,) = change.names
+
+    def loosened(topology: Topology) -> Topology:
+        return replace(topology, required=level) if topology.required in change.names_was else topology
+
+    def walk(role: Role) -> Role:
+        members = tuple(walk(member) for member in role.members)
+        return replace(role, topology=loosened(role.topology), members=members)
+
+    gang = job.gang
+    return replace(job, gang=Gang(tuple(walk(role) for role in gang.roles), loosened(gang.topology)))
+
+
+def _selector(job: Job, change: Change) -> Job:
+    kept = tuple(label for label in job.node_selector if "=".join(label) not in change.names)
+    return replace(job, node_selector=kept)
+
+
+def _toleration(job: Job, change: Change) -> Job:
+    more = tuple(Toleration(*name.partition("=")[::2]) for name in change.names)
+    return replace(job, tolerations=(*job.tolerations, *more))
+
+
+def _gpu_type(job: Job, change: Change) -> Job:
+    return _with_task(
+        job, "", lambda task: replace(task, gpu_types=change.names) if task.gpu_types == change.names_was else task
+    )
+
+
+def _gpu_memory(job: Job, change: Change) -> Job:
+    return _with_task(job, change.role, lambda task: replace(task, gpu_memory_gb=change.amount / 1000))
+
+
+def _replicas(job: Job, change: Change) -> Job:
+    def fewer(role: Role) -> Role:
+        if role.name != change.role:
+            return role
+        fixed = role.replicas_min == role.replicas_max
+        return replace(role, replicas_min=change.amount, replicas_max=change.amount if fixed else role.replicas_max)
+
+    return replace(job, gang=replace(job.gang, roles=tuple(fewer(role) for role in job.gang.roles)))
+
+
+def _gpus(job: Job, change: Change) -> Job:
+    return _with_task(job, change.role, lambda task: replace(task, gpus=change.amount))
+
+
+def _share(job: Job, change: Change) -> Job:
+    def part(task: Task) -> Task:
+        memory_mb = task.share.memory_mb if task.share is not None else None
+        return replace(task, share=ShareAsk(ShareKind(change.names[0]), change.amount, memory_mb=memory_mb))
+
+    return _with_task(job, change.role, part)
+
+
+def _with_task(job: Job, path: str, rewrite: Callable[[Task], Task]) -> Job:
+    """The job with the task of a role rewritten; an empty path is every role."""
+
+    def walk(role: Role, above: str) -> Role:
+        name = f"{above}/{role.name}" if above else role.name
+        if role.members:
+            return replace(role, members=tuple(walk(member, name) for member in role.members))
+        return replace(role, task=rewrite(role.task)) if path in ("", name) else role
+
+    return replace(job, gang=replace(job.gang, roles=tuple(walk(role, "") for role in job.gang.roles)))
+
+
+_REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {
+    ChangeKind.BEGIN: _begin,
+    ChangeKind.DEPENDENCY: _dependency,
+    ChangeKind.ARRAY_LIMIT: _array_limit,
+    ChangeKind.DURATION: _duration,
+    ChangeKind.CPUS: _cpus,
+    ChangeKind.MEMORY: _memory,
+    ChangeKind.NICS: _nics,
+    ChangeKind.AMOUNTS: _amounts,
+    ChangeKind.TOPOLOGY: _topology,
+    ChangeKind.SELECTOR: _selector,
+    ChangeKind.TOLERATION: _toleration,
+    ChangeKind.GPU_TYPE: _gpu_type,
+    ChangeKind.GPU_MEMORY: _gpu_memory,
+    ChangeKind.REPLICAS: _replicas,
+    ChangeKind.GPUS: _gpus,
+    ChangeKind.SHARE: _share,
+}
+"""What changes the job itself. The others change what is around it."""

@@ -1,0 +1,267 @@
+"""Counterfactuals: the smallest change of each kind that would give a waiting job its devices now, each really tried.
+
+What is tried is the next decision itself, on the State with the change made and undone. Tries are bounded in number,
+never in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.engine.candidates import Chain, chains, dependencies, rules_of
+from phalanx.engine.change import Change, ChangeKind, Other, changed
+from phalanx.engine.cycle import decide
+from phalanx.engine.evidence import other, unhealthy
+from phalanx.engine.explain import Next
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state import State
+from phalanx.engine.suppose import Supposition
+from phalanx.engine.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.policy.policy import as_asked
+from phalanx.workload.job import Job
+
+TRIALS_MAX = 200
+"""Decisions tried for one job."""
+
+LINEAR_MAX = 64
+"""Changes of a kind up to which each is tried in turn; of more the boundary is searched for by halves."""
+
+CANDIDATES_MAX = 256
+"""Others whose end is considered, those of the lowest priority and the least to lose first."""
+
+ENDS_MAX = 32
+"""Others up to which it is worth saying that they would have to be gone."""
+
+CLASSES_MAX = 1_000
+"""Kinds of waiting jobs up to which it is tried who would have to be gone: each of them may come before the job then."""
+
+NODES_MAX = 32
+"""Unhealthy nodes up to which it is found out which of them are missing."""
+
+
+def changes(state: State, job: str) -> tuple[Change, ...]:
+    """The smallest change of each kind after which the next decision gives a waiting job its devices."""
+    record = state.record(job)
+    if record.attempt is not None or record.final is not None or _starts_anyway(state, job):
+        return ()
+    return tuple(_Search(state, record).found())
+
+
+def _starts_anyway(state: State, job: str) -> bool:
+    """Whether nothing is missing but a decision."""
+    return state.unsettled and job in decide(state, state.now).starts
+
+
+def after_the_cause(state: State, job: str, reason: Reason) -> Next | None:
+    """What a job would wait for with the given reason out of the way; None if no one thing is that reason."""
+    change = _removal(state, state.record(job), reason)
+    if change is None:
+        return None
+    with Supposition(state) as supposition:
+        supposition.impose(job, change)
+        return Next(change, supposition.verdict(job).reason)
+
+
+def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
+    match reason:
+        case Reason.HELD:
+            return Change(ChangeKind.RELEASE)
+        case Reason.BEGIN_TIME:
+            return Change(ChangeKind.BEGIN)
+        case Reason.BACKOFF:
+            return Change(ChangeKind.RETRY)
+        case Reason.DEPENDENCY | Reason.DEPENDENCY_FAILED:
+            return dependencies(record.job).changes[-1]
+        case Reason.ARRAY_LIMIT:
+            return _one_more_member(state, record.job)
+        case Reason.BEHIND | Reason.RESERVED:
+            return Change(ChangeKind.PASS)
+        case Reason.QUOTA | Reason.BUDGET:
+            return Change(ChangeKind.QUOTA, names=(record.job.queue,))
+        case Reason.UNHEALTHY:
+            return Change(ChangeKind.REPAIR, names=tuple(node for node, _ in unhealthy(state, record)))
+        case Reason.AMOUNT:
+            return Change(ChangeKind.AMOUNTS)
+        case Reason.TOPOLOGY:
+            return Change(ChangeKind.TOPOLOGY, names=("",), names_was=rules_of(record.job))
+    return None
+
+
+def _one_more_member(state: State, job: Job) -> Change:
+    active = state.array_active.get(job.array_of, 0)
+    at_a_time = job.array.parallel_max if job.array is not None else 0
+    return Change(ChangeKind.ARRAY_LIMIT, active + 1, at_a_time)
+
+
+class _Search:
+    """Tries changes on one job."""
+
+    def __init__(self, state: State, record: JobRecord) -> None:
+        self.state = state
+        self.record = record
+        self.job = record.job.id
+        self._trials = 0
+        # Where nobody makes room and gangs are placed as they were asked for, who finds no seat now gets none.
+        self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
+
+    def found(self) -> Iterator[Change]:
+        """What would help, in the order of the kinds."""
+        record, reason = self.record, self.state.reason(self.job)
+        if record.parked is not None:
+            chain = self._of_the_obstacle(record.parked)
+            yield from self._smallest(chain)
+            return
+        for chain in chains(self.state, record):
+            yield from self._smallest(chain)
+        if reason in (Reason.BEHIND, Reason.RESERVED):
+            yield from self._smallest(Chain((Change(ChangeKind.PASS),)))
+        yield from self._ends()
+        yield from self._repairs()
+
+    def _of_the_obstacle(self, reason: Reason) -> Chain:
+        match reason:
+            case Reason.DEPENDENCY | Reason.DEPENDENCY_FAILED:
+                return dependencies(self.record.job)
+            case Reason.BACKOFF:
+                return Chain(())
+        change = _removal(self.state, self.record, reason)
+        return Chain((change,) if change is not None else ())
+
+    def _smallest(self, chain: Chain) -> Iterator[Change]:
+        """The first change of a chain that helps."""
+        tried = chain.changes
+        if not tried or not self._starts(tried[-1]):
+            return
+        if chain.ordered and len(tried) > LINEAR_MAX:
+            yield from self._halved(tried)
+            return
+        for change in tried[:-1]:
+            if self._starts(change):
+                yield change
+                return
+        if self._trials < TRIALS_MAX:
+            yield tried[-1]
+
+    def _halved(self, tried: tuple[Change, ...]) -> Iterator[Change]:
+        """The same where each change goes further than the one before it; the last is known to help."""
+        too_little, enough = -1, len(tried) - 1
+        while enough - too_little > 1:
+            middle = (too_little + enough) // 2
+            if self._starts(tried[middle]):
+                enough = middle
+            else:
+                too_little = middle
+        if self._trials < TRIALS_MAX:
+            yield tried[enough]
+
+    def _starts(self, change: Change) -> bool:
+        """Whether the next decision gives the job its devices with the change made."""
+        if self._trials >= TRIALS_MAX or (self._needs_a_seat and not self._seats(change)):
+            return False
+        self._trials += 1
+        with Supposition(self.state) as supposition:
+            supposition.impose(self.job, change)
+            return supposition.verdict(self.job).starts
+
+    def _seats(self, change: Change) -> bool:
+        """Whether the changed job would find a place on what is free; True where the change is not one of the job."""
+        job = changed(self.record.job, change)
+        if job is self.record.job:
+            return True
+        with Trial(self.state):
+            trial = GangTrial(self.state.fit, self.state.packing, job)
+            seated = trial.seat()
+            trial.undo()
+            return seated
+
+    def _ends(self) -> Iterator[Change]:
+        """Others of at most the same priority who may be stopped: none of them is named who is not needed."""
+        if len(self.state.classes) > CLASSES_MAX:
+            return
+        candidates = self._stoppable()
+        chosen = self._seat_without(candidates)
+        if not chosen or len(chosen) > ENDS_MAX:
+            return
+        if not self._starts(_end(self.state, chosen)):
+            chosen = self._more(candidates, len(chosen))
+        if chosen and self._trials < TRIALS_MAX:
+            yield _end(self.state, self._needed(chosen))
+
+    def _more(self, candidates: list[AttemptRecord], too_few: int) -> list[AttemptRecord]:
+        """Enough of the first candidates for those who stand before the job and for it, too; none if all are not."""
+        count = too_few
+        while count < min(len(candidates), ENDS_MAX):
+            count = min(2 * count, len(candidates), ENDS_MAX)
+            if self._starts(_end(self.state, candidates[:count])):
+                return candidates[:count]
+        return []
+
+    def _needed(self, chosen: list[AttemptRecord]) -> list[AttemptRecord]:
+        """Drops whoever may stay, the last first."""
+        for attempt in chosen[::-1]:
+            fewer = [each for each in chosen if each is not attempt]
+            if fewer and self._starts(_end(self.state, fewer)):
+                chosen = fewer
+        return chosen
+
+    def _stoppable(self) -> list[AttemptRecord]:
+        """Who may be asked to leave, who has least claim to stay first."""
+        state, priority = self.state, self.record.job.priority
+        found = [
+            attempt
+            for attempt in state.attempts_present()
+            if attempt.stoppable
+            and attempt.phase in (Phase.RUNNING, Phase.STARTING)
+            and attempt.key not in state.to_stop
+            and attempt.job.priority <= priority
+        ]
+        found.sort(key=lambda each: (each.job.priority, each.lost_gpu_ms(state.now), -each.gpus, each.key))
+        return found[:CANDIDATES_MAX]
+
+    def _seat_without(self, attempts: list[AttemptRecord]) -> list[AttemptRecord]:
+        """The fewest of the first attempts without which the job would find a place; none if there is no such place."""
+        with Trial(self.state) as trial:
+
+            def seats(gone: list[AttemptRecord]) -> bool:
+                mark = trial.mark()
+                for attempt in gone:
+                    trial.release(attempt.bookings)
+                seated = trial.seat(self.record) is not None
+                trial.undo_to(mark)
+                return seated
+
+            if not attempts or not seats(attempts):
+                return []
+            too_few, enough = 0, len(attempts)
+            while enough - too_few > 1:
+                middle = (too_few + enough) // 2
+                too_few, enough = (too_few, middle) if seats(attempts[:middle]) else (middle, enough)
+            chosen = attempts[:enough]
+            for attempt in chosen[::-1]:
+                fewer = [each for each in chosen if each is not attempt]
+                if fewer and seats(fewer):
+                    chosen = fewer
+            return chosen
+
+    def _repairs(self) -> Iterator[Change]:
+        """Nodes that would have to be healthy again, as few as will do."""
+        nodes = [node for node, _ in unhealthy(self.state, self.record)]
+        if not nodes or len(nodes) > NODES_MAX or not self._starts(_repair(nodes)):
+            return
+        for node in list(nodes):
+            fewer = [each for each in nodes if each != node]
+            if fewer and self._starts(_repair(fewer)):
+                nodes = fewer
+        if self._trials < TRIALS_MAX:
+            yield _repair(nodes)
+
+
+def _end(state: State, attempts: list[AttemptRecord]) -> Change:
+    ends: tuple[Other, ...] = tuple(other(state, attempt.job.id) for attempt in attempts)
+    return Change(ChangeKind.END, ends=ends)
+
+
+def _repair(nodes: list[str]) -> Change:
+    return Change(ChangeKind.REPAIR, names=tuple(nodes))

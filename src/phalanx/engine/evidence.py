@@ -1,0 +1,160 @@
+"""Evidence: who holds what a job waits for, and how what is free is spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from phalanx.cluster.bits import members
+from phalanx.cluster.cluster import NODE, Health
+from phalanx.engine.change import Other
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, estimate_ms
+from phalanx.engine.state import State
+from phalanx.placement.place import largest_task
+from phalanx.workload.gang import Role
+from phalanx.workload.job import Job
+
+HOLDERS_MAX = 16
+"""Holders that are named one by one: those who are expected to leave first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the jobs of one queue hold of the nodes a job could use."""
+
+    queue: str
+    gpus: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The domain of a level in which most GPUs can be had in whole tasks of the job, and how many."""
+
+    level: str
+    name: str
+    gpus: int
+
+
+def other(state: State, job: str) -> Other:
+    """Another job as evidence."""
+    record = state.jobs[job]
+    attempt = record.attempt
+    if attempt is None:
+        return Other(job, record.job.queue, record.gpus)
+    return Other(job, record.job.queue, attempt.gpus, expected_end_ms(state, attempt), attempt.number)
+
+
+def expected_end_ms(state: State, attempt: AttemptRecord) -> int | None:
+    """When an attempt will have ended by what its job says; None if it says nothing, or runs longer than it said."""
+    left_ms = estimate_ms(attempt.job) - state.jobs[attempt.job.id].executed_ms(state.now)
+    if left_ms >= FOREVER_MS // 2 or left_ms <= 0:
+        return None
+    return state.now + left_ms
+
+
+def holders(state: State, record: JobRecord) -> list[Other]:
+    """Those who hold anything of the nodes that a job could use, who leaves first first; GPUs there only."""
+    found: dict[str, AttemptRecord] = {}
+    gpus: dict[str, int] = {}
+    reach = _reach(state, record)
+    for node in members(reach):
+        for attempt in state.on_node.get(node, {}).values():
+            found[attempt.key] = attempt
+    for key, attempt in found.items():
+        gpus[key] = sum(each.devices.bit_count() for each in attempt.bookings if reach >> each.node & 1)
+    others = (
+        Other(each.job.id, each.job.queue, gpus[key], expected_end_ms(state, each), each.number)
+        for key, each in found.items()
+    )
+    return sorted(others, key=_leaves_first)
+
+
+def _leaves_first(holder: Other) -> tuple[int, int, str]:
+    end_ms = holder.expected_end_ms
+    return (FOREVER_MS if end_ms is None else end_ms, -holder.gpus, holder.job)
+
+
+def by_queue(holding: list[Other]) -> tuple[Held, ...]:
+    """Holders added up, the queue that holds most first."""
+    sums: dict[str, tuple[int, int]] = {}
+    for holder in holding:
+        gpus, jobs = sums.get(holder.queue, (0, 0))
+        sums[holder.queue] = (gpus + holder.gpus, jobs + 1)
+    held = (Held(queue, gpus, jobs) for queue, (gpus, jobs) in sums.items())
+    return tuple(sorted(held, key=lambda each: (-each.gpus, each.queue)))
+
+
+def free_by_node(state: State, record: JobRecord) -> tuple[tuple[int, int], ...]:
+    """(free GPUs, nodes that have so many), the most first, of the healthy nodes the largest task could use."""
+    nodes = _usable(state, record)
+    counted = ((free, (nodes & having).bit_count()) for free, having in enumerate(state.capacity.with_free))
+    return tuple((free, count) for free, count in reversed(list(counted)) if free and count)
+
+
+def largest_block(state: State, record: JobRecord) -> Block | None:
+    """Where most of a gang would fit together; None for a gang without GPUs."""
+    task, _ = largest_task(record.asked)
+    if not task.gpus:
+        return None
+    level = rule_of(record.asked)
+    passing = _usable(state, record)
+    free = state.capacity.free
+    if level not in state.topology.domains:
+        level = NODE
+    best: tuple[int, str] | None = None
+    for name, nodes in _domains(state, level, passing):
+        gpus = sum(free[node].bit_count() // task.gpus * task.gpus for node in members(nodes))
+        if level == NODE:
+            gpus = sum(free[node].bit_count() for node in members(nodes))
+        if best is None or gpus > best[0]:
+            best = (gpus, name)
+    return Block(level, best[1], best[0]) if best is not None else None
+
+
+def _domains(state: State, level: str, passing: int) -> Iterator[tuple[str, int]]:
+    if level == NODE:
+        for node in members(passing):
+            yield state.topology.nodes[node].name, state.topology.bit[node]
+    else:
+        for domain in state.topology.domains[level]:
+            yield domain.name, domain.nodes & passing
+
+
+def rule_of(job: Job) -> str:
+    """The level a gang, or each replica of its first role that has a rule, must lie in; empty if there is none."""
+
+    def walk(roles: tuple[Role, ...]) -> Iterator[str]:
+        for role in roles:
+            yield role.topology.required
+            yield from walk(role.members)
+
+    return job.gang.topology.required or next(filter(None, walk(job.gang.roles)), "")
+
+
+def unhealthy(state: State, record: JobRecord) -> tuple[tuple[str, str], ...]:
+    """Nodes the job could use if they were healthy, and what is wrong with them."""
+    health = state.capacity.health
+    return tuple(
+        (state.topology.nodes[node].name, health[node].value)
+        for node in members(_eligible(state, record))
+        if health[node] is not Health.HEALTHY
+    )
+
+
+def _eligible(state: State, record: JobRecord) -> int:
+    """Nodes that could ever take a task of the job."""
+    nodes = 0
+    for task in record.tasks.values():
+        nodes |= state.fit.ask(task, record.asked).eligible
+    return nodes
+
+
+def _reach(state: State, record: JobRecord) -> int:
+    return _eligible(state, record) & state.capacity.open
+
+
+def _usable(state: State, record: JobRecord) -> int:
+    """Healthy nodes that could ever take the largest task."""
+    task, _ = largest_task(record.asked)
+    return state.fit.ask(task, record.asked).eligible & state.capacity.open

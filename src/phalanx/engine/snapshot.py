@@ -1,0 +1,117 @@
+"""Snapshots: the State at a record, as bytes, so that a restart need not fold the whole journal again.
+
+A State is written as it is in memory. Only classes of phalanx and plain data are read back: bytes that ask for anything
+else, which could be made to run code, are refused. The header tells the form of the classes inside: a release whose
+classes have other fields refuses the snapshot, and the journal is folded instead.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from dataclasses import fields
+from enum import Enum
+from hashlib import blake2b
+from io import BytesIO  # noqa: TID251 (bytes in memory, no file)
+from typing import Any, TypeVar
+
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state import State
+from phalanx.placement.placement import Placement, Slot
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Execution, Job
+
+MAGIC = b"phalanx snapshot "
+VERSION = 1
+"""The form of the header and of what follows it."""
+
+PLAIN = {
+    "builtins": ("set", "frozenset", "bytearray", "complex", "range", "slice", "object"),
+    "collections": ("deque", "OrderedDict"),
+}
+"""What may be read back beside classes of phalanx and what pickle has signs of its own for."""
+
+UNREADABLE = (
+    pickle.UnpicklingError,
+    zlib.error,
+    EOFError,
+    AttributeError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+"""What reading torn or foreign bytes may raise."""
+
+Thing = TypeVar("Thing")
+
+
+class SnapshotError(ValueError):
+    """Bytes that are no snapshot, or not one that this release can read."""
+
+
+def dump(state: State) -> bytes:
+    """A State as bytes."""
+    return MAGIC + f"{VERSION} {form()} {state.seq}\n".encode() + zlib.compress(written(state), level=1)
+
+
+def load(content: bytes) -> State:
+    """A State from its bytes."""
+    header, _, body = content.partition(b"\n")
+    parts = header.removeprefix(MAGIC).decode("ascii", "replace").split(" ")
+    if not header.startswith(MAGIC) or len(parts) != 3:
+        raise SnapshotError("not a snapshot; expected one that phalanx wrote")
+    if parts[:2] != [str(VERSION), form()]:
+        raise SnapshotError("a snapshot of another release of phalanx; fold the journal instead")
+    try:
+        return read(zlib.decompress(body), State)
+    except UNREADABLE as error:
+        raise SnapshotError(f"a torn or foreign snapshot: {error}") from error
+
+
+def form() -> str:
+    """A short name for what the classes inside a snapshot look like: other fields give another name."""
+    records = (JobRecord, AttemptRecord, Job, Gang, Role, Task, Execution, Cluster, Node)
+    names = [(type_.__name__, [each.name for each in fields(type_)]) for type_ in records]
+    structs = [(type_.__name__, list(type_.__annotations__)) for type_ in (Placement, Slot)]
+    shape = [*names, *structs, list(WaitingClass.__slots__), sorted(vars(State()))]
+    return blake2b(repr(shape).encode(), digest_size=6).hexdigest()
+
+
+def written(thing: object) -> bytes:
+    """Anything made of classes of phalanx and plain data, as bytes."""
+    content = BytesIO()
+    _Writer(content, protocol=5).dump(thing)
+    return content.getvalue()
+
+
+def read(content: bytes, expected: type[Thing]) -> Thing:
+    """What was written. Bytes that hold something else raise one of `UNREADABLE`."""
+    thing = _Reader(BytesIO(content)).load()
+    if not isinstance(thing, expected):
+        raise TypeError(f"it holds a {type(thing).__name__}, expected a {expected.__name__}")
+    return thing
+
+
+class _Writer(pickle.Pickler):
+    """Writes the members of enums by their values: some releases of Python would have them looked up by `getattr`."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        return (type(obj), (obj.value,)) if isinstance(obj, Enum) else NotImplemented
+
+
+class _Reader(pickle.Unpickler):
+    """Builds nothing but classes of phalanx and plain data."""
+
+    def find_class(self, module: str, name: str) -> type:
+        if module.startswith("phalanx."):
+            found = super().find_class(module, name)
+            if isinstance(found, type) and found.__module__.startswith("phalanx."):
+                return found
+        elif name in PLAIN.get(module, ()):
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which nothing that phalanx writes holds")

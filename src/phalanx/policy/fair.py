@@ -1,0 +1,106 @@
+"""fair: dominant resource fairness down the tree of queues (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013).
+
+Two queues are compared where they, or the queues they lie in, lie side by side: who has not got yet what it deserves
+goes before who would borrow, then the higher priority, then the smaller dominant share for its weight. So what a
+department has is weighed against other departments first, and only then what its teams have against one another.
+
+What is deserved goes before priority, as in KAI: else a queue of high priority would start on what others deserve, only
+to be stopped when they reclaim it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import log
+
+from phalanx.cluster.formats.limits import QUEUE_WEIGHT_MAX
+from phalanx.cluster.queues import Queue, ancestors
+from phalanx.policy.about import About
+from phalanx.policy.drf import dominant
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy
+from phalanx.policy.view import JobView, Moment, Usage
+
+DUE, BORROWS = 0, 1
+HAS_NONE_INSIDE, HAS_OTHERS_INSIDE = 0, 1
+"""Of two that are equal at a level, one with none inside goes first: its key ends there."""
+
+EXACT = QUEUE_WEIGHT_MAX**2
+"""Whole shares over weights differ by at least one part of this, if they differ at all."""
+
+NOTHING = Usage()
+ONE = Queue("")
+"""What is assumed of queues where the cluster describes none."""
+
+
+def fair(parameters: Parameters) -> Policy:
+    """With `half_life` what queues have had counts beside what they have, the less the longer it is ago."""
+    half_life_ms = parameters.duration_ms_or_off("half_life")
+
+    def level_at(path: str, usage: Usage, at: Moment) -> Key:
+        had = NOTHING if half_life_ms is None else average(path, at, half_life_ms)
+        return level(at.queue(path) or ONE, usage, had, at.total)
+
+    def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
+        if at.queue(queue) is None:
+            return level_at(queue, usage, at)
+        key: Key = (*level_at(queue, usage, at), HAS_NONE_INSIDE)
+        for path in above(queue):
+            key = (*level_at(path, at.usage(path), at), HAS_OTHERS_INSIDE, *key)
+        return key
+
+    return Policy(
+        "fair",
+        order=by_priority,
+        queue_order=queue_order,
+        half_life_ms=half_life_ms,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def level(queue: Queue, has: Usage, had: Usage, total: Usage) -> Key:
+    """The place of a queue among those beside it."""
+    share = dominant(has, total) + (dominant(had, total) if had != NOTHING else 0)
+    return (DUE if is_due_more(queue, has) else BORROWS, -queue.priority, share * EXACT // queue.weight)
+
+
+@lru_cache(maxsize=1 << 16)
+def above(queue: str) -> tuple[str, ...]:
+    """The queues that a queue lies in, from the inside to the outside, but for the whole."""
+    return tuple(ancestors(queue))[1:-1]
+
+
+def by_priority(job: JobView, at: Moment) -> Key:
+    """In a queue the higher priority first, then who came first."""
+    return (-job.job.priority, job.submitted_ms, job.number)
+
+
+def is_due_more(queue: Queue, usage: Usage) -> bool:
+    """Whether a queue has less of everything than it deserves; of what it deserves nothing of, nothing."""
+    due = False
+    for used, deserved in zip(usage, queue.deserved, strict=True):
+        if deserved is not None:
+            if used and used >= deserved:
+                return False
+            due = due or deserved > 0
+    return due
+
+
+def average(path: str, at: Moment, half_life_ms: int) -> Usage:
+    """What a queue has had of GPUs on average, what is a half-life ago counting half: ∫ u·2^(-t/h) dt · ln 2 / h."""
+    return Usage(round(1000 * at.spent_gpu_ms(path) * log(2) / half_life_ms))
+
+
+ABOUT = About(
+    summary="who has least for its weight of what it deserves, down the tree of queues",
+    prior_knowledge="none",
+    algorithm="hierarchical dominant resource fairness",
+    decides_by="what queues have, or had, of GPUs, CPUs and memory",
+    dimensions="spatial, several resources; with half_life also temporal",
+    preemption="only to give back what a queue deserves",
+    starvation="no queue starves; large jobs in one may",
+    placement="packed",
+    source="Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013",
+)

@@ -1,0 +1,103 @@
+"""fair-tree: Slurm's Fair Tree. At every level of the tree the queue that has used least for its shares goes first.
+
+Among the queues that lie in one queue, level fairshare is LF = S / U: S is a queue's part of their weights, U its part
+of the GPU time they have had, decayed. The tree is walked depth first by it, so that all that lies in a queue with a
+higher LF goes before all that lies in one with a lower LF, whatever they have used themselves. Queues of equal LF are
+taken together: what lies in them is sorted as if it lay in one (Cox and Morrison, Slurm User Group Meeting 2014).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from phalanx.policy.about import About
+from phalanx.policy.fair import HAS_NONE_INSIDE, HAS_OTHERS_INSIDE, ONE, above, by_priority
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy
+from phalanx.policy.survey import Survey
+from phalanx.policy.view import Moment, Usage
+
+PRECISION = 10**9
+"""Levels that differ by less than one part of this are equal."""
+
+
+def fair_tree(parameters: Parameters) -> Policy:
+    """After `half_life` what a queue has used counts half."""
+    half_life_ms = parameters.duration_ms("half_life", "7d")
+    levels = Survey(uses_for_shares)
+
+    def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
+        return place(queue, levels(at))
+
+    return Policy(
+        "fair-tree",
+        order=by_priority,
+        queue_order=queue_order,
+        half_life_ms=half_life_ms,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def place(queue: str, levels: Mapping[str, int]) -> Key:
+    """Where a queue comes in the walk through the tree: U / S at every level from the outside to the inside."""
+    key: Key = (levels[queue], HAS_NONE_INSIDE)
+    for path in above(queue):
+        key = (levels[path], HAS_OTHERS_INSIDE, *key)
+    return key
+
+
+def fairshares(at: Moment) -> dict[str, float]:
+    """The fairshare factor of every queue: its rank from the end of the walk over how many there are; 1 is the first.
+
+    Equals share the better rank, and the ranks they take up are not given to others. A queue is also equal to the first
+    that lies in a neighbour of the same level fairshare.
+    """
+    levels = uses_for_shares(at)
+    places = {queue: place(queue, levels) for queue in at.queues()}
+    walk = sorted(places, key=places.__getitem__)
+    found: dict[str, float] = {}
+    rank = len(walk)
+    for number, queue in enumerate(walk):
+        if number and not _ties(places[walk[number - 1]], places[queue]):
+            rank = len(walk) - number
+        found[queue] = rank / len(walk)
+    return found
+
+
+def uses_for_shares(at: Moment) -> dict[str, int]:
+    """U / S of every queue among those beside it: 0 has used nothing, PRECISION what its share is."""
+    found: dict[str, int] = {}
+    for outside, paths in _inside(at.queues()).items():
+        weights = [(at.queue(path) or ONE).weight for path in paths]
+        spent = at.spent_gpu_ms(outside)
+        rate = PRECISION * sum(weights) / spent if spent else 0.0
+        for path, weight in zip(paths, weights, strict=True):
+            found[path] = round(rate * at.spent_gpu_ms(path) / weight) if rate else 0
+    return found
+
+
+def _ties(before: Key, place: Key) -> bool:
+    return before[:-1] == place[: len(before) - 1]
+
+
+@lru_cache(maxsize=16)
+def _inside(queues: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    """The queues that lie in each queue, and in the whole."""
+    found: dict[str, dict[str, None]] = {}
+    for queue in queues:
+        for path in (queue, *above(queue)):
+            found.setdefault(path.rpartition("/")[0], {})[path] = None
+    return {path: tuple(inside) for path, inside in found.items()}
+
+
+ABOUT = About(
+    summary="the queue that has used least for its shares, level by level",
+    algorithm="Fair Tree",
+    decides_by="GPU time that queues have used, decayed, then priority",
+    dimensions="spatial and temporal",
+    preemption="only to give back what a queue deserves",
+    starvation="no queue starves; low priorities in one may",
+    source="Cox and Morrison, Slurm User Group Meeting 2014",
+)

@@ -1,0 +1,215 @@
+"""Quotas against Kueue's rule worked out from scratch, and what they promise whatever happened before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.quotas import EVERY, Quotas
+from phalanx.policy.view import Usage
+from reference.kueue import RefQueue, allows, below, uses
+
+RESOURCE_COUNT = len(EVERY)
+AMOUNTS = st.integers(0, 6)
+
+
+@dataclass
+class Tree:
+    """One tree of queues as phalanx has it, and once for each resource as the rule has it."""
+
+    quotas: Quotas
+    wholes: list[RefQueue]
+    leaves: list[str]
+
+
+@st.composite
+def queue(draw: st.DrawFn, deep: int) -> list[RefQueue]:
+    """One queue, for every resource, with what may lie inside."""
+    names = [f"q{i}" for i in range(draw(st.integers(0, 3 if deep else 0)))]
+    children = {name: draw(queue(deep - 1)) for name in names}
+    made = []
+    for resource in range(RESOURCE_COUNT):
+        inside = {name: child[resource] for name, child in children.items()}
+        guaranteed = sum(each.guaranteed for each in inside.values()) + draw(AMOUNTS)
+        deserved = max(guaranteed, sum(each.deserved for each in inside.values())) + draw(AMOUNTS)
+        limit = draw(st.none() | AMOUNTS.map(lambda more, deserved=deserved: deserved + more))
+        made.append(RefQueue(guaranteed, deserved, limit, inside))
+    return made
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    tops = {f"t{i}": draw(queue(2)) for i in range(draw(st.integers(1, 3)))}
+    wholes = []
+    for resource in range(RESOURCE_COUNT):
+        inside = {name: each[resource] for name, each in tops.items()}
+        total = sum(each.deserved for each in inside.values()) + draw(AMOUNTS)
+        total = -(-total // 1000) * 1000 if resource == 0 else total
+        wholes.append(RefQueue(sum(each.guaranteed for each in inside.values()), total, total, inside))
+    gpus_permille, cpus_milli, memory_mb = (whole.deserved for whole in wholes)
+    node = Node("n0", (), gpus_permille // 1000, cpus_milli=cpus_milli, memory_mb=memory_mb)
+    queues = tuple(flattened(wholes, ""))
+    inner = {each.parent for each in queues}
+    return Tree(
+        Quotas(Cluster((node,), queues=queues)), wholes, [each.path for each in queues if each.path not in inner]
+    )
+
+
+def flattened(level: list[RefQueue], path: str) -> list[Queue]:
+    found = []
+    for name in level[0].inside:
+        each = [resource.inside[name] for resource in level]
+        inner = below(path, name)
+        found.append(
+            Queue(
+                inner,
+                Quota(*(resource.guaranteed for resource in each)),
+                Quota(*(resource.deserved for resource in each)),
+                Quota(*(resource.limit for resource in each)),
+            )
+        )
+        found += flattened(each, inner)
+    return found
+
+
+USES = st.lists(st.tuples(st.integers(0, 99), AMOUNTS, AMOUNTS, AMOUNTS), max_size=12)
+"""Who asks for how much of each resource."""
+
+
+def fill(tree: Tree, wanted: list[tuple[int, int, int, int]]) -> list[dict[str, int]]:
+    """Gives what is allowed; what every leaf has then, of each resource."""
+    used: list[dict[str, int]] = [{} for _ in EVERY]
+    for number, *amounts in wanted:
+        path, need = tree.leaves[number % len(tree.leaves)], Usage(*amounts)
+        if tree.quotas.shortfall(path, need) is None:
+            tree.quotas.use(path, need, 1)
+            for resource in EVERY:
+                used[resource][path] = used[resource].get(path, 0) + need[resource]
+    return used
+
+
+def alone(resource: int, amount: int) -> Usage:
+    return Usage(*(amount if other == resource else 0 for other in EVERY))
+
+
+@given(trees(), USES)
+def test_a_queue_may_have_what_kueues_rule_lets_it_have(tree: Tree, wanted: list[tuple[int, int, int, int]]) -> None:
+    used = fill(tree, wanted)
+    for path in tree.leaves:
+        for resource in EVERY:
+            for more in range(1, 12):
+                refused = tree.quotas.shortfall(path, alone(resource, more)) is not None
+                assert refused is not allows(tree.wholes[resource], path, used[resource], more)
+
+
+def most_now(tree: Tree, path: str, resource: int) -> int:
+    """The most a queue may have more, found by asking for what the last refusal said is left."""
+    asked = 10_000
+    while asked > 0 and (short := tree.quotas.shortfall(path, alone(resource, asked))) is not None:
+        assert (short.queue, short.resource, short.asked) == (path, resource, asked)
+        assert short.left < asked
+        asked = short.left
+    return asked
+
+
+@given(trees(), USES)
+def test_what_a_refusal_says_is_left_can_be_had_to_the_last(
+    tree: Tree, wanted: list[tuple[int, int, int, int]]
+) -> None:
+    fill(tree, wanted)
+    for path in tree.leaves:
+        for resource in EVERY:
+            most = most_now(tree, path, resource)
+            assert most >= 0
+            assert tree.quotas.shortfall(path, alone(resource, most + 1)) is not None
+
+
+@given(trees(), USES, st.integers(0, 99))
+def test_nobodys_guaranteed_share_is_refused_for_what_others_have(
+    tree: Tree, wanted: list[tuple[int, int, int, int]], number: int
+) -> None:
+    path = tree.leaves[number % len(tree.leaves)]
+    others = [each for each in wanted if tree.leaves[each[0] % len(tree.leaves)] != path]
+    fill(tree, others)
+    guaranteed = tree.quotas.accounts[path].queue.guaranteed
+    assert tree.quotas.shortfall(path, Usage(*(amount or 0 for amount in guaranteed))) is None
+
+
+@given(trees(), USES)
+def test_nobody_has_more_than_his_limit_and_all_not_more_than_there_is(
+    tree: Tree, wanted: list[tuple[int, int, int, int]]
+) -> None:
+    fill(tree, wanted)
+    for account in tree.quotas.accounts.values():
+        for resource in EVERY:
+            limit = account.queue.limit[resource]
+            assert limit is None or account.used[resource] <= limit
+
+
+@given(trees(), USES)
+def test_inner_queues_have_what_those_inside_have(tree: Tree, wanted: list[tuple[int, int, int, int]]) -> None:
+    used = fill(tree, wanted)
+    for path, account in tree.quotas.accounts.items():
+        for resource in EVERY:
+            whole = tree.wholes[resource]
+            for name in filter(None, path.split("/")):
+                whole = whole.inside[name]
+            assert account.used[resource] == uses(whole, path, used[resource])
+        assert account.borrowers == sum(each.borrows for each in account.inside)
+
+
+@given(trees(), USES, USES)
+def test_what_was_used_and_given_back_leaves_no_trace(
+    tree: Tree, before: list[tuple[int, int, int, int]], between: list[tuple[int, int, int, int]]
+) -> None:
+    fill(tree, before)
+    then = tree.quotas.fingerprint()
+    uses_ = [(tree.leaves[number % len(tree.leaves)], Usage(*amounts)) for number, *amounts in between]
+    for path, need in uses_:
+        tree.quotas.use(path, need, 1)
+    for path, need in reversed(uses_):
+        tree.quotas.use(path, need, -1)
+    assert tree.quotas.fingerprint() == then
+
+
+@given(trees(), USES)
+def test_in_which_order_things_were_used_does_not_matter(tree: Tree, wanted: list[tuple[int, int, int, int]]) -> None:
+    used = fill(tree, wanted)
+    then = tree.quotas.fingerprint()
+    for path in tree.leaves:
+        tree.quotas.use(path, Usage(*(used[resource].get(path, 0) for resource in EVERY)), -1)
+    for path in reversed(tree.leaves):
+        tree.quotas.use(path, Usage(*(used[resource].get(path, 0) for resource in EVERY)), 1)
+    assert tree.quotas.fingerprint() == then
+
+
+@given(trees(), st.integers(0, 99))
+def test_the_most_a_queue_could_ever_have_is_what_it_may_have_while_nobody_has_anything(
+    tree: Tree, number: int
+) -> None:
+    path = tree.leaves[number % len(tree.leaves)]
+    for resource in EVERY:
+        most = tree.quotas.ceiling(path, resource)
+        assert tree.quotas.shortfall(path, alone(resource, most)) is None or not most
+        assert tree.quotas.shortfall(path, alone(resource, most + 1)) is not None
+
+
+@given(trees(), USES, st.integers(0, 99), st.integers(0, 99), AMOUNTS)
+def test_nothing_is_reclaimed_of_who_has_no_more_than_he_deserves(
+    tree: Tree, wanted: list[tuple[int, int, int, int]], mine: int, theirs: int, amount: int
+) -> None:
+    fill(tree, wanted)
+    path, other = tree.leaves[mine % len(tree.leaves)], tree.leaves[theirs % len(tree.leaves)]
+    need = Usage(*[amount] * RESOURCE_COUNT)
+    if path == other or not tree.quotas.reclaims(path, need, other):
+        return
+    assert any(each.borrows for each in tree.quotas.accounts[other].upwards())
+    assert tree.quotas.accounts[path].has_room(need)
+    assert tree.quotas.may_reclaim(path, need)
+    # Not in turn: who gets something back borrows nowhere up to where the two meet, so nobody there reclaims of him.
+    tree.quotas.use(path, need, 1)
+    assert not tree.quotas.reclaims(other, need, path)

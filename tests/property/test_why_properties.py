@@ -1,0 +1,263 @@
+"""What `why` offers is true: made so, the job gets its devices, nothing smaller does, and asking changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, combinations
+
+from hypothesis import HealthCheck, event, given, note, settings
+from hypothesis import strategies as st
+
+from builders import World, a_job, everything
+from phalanx.cluster.cluster import CLUSTER, Cluster, Health
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.action import Start
+from phalanx.engine.apply import check
+from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import (
+    AttemptEnded,
+    Done,
+    Event,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeHealthChanged,
+    Outcome,
+)
+from phalanx.engine.explain import Explanation, redacted
+from phalanx.engine.journal import Journal
+from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.suppose import Supposition
+from phalanx.engine.turn import replay, turn
+from phalanx.engine.why import why
+from phalanx.workload.array import members
+from phalanx.workload.job import Job
+from strategies import CLUSTERS, jobs
+
+POLICIES = [
+    "fifo",
+    "fifo:skip=true",
+    "priority",
+    "backfill",
+    "backfill:mode=conservative",
+    "srtf",
+    "drf",
+    "yarn-cs:shares=a:0.5/b:0.3,relax_after=1,preempt_above=60",
+    "tiresias-las:limits=1/40",
+    "edf:preempt=true",
+]
+
+
+QUEUES = (Queue("a", limit=Quota(5_000)), Queue("b", guaranteed=Quota(2_000), deserved=Quota(3_000)))
+SPENT = (Queue("a", deserved=Quota(2_000), budget_gpu_ms=1_500), Queue("b", min_run_ms=800))
+"""Queues with quotas that bind, and with budgets that run out."""
+
+
+@st.composite
+def dressed(draw: st.DrawFn, job: Job) -> Job:
+    """A job with what the policies look at."""
+    return replace(
+        job,
+        queue=draw(st.sampled_from("ab")),
+        duration_ms=draw(st.sampled_from([None, 500, 3_000, 60_000])),
+        deadline_ms=draw(st.sampled_from([None, 60_000])),
+        max_run_ms=None,
+    )
+
+
+@st.composite
+def worlds(draw: st.DrawFn, policies: list[str] = POLICIES) -> World:
+    """A cluster with some jobs running, some waiting, and now and then something held, sick or over."""
+    cluster = draw(st.sampled_from([each() for each in CLUSTERS.values()]))
+    cluster = replace(cluster, queues=draw(st.sampled_from([(), (), QUEUES, SPENT])))
+    world = World(cluster, draw(st.sampled_from(policies)))
+    for number in range(draw(st.integers(1, 4))):
+        submitted = submissions(draw, cluster, number, world)
+        begin(world, world.turn(*submitted, after_ms=draw(st.sampled_from([0, 1, 900]))))
+        begin(world, world.turn(*happenings(draw, world), after_ms=draw(st.sampled_from([0, 0, 700]))))
+    return world
+
+
+def submissions(draw: st.DrawFn, cluster: Cluster, number: int, world: World) -> list[Event]:
+    count = draw(st.integers(1, 3))
+    others = tuple(world.state.jobs)
+    drawn = [draw(dressed(draw(jobs(cluster, f"j{number}{i}", world.now, others)))) for i in range(count)]
+    return [JobSubmitted(member) for job in drawn if taken(world, job) for member in members(job)]
+
+
+def taken(world: World, job: Job) -> bool:
+    """Whether the engine takes a job: not one that its queue could never have."""
+    try:
+        check(world.state, JobSubmitted(job))
+    except ValueError:
+        return False
+    return True
+
+
+def happenings(draw: st.DrawFn, world: World) -> Iterator[Event]:
+    what = draw(st.sampled_from(["nothing", "nothing", "end", "sick", "hold"]))
+    running = [attempt for attempt in world.state.attempts() if not attempt.waits and not attempt.ceding]
+    waiting = [name for name, each in world.state.jobs.items() if each.attempt is None and each.final is None]
+    if what == "end" and running:
+        attempt = running[draw(st.integers(0, len(running) - 1))]
+        yield AttemptEnded(attempt.job.id, attempt.number, Outcome.SUCCEEDED)
+    if what == "sick":
+        node = draw(st.sampled_from(world.state.cluster.nodes)).name
+        yield NodeHealthChanged(node, draw(st.sampled_from([Health.DRAINING, Health.SUSPECT, Health.FAILED])))
+    if what == "hold" and waiting:
+        yield JobHeld(draw(st.sampled_from(waiting)))
+
+
+def begin(world: World, plan: Plan) -> None:
+    """Reports starts done until nothing more starts."""
+    for _ in range(20):
+        begun = [Done(action.id) for action in world.asked.values() if isinstance(action, Start)]
+        if not begun:
+            return
+        world.turn(*begun)
+
+
+def asked(world: World) -> Iterator[Explanation]:
+    for name, record in world.state.jobs.items():
+        if record.final is None:
+            yield why(world.state, name)
+
+
+def plan_after(journal: Journal, job: str, change: Change) -> Plan:
+    """The next plan of a world in which the change was made: by events, where there are such events."""
+    state = replay(Journal(list(journal.records)))
+    match change.kind:
+        case ChangeKind.END:
+            events: list[Event] = [AttemptEnded(each.job, each.attempt, Outcome.SUCCEEDED) for each in change.ends]
+        case ChangeKind.RELEASE:
+            events = [JobReleased(job)]
+        case ChangeKind.REPAIR:
+            events = [NodeHealthChanged(node, Health.HEALTHY) for node in change.names]
+        case _:
+            Supposition(state).impose(job, change)
+            return decide(state, state.now)
+    return turn(state, Journal(list(journal.records)), events, state.now)
+
+
+def smaller(world: World, job: str, change: Change) -> Iterator[Change]:
+    """Every change of the same kind that goes less far."""
+    unit = {ChangeKind.CPUS: 1_000, ChangeKind.MEMORY: 1_024, ChangeKind.SHARE: 100 if change.amount > 100 else 10}
+    match change.kind:
+        case ChangeKind.REPLICAS | ChangeKind.GPUS | ChangeKind.NICS | ChangeKind.CPUS | ChangeKind.MEMORY:
+            step = unit.get(change.kind, 1)
+            for amount in range(change.amount + step, change.amount_was, step):
+                yield replace(change, amount=amount)
+        case ChangeKind.SHARE:
+            for amount in range(change.amount + 1, change.amount_was):
+                if amount % unit[ChangeKind.SHARE] == 0:
+                    yield replace(change, amount=amount)
+        case ChangeKind.DURATION:
+            yield replace(change, amount=change.amount + 1)
+        case ChangeKind.SELECTOR | ChangeKind.TOLERATION | ChangeKind.REPAIR | ChangeKind.DEPENDENCY:
+            for names in subsets(change.names):
+                yield replace(change, names=names)
+        case ChangeKind.END:
+            for ends in subsets(change.ends):
+                yield replace(change, ends=ends)
+        case ChangeKind.TOPOLOGY:
+            outward = (*reversed(world.state.cluster.levels), CLUSTER)
+            for level in outward[: outward.index(change.names[0] or CLUSTER)]:
+                inner = outward[: outward.index(level)]
+                was = tuple(rule for rule in change.names_was if rule in inner)
+                if was:
+                    yield replace(change, names=(level,), names_was=was)
+        case ChangeKind.GPU_TYPE if not change.names:
+            for name in world.state.capacity.gpu_types:
+                yield replace(change, names=(name,))
+
+
+def subsets(things: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
+    """All that have less in them, but not nothing."""
+    few = range(1, len(things)) if len(things) <= 5 else (1, len(things) - 1)
+    return chain.from_iterable(combinations(things, count) for count in few)
+
+
+FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@given(worlds())
+@FEW
+def test_asking_why_changes_nothing(world: World) -> None:
+    before = everything(world.state)
+    answers = list(asked(world))
+    assert everything(world.state) == before
+    assert list(asked(world)) == answers
+
+
+@given(worlds())
+@FEW
+def test_with_the_offered_change_made_the_job_gets_its_claim_in_the_next_plan(world: World) -> None:
+    for answer in asked(world):
+        for change in answer.changes:
+            event(change.kind)
+            note(f"{answer.job}: {change}")
+            assert answer.job in plan_after(world.journal, answer.job, change).starts
+
+
+@given(worlds())
+@FEW
+def test_no_smaller_change_of_the_same_kind_would_do(world: World) -> None:
+    for answer in asked(world):
+        for change in answer.changes:
+            for less in smaller(world, answer.job, change):
+                note(f"{answer.job}: {less} instead of {change}")
+                assert answer.job not in plan_after(world.journal, answer.job, less).starts
+
+
+@given(worlds())
+@FEW
+def test_with_the_dominant_cause_removed_the_job_starts_or_the_next_cause_is_given(world: World) -> None:
+    for answer in asked(world):
+        if answer.next is None:
+            continue
+        event(f"{answer.reason}, then {answer.next.reason}")
+        note(f"{answer.job}: {answer.next}")
+        state = replay(Journal(list(world.journal.records)))
+        Supposition(state).impose(answer.job, answer.next.change)
+        journal = Journal(list(world.journal.records))
+        state.seq = len(journal.records) - 1
+        plan = turn(state, journal, [], state.now)
+        assert (answer.job in plan.starts) == (answer.next.reason is None)
+        if answer.next.reason is not None:
+            assert state.reason(answer.job) is answer.next.reason
+
+
+@given(worlds())
+@FEW
+def test_every_job_that_waits_is_told_one_reason_and_counts_that_add_up(world: World) -> None:
+    for answer in asked(world):
+        assert answer.reason is world.state.reason(answer.job) or answer.reason is not Reason.UNDECIDED
+        if answer.refusal is not None:
+            assert sum(count for _, count in answer.refusal.ruled_out) <= answer.refusal.nodes
+        assert sum(each.gpus for each in answer.holders) <= sum(each.gpus for each in answer.held)
+        free = sum(gpus * nodes for gpus, nodes in answer.free)
+        assert answer.refusal is None or free == answer.refusal.gpus_free
+
+
+@given(worlds(), st.sampled_from([(), ("a",), ("a", "b")]))
+@FEW
+def test_nothing_of_a_hidden_queue_is_told_but_queue_gpus_and_expected_end(
+    world: World, visible: tuple[str, ...]
+) -> None:
+    hidden = {name for name, record in world.state.jobs.items() if record.job.queue not in visible}
+    for answer in asked(world):
+        shown = redacted(answer, visible)
+        parts = [shown.behind, *shown.waits_for, *shown.holders, *(o for c in shown.changes for o in c.ends)]
+        assert not {part.job for part in parts if part is not None} & hidden
+        assert [(o.queue, o.gpus, o.expected_end_ms) for o in shown.holders] == [
+            (o.queue, o.gpus, o.expected_end_ms) for o in answer.holders
+        ]
+        assert shown.reason is answer.reason
+
+
+def test_a_job_is_left_as_it_is_by_changes_that_are_not_of_the_job() -> None:
+    job = a_job("j", 2)
+    for kind in (ChangeKind.RELEASE, ChangeKind.PASS, ChangeKind.END, ChangeKind.REPAIR, ChangeKind.RETRY):
+        assert changed(job, Change(kind)) is job
