@@ -1,0 +1,76 @@
+"""What is asked of the cells, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from phalanx.placement.cells.cell import OPPORTUNISTIC
+
+if TYPE_CHECKING:
+    from phalanx.placement.cells.group import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """So many pods of so many leaves each."""
+
+    pods: int
+    leaves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A gang: all of its pods at once or none. HiveD calls it an affinity group.
+
+    `lazy_preemption` says how the gang yields to others of its own virtual cluster: it first loses its guarantee and
+    runs on, opportunistically, and is stopped only where its place is needed.
+    """
+
+    group: str
+    virtual_cluster: str
+    members: tuple[Member, ...]
+    priority: int = OPPORTUNISTIC
+    leaf_type: str = ""
+    pinned_id: str = ""
+    lazy_preemption: bool = False
+    ignores_suggestions: bool = True
+
+    @property
+    def is_opportunistic(self) -> bool:
+        """Whether it runs on what others own and do not use."""
+        return self.priority == OPPORTUNISTIC
+
+    @property
+    def sizes(self) -> list[int]:
+        """The leaves of each pod, ascending."""
+        return sorted(member.leaves for member in self.members for _ in range(member.pods))
+
+    @property
+    def leaves(self) -> int:
+        """All leaves it asks for."""
+        return sum(member.pods * member.leaves for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """The nodes that somebody outside would have a gang on, or all of them."""
+
+    nodes: frozenset[str] = frozenset()
+    are_all: bool = True
+
+    def has(self, node_name: str) -> bool:
+        """Whether a node is among them."""
+        return self.are_all or node_name in self.nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request: a group that has its leaves, one that waits for victims to go, or none and the reason."""
+
+    group: Group | None = None
+    victims: tuple[Group, ...] = ()
+    lazily_preempted: tuple[Group, ...] = ()
+    cancelled: tuple[str, ...] = ()
+    reason: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
