@@ -1,0 +1,1 @@
+"""What carries decisions out: one protocol, one conformance suite, one folder a backend."""

@@ -1,0 +1,1 @@
+"""Jobs as processes on this machine."""

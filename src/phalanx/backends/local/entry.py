@@ -1,0 +1,31 @@
+"""How the registry finds the local backend."""
+
+from __future__ import annotations
+
+from phalanx.backends.capability import Offer
+from phalanx.backends.local.backend import LocalBackend
+from phalanx.backends.local.cgroup import find_grounds
+from phalanx.backends.local.machine import device_names
+from phalanx.backends.local.offer import local_offer
+from phalanx.backends.local.orders import Yard
+from phalanx.backends.registry import Setting
+
+
+def open_backend(setting: Setting) -> LocalBackend:
+    """The local backend in a server's folder."""
+    return LocalBackend(_yard(setting), setting.jobs)
+
+
+def offer(setting: Setting) -> Offer:
+    """What this machine can do."""
+    return local_offer(_yard(setting))
+
+
+def _yard(setting: Setting) -> Yard:
+    return Yard(
+        setting.data,
+        setting.environment,
+        setting.unix_user,
+        device_names(setting.cluster),
+        find_grounds(),
+    )

@@ -1,0 +1,129 @@
+"""A task's environment: torch's rendezvous, what phalanx promises every job, and the devices it may see."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from phalanx.cluster.device import Mode, Portion
+from phalanx.placement.placement import Placement, Slot
+from phalanx.workload.job import Job
+
+PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "USER", "LOGNAME", "SHELL", "TMPDIR")
+"""All a job gets of the server's own environment: the rest may hold secrets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all tasks of one attempt have in common. `device_names` are what a node's devices are called by CUDA."""
+
+    job: Job
+    attempt: int
+    address: str
+    port: int
+    checkpoint_dir: str
+    notice_file: str
+    gang_file: str
+    deadline_ms: int | None = None
+    device_names: Mapping[str, Sequence[str]] | None = None
+    extra: Mapping[str, str] | None = None
+
+
+def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> dict[str, str]:
+    """All variables of one task. Those of the job file come before ours only where ours are not promises."""
+    return {
+        **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        **dict(around.job.execution.env),
+        **_rendezvous(slot, placement, around),
+        **_promised(slot, placement, around),
+        **_devices(slot, around),
+        **(around.extra or {}),
+    }
+
+
+def _rendezvous(slot: Slot, placement: Placement, around: Surroundings) -> dict[str, str]:
+    """torch.distributed's env:// and, for a torchrun inside the task, its PET_ variables: a task is one node to it.
+
+    A task sees only its own devices, so each is local rank 0 of its own surroundings.
+    """
+    place, world = _place_of(slot, placement), len(placement.slots)
+    roles = Counter(each.role for each in placement.slots)
+    role_rank = sum(1 for each in placement.slots[:place] if each.role == slot.role)
+    address, port = around.address, str(around.port)
+    restarts = str(around.attempt - 1)
+    return {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        "RANK": str(place),
+        "WORLD_SIZE": str(world),
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "GROUP_RANK": str(place),
+        "GROUP_WORLD_SIZE": str(world),
+        "ROLE_NAME": slot.role,
+        "ROLE_RANK": str(role_rank),
+        "ROLE_WORLD_SIZE": str(roles[slot.role]),
+        "TORCHELASTIC_RESTART_COUNT": restarts,
+        "TORCHELASTIC_RUN_ID": f"{around.job.id}.{around.attempt}",
+        "PET_MASTER_ADDR": address,
+        "PET_MASTER_PORT": port,
+        "PET_NNODES": str(world),
+        "PET_NODE_RANK": str(place),
+        "PET_NPROC_PER_NODE": str(max(len(slot.devices), 1)),
+    }
+
+
+def _place_of(slot: Slot, placement: Placement) -> int:
+    """Where a task stands among those there are: after a shrink ranks may have gaps, torch's may not."""
+    return placement.slots.index(slot)
+
+
+def _promised(slot: Slot, placement: Placement, around: Surroundings) -> dict[str, str]:
+    job = around.job
+    promised = {
+        "PHALANX_JOB_ID": job.id,
+        "PHALANX_JOB_NAME": job.name,
+        "PHALANX_ATTEMPT": str(around.attempt),
+        "PHALANX_RANK": str(slot.rank),
+        "PHALANX_ROLE": slot.role,
+        "PHALANX_NODE": slot.node,
+        "PHALANX_WORLD_SIZE": str(len(placement.slots)),
+        "PHALANX_RESTART_COUNT": str(around.attempt - 1),
+        "PHALANX_CHECKPOINT_DIR": around.checkpoint_dir,
+        "PHALANX_NOTICE_FILE": around.notice_file,
+        "PHALANX_GANG_FILE": around.gang_file,
+        "PHALANX_GRACE_MS": str(job.grace_ms),
+    }
+    if around.deadline_ms is not None:
+        promised["PHALANX_DEADLINE"] = str(around.deadline_ms // 1000)
+    if job.array is not None and job.array_of:
+        promised["PHALANX_ARRAY_JOB_ID"] = job.array_of
+        promised["PHALANX_ARRAY_INDEX"] = str(job.array.indices[0])
+    if job.parallel is not None:
+        promised["PHALANX_PARALLEL"] = f"tp={job.parallel.tp},pp={job.parallel.pp},dp={job.parallel.dp}"
+    return promised
+
+
+def _devices(slot: Slot, around: Surroundings) -> dict[str, str]:
+    names = (around.device_names or {}).get(slot.node, ())
+    # A device of no name is pretended: its number does for a program that only counts.
+    visible = ",".join(names[device] if device < len(names) else str(device) for device in slot.devices)
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": visible,
+        "PHALANX_DEVICES": ",".join(map(str, slot.devices)),
+        **(_portion(slot.portion) if slot.portion is not None else {}),
+    }
+
+
+def _portion(portion: Portion) -> dict[str, str]:
+    """What keeps a task to its part of a device, where the driver does, and tells it, where nobody else does."""
+    told = {"PHALANX_GPU_PERMILLE": str(portion.compute_permille), "PHALANX_GPU_MEMORY_MB": str(portion.memory_mb)}
+    if portion.mode is Mode.MPS:
+        told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(portion.compute_permille // 10, 1))
+        told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={portion.memory_mb}MB"
+    if portion.mig_profile is not None:
+        told["PHALANX_MIG_PROFILE"] = portion.mig_profile
+    return told

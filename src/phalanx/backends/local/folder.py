@@ -1,0 +1,98 @@
+"""The folder of one attempt: its papers, its logs, and the lock that says whether somebody looks after it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import Any, cast
+
+from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order
+
+
+class AttemptFolder:
+    """Paths and papers of one attempt below the backend's folder."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.order_path = f"{path}/order.json"
+        self.state_path = f"{path}/state.json"
+        self.notice_path = f"{path}/shared/notice.json"
+        self.gang_path = f"{path}/shared/gang.json"
+        self.lock_path = f"{path}/lock"
+
+    def make(self) -> None:
+        """Makes the folder; what the tasks themselves read lies in `shared`."""
+        os.makedirs(f"{self.path}/shared", exist_ok=True)
+
+    def log_path(self, rank: int, stream: str) -> str:
+        """Where what a task prints goes: its `out` or its `err`."""
+        return f"{self.path}/{rank}.{stream}"
+
+    def printed_bytes(self) -> int:
+        """How much its tasks have printed so far."""
+        return sum(entry.stat().st_size for entry in os.scandir(self.path) if entry.name.endswith((".out", ".err")))
+
+    def lock(self) -> int | None:
+        """The lock of whoever looks after the attempt, or None if somebody has it. It goes with the process."""
+        handle = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        return handle
+
+    def order(self) -> Order | None:
+        """What was asked for."""
+        return cast("Order | None", _read(self.order_path))
+
+    def state(self) -> AttemptState | None:
+        """What became of it; None if it was never begun."""
+        return cast("AttemptState | None", _read(self.state_path))
+
+    def gang(self) -> list[dict[str, Any]]:
+        """Who is in the gang now."""
+        return cast("dict[str, Any]", _read(self.gang_path))["tasks"]  # type: ignore[no-any-return]
+
+    def write_order(self, order: Order) -> None:
+        """Puts down what is asked for."""
+        write_durably(self.order_path, order)
+
+    def write_state(self, state: AttemptState) -> None:
+        """Puts down what became of it."""
+        write_durably(self.state_path, state)
+
+    def close(self, answers: list[Answer], ending: Ending) -> AttemptState:
+        """Puts down that the attempt is over. Only for who holds the lock."""
+        known = self.state() or new_state()
+        known["phase"] = "ended"
+        known["answers"] = [*known["answers"], *answers]
+        known["newest"] = max([known["newest"], *(answer["seq"] for answer in answers)])
+        known["ending"] = known["ending"] or ending
+        self.write_state(known)
+        return known
+
+
+def new_state() -> AttemptState:
+    """Nothing is known yet."""
+    return AttemptState(phase="starting", pid=0, newest=-1, tasks=[], answers=[], ending=None)
+
+
+def write_durably(path: str, paper: object) -> None:
+    """Replaces a file so that whoever reads it, at any moment and after any crash, finds the old or the new whole."""
+    draft = f"{path}.new"
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with os.fdopen(handle, "w") as file:
+        json.dump(paper, file)
+        file.flush()
+        os.fsync(handle)
+    os.replace(draft, path)
+
+
+def _read(path: str) -> object:
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,26 @@
+"""What the local backend can do on this machine, and why not the rest."""
+
+from __future__ import annotations
+
+import os
+
+from phalanx.backends.capability import Capability, Offer
+from phalanx.backends.local.cgroup import why_not
+from phalanx.backends.local.container import ENGINES, find_engine
+from phalanx.backends.local.orders import Yard
+
+SUMMARY = "Processes on this machine, with its GPUs or pretended ones."
+
+
+def local_offer(yard: Yard) -> Offer:
+    """Looks at this machine."""
+    memory = why_not(yard.pens, "memory")
+    obstacles = {
+        Capability.CPU_LIMIT: why_not(yard.pens, "cpu"),
+        Capability.MEMORY_LIMIT: memory,
+        Capability.OOM: memory,
+        Capability.CONTAINERS: "" if find_engine() else f"none of {', '.join(ENGINES)} is on the PATH",
+        Capability.UNIX_USER: "" if os.getuid() == 0 else "only a server that runs as root can",
+        Capability.MIG: "it does not cut real GPUs" if yard.device_names else "",
+    }
+    return Offer("local", SUMMARY, {capability: why for capability, why in obstacles.items() if why})

@@ -1,0 +1,53 @@
+"""Orphans: processes of an attempt whose shepherd is gone. They are ended: nobody would hear of their end."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.processes import process, processes, signal_process, variable
+
+PATIENCE_S = 10.0
+"""What the kernel may take to end a process that was killed; one in a broken driver call may take forever."""
+
+
+def end_orphans(folder: AttemptFolder) -> bool:
+    """Kills every process of an attempt and waits for its end; False if some do not die."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        left = _left_of(folder)
+        if not left:
+            return True
+        if time.monotonic() > deadline_s:
+            return False
+        for pid in left:
+            _kill(pid, deadline_s)
+
+
+def _left_of(folder: AttemptFolder) -> list[int]:
+    """Pids of an attempt: those put down, unless the number means another process by now, and those marked as its."""
+    state = folder.state()
+    known = {task["pid"]: task["began"] for task in state["tasks"]} if state is not None else {}
+    found = []
+    for each in processes():
+        if each.state != "Z" and (
+            known.get(each.pid) == each.began or variable(each.pid, "PHALANX_NOTICE_FILE") == folder.notice_path
+        ):
+            found.append(each.pid)
+    return found
+
+
+def _kill(pid: int, deadline_s: float) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if process(pid) is not None:
+            signal_process(pid, signal.SIGKILL)
+            select.select([handle], [], [], max(deadline_s - time.monotonic(), 0))
+    finally:
+        os.close(handle)

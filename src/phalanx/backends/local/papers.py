@@ -1,0 +1,95 @@
+"""What server and shepherd write for one another, as JSON: what was asked for, and what became of it."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Probe(TypedDict):
+    """How to see whether a task of a service is well: `kind` is http, tcp or command."""
+
+    kind: str
+    target: list[str]
+    interval_ms: int
+    timeout_ms: int
+    failures: int
+    after_ms: int
+
+
+class TaskOrder(TypedDict):
+    """One task to be run. `enter`, which ends with a name, precedes a command that is to run in its container;
+    `remove` is run once it is gone.
+    """
+
+    rank: int
+    role: str
+    node: str
+    devices: list[int]
+    argv: list[str]
+    env: dict[str, str]
+    workdir: str
+    user: list[int]
+    cpus_milli: int
+    memory_mb: int
+    enter: list[str]
+    remove: list[str]
+
+
+Grounds = dict[str, str]
+"""Folders of control groups below which tasks get their own, for `cpu` and `memory`; empty where there is none."""
+
+
+class Order(TypedDict):
+    """One attempt to be run: the first action for it."""
+
+    job: str
+    attempt: int
+    term: int
+    seq: int
+    grace_ms: int
+    service: bool
+    probe: Probe | None
+    idle_ms: int
+    pens: Grounds
+    tasks: list[TaskOrder]
+
+
+class Answer(TypedDict):
+    """What became of an action."""
+
+    term: int
+    seq: int
+    ok: bool
+    reason: str
+    retryable: bool
+    node: str
+
+
+class Ending(TypedDict):
+    """How an attempt ended. `outcome` is succeeded, failed or lost; stopped, if that was asked for."""
+
+    outcome: str
+    exit_code: int
+    reason: str
+
+
+class TaskState(TypedDict):
+    """What is known of one task. `began` is the kernel's start time of the process, which tells a reused pid apart."""
+
+    rank: int
+    pid: int
+    began: int
+    restarts: int
+    healthy: bool
+    ended: str
+
+
+class AttemptState(TypedDict):
+    """What is known of an attempt. `newest` is the highest number of an action that was taken on."""
+
+    phase: str
+    pid: int
+    newest: int
+    tasks: list[TaskState]
+    answers: list[Answer]
+    ending: Ending | None

@@ -1,0 +1,79 @@
+"""Processes as the kernel tells of them: who descends from whom, and whether a number still means the same process."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import NamedTuple
+
+_PPID, _SESSION, _BEGAN = 1, 3, 19
+"""Positions in /proc/PID/stat after the name, counted from the state (proc(5), fields 4, 6 and 22)."""
+
+
+class Process(NamedTuple):
+    """One process. `began` is in clock ticks since boot."""
+
+    pid: int
+    parent: int
+    session: int
+    state: str
+    began: int
+
+
+def process(pid: int) -> Process | None:
+    """A process by its number; None if there is none. A zombie is one."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name may hold blanks and brackets: the fields begin after the last bracket.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return Process(pid, int(fields[_PPID]), int(fields[_SESSION]), fields[0].decode(), int(fields[_BEGAN]))
+
+
+def processes() -> list[Process]:
+    """All processes there are now."""
+    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [each for each in found if each is not None]
+
+
+def descendants(pid: int) -> list[Process]:
+    """All that descend from a process and live, parents before children."""
+    children: dict[int, list[Process]] = {}
+    for each in processes():
+        children.setdefault(each.parent, []).append(each)
+    found: list[Process] = []
+    queue = [pid]
+    while queue:
+        born = children.get(queue.pop(), [])
+        found += [each for each in born if each.state != "Z"]
+        queue += [each.pid for each in born]
+    return found
+
+
+def signal_process(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process that may be gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Sends a signal to a process group that may be gone."""
+    with suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def variable(pid: int, name: str) -> str | None:
+    """A variable that a process was started with; None if it has none, is gone or is another user's."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    prefix = f"{name}=".encode()
+    for entry in content.split(b"\0"):
+        if entry.startswith(prefix):
+            return os.fsdecode(entry[len(prefix) :])
+    return None

@@ -1,0 +1,130 @@
+"""One task as its shepherd sees it: its process, where that lives, and how it ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from phalanx.backends.local.cgroup import Pen
+from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.papers import Grounds, TaskOrder, TaskState
+from phalanx.backends.local.processes import Process, process, signal_group, signal_process, variable
+from phalanx.backends.local.shepherd.launch import Recruit, Stage
+from phalanx.backends.local.shepherd.loop import Timer
+
+LOG_MODE = 0o640
+
+
+class Task:
+    """A task of the attempt. `ended` says how its process ended: `exit 0`, `signal SIGSEGV`, `oom`; empty before."""
+
+    def __init__(self, order: TaskOrder, folder: AttemptFolder, grounds: Grounds, name: str) -> None:
+        self.order = order
+        self.rank = order["rank"]
+        self.pid = 0
+        self.began = 0
+        self.status = 0
+        self.ended = ""
+        self.restarts = 0
+        self.healthy = True
+        self.leaving = False
+        self.why_killed = ""
+        self.timer: Timer | None = None
+        self._oom_kills_before = 0
+        self._folder = folder
+        self._pen = Pen(grounds, f"{name}.{self.rank}")
+
+    def fork(self, stage: Stage) -> int:
+        """Brings the task to the edge of its command; the pipe through which it tells of itself."""
+        order = self.order
+        self._pen.make(order["cpus_milli"], order["memory_mb"])
+        env = {**order["env"], "PHALANX_TASK_RESTART_COUNT": str(self.restarts)}
+        recruit = Recruit(order["argv"], env, order["workdir"], order["user"])
+        self.ended, self.why_killed, self.healthy = "", "", True
+        self._oom_kills_before = self._pen.oom_kills()
+        self.pid, pipe = recruit.fork(self._streams, stage)
+        self._pen.take(self.pid)
+        born = process(self.pid)
+        self.began = born.began if born else 0
+        return pipe
+
+    def fork_beside(self, argv: list[str], files: tuple[int, int, int]) -> tuple[int, int]:
+        """Runs a command beside the task, as the same user in the same surroundings."""
+        order = self.order
+        enter = order["enter"]
+        if enter and os.isatty(files[0]):
+            enter = [*enter[:-1], "--tty", enter[-1]]
+        recruit = Recruit([*enter, *argv], order["env"], order["workdir"], order["user"])
+        pid, pipe = recruit.fork(lambda: files, None)
+        self._pen.take(pid)
+        return pid, pipe
+
+    def _streams(self) -> tuple[int, int, int]:
+        outs = [
+            os.open(self._folder.log_path(self.rank, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_MODE)
+            for stream in ("out", "err")
+        ]
+        return os.open(os.devnull, os.O_RDONLY), outs[0], outs[1]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self.pid > 0 and not self.ended
+
+    def note_end(self, status: int) -> None:
+        """Takes down how its process ended."""
+        self.status = os.waitstatus_to_exitcode(status)
+        if self.why_killed:
+            self.ended = self.why_killed
+        elif self._pen.oom_kills() > self._oom_kills_before:
+            self.ended = "oom"
+        elif self.status < 0:
+            self.ended = f"signal {signal.Signals(-self.status).name}"
+        else:
+            self.ended = f"exit {self.status}"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code as a shell gives it."""
+        return self.status if self.status >= 0 else 128 - self.status
+
+    def report(self) -> str:
+        """How it ended, for people."""
+        words = f"{self.ended}: task {self.rank} ({self.order['role']}) on {self.order['node']}"
+        if self.ended == "oom":
+            return f"{words} ran out of its {self.order['memory_mb']} MB of memory"
+        return words
+
+    def ask_to_leave(self) -> None:
+        """Gives notice to all its processes."""
+        if self.alive:
+            signal_group(self.pid, signal.SIGTERM)
+            # One that is frozen hears nothing until it is thawed.
+            signal_group(self.pid, signal.SIGCONT)
+
+    def kill(self, flock: list[Process]) -> None:
+        """Kills whatever is left of it among the shepherd's descendants."""
+        for each in flock:
+            if self.owns(each):
+                signal_process(each.pid, signal.SIGKILL)
+
+    def owns(self, each: Process) -> bool:
+        """Whether a descendant of the shepherd is of this task: by session, or by what it was started with."""
+        if each.pid == self.pid or each.session == self.pid:
+            return True
+        return variable(each.pid, "PHALANX_RANK") == str(self.rank)
+
+    def clear(self) -> None:
+        """Removes what it leaves behind once its processes are gone."""
+        self._pen.remove()
+
+    def state(self) -> TaskState:
+        """What is known of it."""
+        return TaskState(
+            rank=self.rank,
+            pid=self.pid,
+            began=self.began,
+            restarts=self.restarts,
+            healthy=self.healthy,
+            ended=self.ended,
+        )

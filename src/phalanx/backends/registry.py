@@ -1,0 +1,75 @@
+"""The backends by name: those that come with phalanx, and those that packages bring along by entry points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import cast
+
+from phalanx.backends.capability import Offer
+from phalanx.backends.live import LiveBackend
+from phalanx.cluster.cluster import Cluster
+from phalanx.errors import PhalanxError
+from phalanx.workload.job import Job
+
+GROUP = "phalanx.backends"
+"""An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`."""
+
+BUILT_IN = {"local": "phalanx.backends.local.entry"}
+
+
+class UnknownBackend(PhalanxError):  # noqa: N818
+    """No backend has this name."""
+
+
+def no_variables(job: str, attempt: int) -> Mapping[str, str]:
+    """Nothing beside what every job gets."""
+    return {}
+
+
+def same_user(job: Job) -> str:
+    """Every job runs as the server does."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a server gives a backend to work with.
+
+    `data` is the server's folder, `jobs` gives the job of an id. `environment` gives further variables of an attempt,
+    such as where it reports its progress; `unix_user` names the user a job's tasks run as.
+    """
+
+    data: Path
+    jobs: Callable[[str], Job]
+    cluster: Cluster
+    environment: Callable[[str, int], Mapping[str, str]] = no_variables
+    unix_user: Callable[[Job], str] = same_user
+
+
+def backend_names() -> tuple[str, ...]:
+    """All backends there are."""
+    return tuple(sorted({*BUILT_IN, *entry_points(group=GROUP).names}))
+
+
+def open_backend(name: str, setting: Setting) -> LiveBackend:
+    """A backend at work."""
+    opened = _module(name).open_backend  # type: ignore[attr-defined]
+    return cast("Callable[[Setting], LiveBackend]", opened)(setting)
+
+
+def offer_of(name: str, setting: Setting) -> Offer:
+    """What a backend could do here, without starting it."""
+    offered = _module(name).offer  # type: ignore[attr-defined]
+    return cast("Callable[[Setting], Offer]", offered)(setting)
+
+
+def _module(name: str) -> object:
+    if name in BUILT_IN:
+        return import_module(BUILT_IN[name])
+    for entry in entry_points(group=GROUP, name=name):
+        return entry.load()
+    raise UnknownBackend(f"backend '{name}': there is none of that name; expected one of {', '.join(backend_names())}")

@@ -1,0 +1,360 @@
+"""What the local backend does beyond what every backend must: real processes, real limits, real containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders import a_job
+from phalanx.backends.local.backend import LocalBackend
+from phalanx.backends.local.cgroup import find_grounds
+from phalanx.backends.local.logs import log_files
+from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.session import NoSession, open_session
+from phalanx.engine.action import ActionId, Start, Stop
+from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
+from phalanx.placement.placement import Placement, Slot
+from phalanx.workload.job import Execution, Job, Kind, Probe, ProbeKind
+
+PATIENCE_S = 60.0
+START = ActionId(1, "7", 1, 0)
+STOP = ActionId(1, "7", 1, 1)
+
+
+class Bench:
+    """One job on a local backend, without an engine."""
+
+    def __init__(self, data: Path, **yard: object) -> None:
+        self.data = data
+        self.job: Job = a_job("7")
+        self.woken = threading.Event()
+        self.backend = LocalBackend(Yard(data, pens=find_grounds(), **yard), lambda _: self.job)  # type: ignore[arg-type]
+        self.backend.wake = self.woken.set
+        self.seen: list[Event] = []
+
+    def start(self, *command: str, tasks: int = 1, execution: Execution | None = None, **job: object) -> Event:
+        """Starts the job and waits for the answer."""
+        execution = replace(execution or Execution(), command=command)
+        self.job = replace(a_job("7", 1, (1, 8), grace_ms=500), execution=execution, **job)  # type: ignore[arg-type]
+        self.backend.carry_out(Start(START, Placement(slots(tasks))), 1_000_000)
+        return self.wait(lambda event: isinstance(event, Done | Failed) and event.action == START)
+
+    def wait(self, match: Callable[[Event], bool]) -> Event:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s:
+            self.seen += self.backend.events(0)
+            for event in self.seen:
+                if match(event):
+                    return event
+            self.woken.wait(1)
+            self.woken.clear()
+        raise AssertionError(f"it never came; there were {self.seen}")
+
+    def end(self) -> AttemptEnded:
+        event = self.wait(lambda event: isinstance(event, AttemptEnded))
+        assert isinstance(event, AttemptEnded)
+        return event
+
+    def stop(self, grace_ms: int = 500) -> None:
+        self.backend.carry_out(Stop(STOP, grace_ms, "cancelled"), 0)
+        self.wait(lambda event: event == Done(STOP))
+
+    def printed(self, rank: int = 0, stream: str = "out") -> str:
+        logs = {(log.rank, log.stream): log.path for log in log_files(self.data, "7", 1)}
+        return logs[rank, stream].read_text()
+
+
+def slots(count: int) -> tuple[Slot, ...]:
+    return tuple(Slot(rank, "worker", "n0", (rank,)) for rank in range(count))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
+    def make(**yard: object) -> Bench:
+        benches.append(Bench(tmp_path, **yard))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.backend.adopt((), 0)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while any((tmp_path / "backend" / "live").iterdir()) and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+        bench.backend.close()
+
+
+@pytest.fixture
+def bench(make: Callable[..., Bench]) -> Bench:
+    return make()
+
+
+def until(what: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline_s, "it never came to be"
+        time.sleep(0.02)
+
+
+def test_a_task_finds_its_rank_its_devices_and_its_rendezvous_in_its_environment(make: Callable[..., Bench]) -> None:
+    bench = make(environment=lambda job, attempt: {"PHALANX_PROGRESS_URL": f"http://here/{job}/{attempt}"})
+    bench.start("env", tasks=2, execution=Execution(env=(("COLOUR", "green"),)), max_run_ms=60_000)
+    bench.end()
+    env = dict(line.split("=", 1) for line in bench.printed(1).splitlines())
+    expected = {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "PHALANX_JOB_ID": "7",
+        "PHALANX_ATTEMPT": "1",
+        "PHALANX_RANK": "1",
+        "PHALANX_WORLD_SIZE": "2",
+        "PHALANX_RESTART_COUNT": "0",
+        "PHALANX_DEADLINE": "1060",
+        "PHALANX_PROGRESS_URL": "http://here/7/1",
+        "COLOUR": "green",
+    }
+    assert {name: env.get(name) for name in expected} == expected
+    assert env["MASTER_PORT"].isdigit()
+    assert Path(env["PHALANX_CHECKPOINT_DIR"]).is_dir()
+
+
+def test_a_task_gets_nothing_of_the_servers_environment_but_what_every_program_needs(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "secret")
+    bench.start("env")
+    bench.end()
+    assert "DATABASE_PASSWORD" not in bench.printed()
+
+
+def test_a_secret_is_read_from_its_file_and_a_missing_one_is_refused(make: Callable[..., Bench]) -> None:
+    bench = make()
+    (bench.data / "secrets").mkdir()
+    (bench.data / "secrets" / "KEY").write_text("abc\n")
+    bench.start("sh", "-c", "echo $KEY", execution=Execution(secrets=("KEY",)))
+    bench.end()
+    assert bench.printed() == "abc\n"
+    bench.backend.carry_out(Start(ActionId(1, "7", 2, 0), Placement(slots(1))), 0)
+    bench.job = replace(bench.job, execution=Execution(("true",), secrets=("NONE",)))
+    refused = bench.wait(lambda event: isinstance(event, Failed | Done) and event.action.attempt == 2)
+    assert isinstance(refused, Failed)
+    assert "secret 'NONE'" in refused.reason
+
+
+def test_notice_comes_as_a_file_and_a_signal_with_the_time_that_is_left(bench: Bench) -> None:
+    bench.start("sh", "-c", "trap 'cat $PHALANX_NOTICE_FILE; exit 0' TERM; echo ready; while :; do sleep 0.02; done")
+    until(lambda: bench.printed() == "ready\n")
+    before_ms = time.time() * 1000
+    bench.stop(grace_ms=20_000)
+    notice = json.loads(bench.printed().splitlines()[1])
+    assert notice["reason"] == "cancelled"
+    assert 0 < notice["until_ms"] - before_ms <= 25_000
+
+
+def test_a_task_runs_in_a_folder_of_its_job_unless_it_names_one(bench: Bench) -> None:
+    bench.start("pwd")
+    bench.end()
+    assert bench.printed().strip() == str(bench.data / "jobs" / "7" / "work")
+
+
+def test_a_folder_that_is_not_there_is_named(bench: Bench) -> None:
+    refused = bench.start("pwd", execution=Execution(workdir="/no/such/folder"))
+    assert isinstance(refused, Failed)
+    assert not refused.retryable
+    assert "workdir '/no/such/folder'" in refused.reason
+
+
+def test_a_job_with_nothing_to_run_is_refused(bench: Bench) -> None:
+    refused = bench.start()
+    assert isinstance(refused, Failed)
+    assert "`command`" in refused.reason
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run tasks as somebody else")
+def test_a_task_runs_as_the_user_it_is_given(make: Callable[..., Bench], tmp_path: Path) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o755)
+    bench = make(unix_user=lambda job: "nobody")
+    bench.start("sh", "-c", "id -u; echo $HOME; touch mine")
+    assert bench.end().exit_code == 0, bench.printed(stream="err")
+    assert bench.printed().splitlines() == [str(pwd.getpwnam("nobody").pw_uid), pwd.getpwnam("nobody").pw_dir]
+
+
+def test_an_unknown_user_is_refused(make: Callable[..., Bench]) -> None:
+    refused = make(unix_user=lambda job: "nosuchuser").start("true")
+    assert isinstance(refused, Failed)
+    assert "no such user" in refused.reason
+
+
+def test_a_command_can_be_run_beside_a_task_in_its_surroundings(bench: Bench) -> None:
+    bench.start("sleep", "600")
+    script = "echo rank $PHALANX_RANK; read word; echo got $word; exit 5"
+    session = open_session(bench.data, "7", 1, 0, ("sh", "-c", script))
+    session.write(b"hello\n")
+    printed = b""
+    while chunk := session.read():
+        printed += chunk
+    assert printed == b"rank 0\ngot hello\n"
+    assert session.wait(PATIENCE_S) == 5
+    session.close()
+
+
+def test_a_command_beside_a_task_can_have_a_terminal(bench: Bench) -> None:
+    bench.start("sleep", "600")
+    session = open_session(bench.data, "7", 1, 0, ("sh", "-c", "tty >/dev/null && stty size"), terminal=(40, 132))
+    assert session.read().strip() == b"40 132"
+    assert session.wait(PATIENCE_S) == 0
+    session.close()
+
+
+def test_hanging_up_ends_the_command_beside_a_task(bench: Bench) -> None:
+    bench.start("sleep", "600")
+    session = open_session(bench.data, "7", 1, 0, ("sh", "-c", "echo $$; sleep 600"))
+    pid = int(session.read())
+    session.close()
+    until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_no_command_can_be_run_beside_what_does_not_run(bench: Bench) -> None:
+    with pytest.raises(NoSession, match="does not run"):
+        open_session(bench.data, "7", 1, 0, ("true",))
+    bench.start("sleep", "600")
+    session = open_session(bench.data, "7", 1, 3, ("true",))
+    with pytest.raises(NoSession, match="task 3"):
+        session.wait(PATIENCE_S)
+    session.close()
+
+
+def test_a_task_of_a_service_is_restarted_when_it_ends(bench: Bench) -> None:
+    bench.start(
+        "sh",
+        "-c",
+        "echo $PHALANX_TASK_RESTART_COUNT; test $PHALANX_TASK_RESTART_COUNT = 2 && sleep 600",
+        kind=Kind.SERVICE,
+    )
+    until(lambda: bench.printed() == "0\n1\n2\n")
+    assert not any(isinstance(event, AttemptEnded) for event in bench.backend.events(0))
+    bench.stop()
+
+
+def test_a_task_of_a_service_that_gives_up_again_and_again_ends_the_attempt(bench: Bench) -> None:
+    bench.start("sh", "-c", "exit 9", kind=Kind.SERVICE)
+    ended = bench.end()
+    assert ended.exit_code == 9
+    assert ended.cause == "exit"
+
+
+@pytest.mark.parametrize("kind", ["command", "tcp", "http"])
+def test_a_task_of_a_service_that_is_not_well_is_restarted(bench: Bench, kind: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    probe = Probe(
+        ProbeKind(kind), port, command=("test", "-e", "well"), interval_ms=50, timeout_ms=2_000, failures_max=2
+    )
+    execution = Execution(probe=probe)
+    bench.start("sh", "-c", "echo $PHALANX_TASK_RESTART_COUNT; sleep 600", kind=Kind.SERVICE, execution=execution)
+    until(lambda: bench.printed().startswith("0\n1\n"))
+
+
+def test_a_task_of_a_service_that_answers_its_probe_is_left_alone(bench: Bench) -> None:
+    probe = Probe(ProbeKind.COMMAND, command=("sh", "-c", "echo asked >> asked"), interval_ms=20, failures_max=1)
+    bench.start("sh", "-c", "echo began; sleep 600", kind=Kind.SERVICE, execution=Execution(probe=probe))
+    asked = bench.data / "jobs" / "7" / "work" / "asked"
+    until(lambda: asked.exists() and asked.read_text().count("asked") >= 3)
+    assert bench.printed() == "began\n"
+    bench.stop()
+
+
+def test_an_interactive_job_on_which_nothing_happens_is_ended(bench: Bench) -> None:
+    execution = Execution(idle_timeout_ms=400)
+    bench.start("sleep", "600", kind=Kind.INTERACTIVE, execution=execution)
+    ended = bench.end()
+    assert ended.outcome is Outcome.SUCCEEDED
+    assert ended.cause == "idle"
+
+
+def test_an_interactive_job_on_which_something_happens_is_not_ended(bench: Bench) -> None:
+    execution = Execution(idle_timeout_ms=2_000)
+    script = "for i in $(seq 60); do echo $i; sleep 0.05; done"
+    bench.start("sh", "-c", script, kind=Kind.INTERACTIVE, execution=execution)
+    assert bench.end().cause == "exit"
+
+
+@pytest.mark.skipif(not find_grounds()["cpu"], reason="no control groups can be made here")
+def test_a_task_gets_no_more_cpu_than_its_limit(bench: Bench) -> None:
+    gang = a_job("7", 1, task={"cpus_milli": 200}).gang
+    bench.start("sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; cat /proc/self/cgroup; times", gang=gang)
+    bench.end()
+    assert "phalanx/7.1.0" in bench.printed()
+
+
+def test_an_image_without_an_engine_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/no/such/folder")
+    refused = bench.start("true", execution=Execution(image="ubuntu"))
+    assert isinstance(refused, Failed)
+    assert not refused.retryable
+    assert "podman, docker, apptainer" in refused.reason
+
+
+def image_of_this_machine(folder: Path) -> str:
+    """An image with a shell from this machine's own files, loaded into podman."""
+    root = folder / "root"
+    for program in ("/bin/sh", "/bin/cat", "/bin/sleep", "/usr/bin/env"):
+        copy_with_libraries(Path(shutil.which(Path(program).name) or program), root, Path(program))
+    (root / "tmp").mkdir()
+    archive = folder / "root.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(root, arcname=".")
+    subprocess.run(["podman", "import", str(archive), "phalanx-test"], check=True, capture_output=True, timeout=120)
+    return "localhost/phalanx-test"
+
+
+def copy_with_libraries(source: Path, root: Path, target: Path) -> None:
+    listed = subprocess.run(["ldd", str(source.resolve())], check=True, capture_output=True, text=True).stdout
+    for word in listed.split():
+        if word.startswith("/"):
+            place = root / word[1:]
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(word, place)
+    place = root / str(target)[1:]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(source.resolve(), place)
+
+
+@pytest.mark.skipif(not shutil.which("podman"), reason="needs podman: apt-get install podman crun")
+def test_a_task_runs_in_the_image_it_names_and_leaves_nothing_behind(bench: Bench, tmp_path: Path) -> None:
+    image = image_of_this_machine(tmp_path)
+    # What an administrator sets where limits may not be raised and control groups are of both versions.
+    settings = tmp_path / "containers.conf"
+    settings.write_text(
+        '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
+        '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
+    )
+    script = "echo rank $PHALANX_RANK of $WORLD_SIZE; cat /etc/hostname 2>/dev/null; test ! -e /work; exec sleep 600"
+    execution = Execution(image=image, env=(("COLOUR", "green"), ("CONTAINERS_CONF", str(settings))))
+    assert bench.start("/bin/sh", "-c", script, tasks=2, execution=execution) == Done(START)
+    until(lambda: "rank 1 of 2" in bench.printed(1))
+    session = open_session(bench.data, "7", 1, 0, ("/bin/sh", "-c", "echo $COLOUR"))
+    assert session.read() == b"green\n"
+    session.close()
+    bench.stop()
+    listed = subprocess.run(["podman", "ps", "--all", "--quiet"], check=True, capture_output=True, timeout=60).stdout
+    assert listed == b""

@@ -1,0 +1,49 @@
+"""Every case of the suite is run against every backend that can do what the case is about.
+
+A backend to come adds its subject to SUBJECTS; nothing else changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import pytest
+from rig import Rig
+from subject import LocalSubject, Subject
+from virtual_subject import VirtualSubject
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {"local": LocalSubject, "virtual": VirtualSubject}
+
+
+@cache
+def abilities(name: str) -> tuple[object, ...]:
+    """All that a backend can do here."""
+    subject = SUBJECTS[name]()
+    subject.close()
+    return (*subject.offer.has, *subject.programs)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "subject" in metafunc.fixturenames:
+        needs = getattr(metafunc.function, "needs", ())
+        able = [name for name in SUBJECTS if all(need in abilities(name) for need in needs)]
+        metafunc.parametrize("subject", able, indirect=True)
+
+
+@pytest.fixture
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    made = SUBJECTS[request.param]()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rig(subject: Subject) -> Rig:
+    return Rig(subject)
+
+
+@pytest.fixture
+def apart(subject: Subject) -> Rig:
+    """A rig whose backend is in a process of its own."""
+    return Rig(subject, apart=True)
