@@ -1,0 +1,445 @@
+"""What checkpoints cost on one GPU, beside torch's own ways: every figure of docs/results/checkpoint.md.
+
+`python benchmarks/checkpoint_h200.py --folder DISK --out FILE` (with src on PYTHONPATH) prints a row for each figure,
+as `phalanx bench` does, and writes them as lines of JSON. `--tiny` runs it small, also without a GPU, to see that it
+works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+from checkpoint_model import BILLION, TINY, Training
+from phalanx.train.checkpoint import Checkpointer, Host, Retention, Shared
+from phalanx.train.checkpoint.slot import Slot
+
+NEVER = 2**31
+LEAN_MB = 256
+GB = 1e9
+
+
+class Report:
+    """Rows, printed and written as they come, so that none is lost if a later part fails."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text("")
+
+    def row(self, name: str, value: float | None, unit: str, target: float | None = None, least: bool = False) -> None:
+        met = None
+        if target is not None and value is not None:
+            met = value >= target if least else value <= target
+        line = {"name": name, "value": value, "unit": unit, "target": target, "met": met}
+        with self._path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        shown = (
+            ""
+            if target is None
+            else f"   ({'at least' if least else 'at most'} {target:g}: {'met' if met else 'MISSED'})"
+        )
+        self.say(f"{name}: {value if value is None else format(value, '.5g')} {unit}{shown}")
+
+    def say(self, line: str) -> None:
+        sys.stdout.write(f"[{time.monotonic() - START_S:6.1f} s] {line}\n")
+        sys.stdout.flush()
+
+
+START_S = time.monotonic()
+
+
+class Bench:
+    """One training, disturbed in many ways."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.size_name = "tiny" if options.tiny else "billion"
+        self.report = Report(Path(options.out))
+        self.folder = Path(options.folder)
+        self.block_steps = 12 if options.tiny else 60
+        self.repeats = 2 if options.tiny else 4
+        self.training = Training(TINY if options.tiny else BILLION, self.device)
+        self.step_s = 0.0
+        self.state_bytes = 0
+        self.bus_bytes_s = float("inf")
+        self.peaks: dict[str, float] = {}
+        self.restored_s: float | None = None
+
+    def run(self) -> None:
+        for part in (
+            self.ground,
+            self.bus,
+            self.restart,
+            self.added_time,
+            self.bitwise,
+            self.durable,
+            self.torch_arms,
+        ):
+            self.report.say(f"--- {part.__name__}")
+            try:
+                part()
+            except Exception:
+                self.report.say(traceback.format_exc())
+
+    def ground(self) -> None:
+        """The training alone."""
+        for _ in range(5):
+            self.training.step()
+        self.step_s = self.timed(lambda: self.steps(self.block_steps)) / self.block_steps
+        values = [*self.training.model.state_dict().values()]
+        values += [v for state in self.training.optimizer.state.values() for v in state.values()]
+        self.state_bytes = sum(value.numel() * value.element_size() for value in values)
+        self.report.row("parameters", self.training.parameter_count / 1e9, "billion")
+        self.report.row("state S", self.state_bytes / GB, "GB")
+        self.report.row("step alone", self.step_s, "s")
+        self.hbm("peak HBM of the training alone")
+        shmem = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+        self.report.say(f"huge pages for shared memory: {shmem.read_text().strip() if shmem.exists() else '?'}")
+        self.report.say(f"disk: {shutil.disk_usage(self.folder)}; torch {torch.__version__}; {self.device_name()}")
+
+    def bus(self) -> None:
+        """How fast pinned memory is copied, each way."""
+        if self.device.type != "cuda":
+            return
+        size = 4 << 30
+        host, there = (
+            torch.empty(size, dtype=torch.uint8, pin_memory=True),
+            torch.empty(size, dtype=torch.uint8, device="cuda"),
+        )
+        for name, goal, source in [("to the host", host, there), ("to the device", there, host)]:
+            goal.copy_(source, non_blocking=True)
+            seconds = min(self.timed(lambda g=goal, s=source: g.copy_(s, non_blocking=True)) for _ in range(3))
+            self.report.row(f"pinned copy {name}", size / seconds / GB, "GB/s")
+            if name == "to the host":
+                self.bus_bytes_s = size / seconds
+
+    def added_time(self) -> None:
+        """Steps with snapshots beside steps without, in turn; the ratio of each block to its neighbours."""
+        before = self.hbm_now()
+        staged, lean = self.checkpointer("staged", None), self.checkpointer("lean", LEAN_MB)
+        modes = [("staged, one in 10 steps", staged, 10, 1.0), ("staged, one in 3 steps", staged, 3, 5.0)]
+        modes.append(("lean, one in 10 steps", lean, 10, None))
+        for checkpointer in (staged, lean):
+            self.steps(5, checkpointer)
+            self.training.synchronize()
+            self.with_snapshots(checkpointer, 4, 16)
+        for name, checkpointer in (("staged", staged), ("lean", lean)):
+            facts = checkpointer.describe()
+            self.report.row(f"{name}: scratch H", facts.get("scratch_bytes", 0) / GB, "GB")
+            self.report.row(f"{name}: pinning two slots, once", facts.get("pinning_s", 0.0), "s")
+        self.report.say(f"HBM held by both: {(self.hbm_now() - before) / GB:.2f} GB")
+        alone = [self.without()]
+        ratios: dict[str, list[float]] = {name: [] for name, *_ in modes}
+        added: dict[str, list[float]] = {name: [] for name, *_ in modes}
+        for _ in range(self.repeats):
+            for name, checkpointer, every, _ in modes:
+                torch.cuda.reset_peak_memory_stats() if self.device.type == "cuda" else None
+                with_s, count = self.with_snapshots(checkpointer, every, self.block_steps)
+                self.peaks[name] = self.hbm_peak()
+                alone.append(self.without())
+                base_s = (alone[-2] + alone[-1]) / 2
+                ratios[name].append((with_s / base_s - 1) * 100)
+                added[name].append((with_s - base_s) / count)
+        self.report.row("step alone, median of the blocks", statistics.median(alone) / self.block_steps, "s")
+        for name, checkpointer, _, target in modes:
+            values = ratios[name]
+            steps = self.repeats * self.block_steps
+            self.report.row(f"{name}: added time, median over {steps} steps", statistics.median(values), "%", target)
+            self.report.row(f"{name}: added time, least and most", min(values), "%")
+            self.report.row(f"{name}: added time, most", max(values), "%")
+            self.report.row(f"{name}: added per snapshot", statistics.median(added[name]), "s")
+            self.report.row(f"{name}: peak HBM", self.peaks.get(name, 0.0) / GB, "GB")
+            facts = checkpointer.describe()
+            self.report.row(f"{name}: stall at the fence", facts["costs"]["host"]["blocked_s"], "s")
+            self.report.row(f"{name}: copy of one snapshot", facts["costs"]["host"]["busy_s"], "s")
+        self.bound(lean, statistics.median(added["lean, one in 10 steps"]))
+        self.report.say(f"skipped: {staged.describe()['skipped']} staged, {lean.describe()['skipped']} lean")
+        for checkpointer in (staged, lean):
+            checkpointer.close()
+
+    def bound(self, lean: Checkpointer, added_s: float) -> None:
+        """What little scratch costs at least: the bus needs (S − H)/B, of which W passes unnoticed."""
+        facts = lean.describe()
+        window_s, scratch = facts.get("window_s", 0.0), facts.get("scratch_bytes", 0)
+        bound_s = max(0.0, (self.state_bytes - scratch) / self.bus_bytes_s - window_s)
+        self.report.row("lean: W, from one optimizer.step to the next", window_s, "s")
+        self.report.row("lean: bound max(0, (S − H)/B − W)", bound_s, "s")
+        if bound_s:
+            self.report.row("lean: added per snapshot / bound", added_s / bound_s, "times", 1.1)
+
+    def bitwise(self) -> None:
+        """Every tenth snapshot beside a synchronous copy of the same step, byte for byte."""
+        for name, scratch_mb in (("staged", None), ("lean", LEAN_MB)):
+            checkpointer = self.checkpointer(f"bitwise {name}", scratch_mb)
+            different, checked = 0, 0
+            for number in range(1, 21):
+                for _ in range(3):
+                    self.training.step()
+                    checkpointer.step()
+                checkpointer.save()
+                if number % 10 == 0:
+                    truth = [piece.tensor.clone() for piece in checkpointer._station.state.pieces()]
+                    self.steps(1)
+                    checkpointer.wait()
+                    different += not self.is_equal(checkpointer, truth)
+                    checked += 1
+            self.report.row(
+                f"{name}: snapshots that differ from a synchronous copy, of {checked} checked",
+                different,
+                "snapshots",
+                0,
+            )
+            checkpointer.close()
+
+    def is_equal(self, checkpointer: Checkpointer, truth: list[torch.Tensor]) -> bool:
+        slots: list[Slot] = checkpointer._station.memory.own(2)
+        slot = max(slots, key=lambda each: each.complete_step or -1)
+        kept = [piece.tensor for piece in slot.pieces(slot.record())]
+        return slot.complete_step == checkpointer.completed and all(
+            torch.equal(a.to(b.device).view(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+            for a, b in zip(kept, truth, strict=True)
+        )
+
+    def durable(self) -> None:
+        """Ours to the same disk as the others: how long training stands still, and when the step is safe."""
+        where = self.folder / "ours"
+        keep = Retention(last=1)
+        checkpointer = Checkpointer(
+            self.training.parts, [Host(every=NEVER), Shared(where, every=NEVER, keep=keep)], job="durable", signals=()
+        )
+        self.steps(3, checkpointer)
+        checkpointer.save()
+        checkpointer.wait()
+        self.steps(3, checkpointer)
+        self.training.synchronize()
+        began_s = time.monotonic()
+        checkpointer.save()
+        called_s = time.monotonic() - began_s
+        steps = 0
+        while checkpointer.durable_step != checkpointer.completed - steps and time.monotonic() - began_s < 120:
+            self.training.step()
+            checkpointer.step()
+            steps += 1
+            self.training.synchronize()
+        safe_s = time.monotonic() - began_s
+        facts = checkpointer.describe()
+        self.report.row("phalanx to disk: the call", called_s, "s")
+        self.report.row("phalanx to disk: stall at the fence", facts["costs"]["host"]["blocked_s"], "s")
+        self.report.row("phalanx to disk: from the call to the commit mark", safe_s, "s")
+        self.report.row("phalanx to disk: steps trained meanwhile", steps, "steps")
+        extra_s = safe_s - steps * self.step_s
+        self.report.row("phalanx to disk: training time lost for one durable save", extra_s, "s")
+        self.report.row(
+            "phalanx to disk: interval it sustains", facts["costs"]["shared"]["busy_s"] / self.step_s, "steps"
+        )
+        self.report.say(f"faults: {list(checkpointer.faults)}")
+        checkpointer.close()
+        shutil.rmtree(where, ignore_errors=True)
+
+    def torch_arms(self) -> None:
+        """One save each, as torch does it."""
+        backend = "cpu:gloo,cuda:nccl" if self.device.type == "cuda" else "gloo"
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", "29511")
+        dist.init_process_group(backend, rank=0, world_size=1)
+        for name, arm in (
+            ("torch.save", self.torch_save),
+            ("dcp.save", self.dcp_save),
+            ("dcp.async_save", self.dcp_async),
+            ("dcp.async_save, DefaultStager made anew", self.dcp_stager),
+        ):
+            where = self.folder / "theirs"
+            shutil.rmtree(where, ignore_errors=True)
+            where.mkdir(parents=True)
+            self.training.synchronize()
+            try:
+                blocked_s, safe_s = arm(where)
+            except Exception:
+                self.report.say(traceback.format_exc())
+                continue
+            self.report.row(f"{name}: training stands still", blocked_s, "s")
+            self.report.row(f"{name}: from the call to the file's being written", safe_s, "s")
+            if name == "dcp.save":
+                self.dcp_load(where)
+        shutil.rmtree(self.folder / "theirs", ignore_errors=True)
+        dist.destroy_process_group()
+
+    def torch_save(self, where: Path) -> tuple[float, float]:
+        began_s = time.monotonic()
+        with (where / "state.pt").open("wb") as file:
+            torch.save(self.training.state_dict(), file)
+            file.flush()
+            os.fsync(file.fileno())
+        seconds = time.monotonic() - began_s
+        return seconds, seconds
+
+    def dcp_save(self, where: Path) -> tuple[float, float]:
+        seconds = self.timed(lambda: dcp.save(self.training.state_dict(), checkpoint_id=where))
+        return seconds, seconds
+
+    def dcp_async(self, where: Path) -> tuple[float, float]:
+        began_s = time.monotonic()
+        future = dcp.async_save(self.training.state_dict(), checkpoint_id=where)
+        blocked_s = time.monotonic() - began_s
+        future.result()
+        return blocked_s, time.monotonic() - began_s
+
+    def dcp_stager(self, where: Path) -> tuple[float, float]:
+        from torch.distributed.checkpoint.staging import DefaultStager
+
+        began_s = time.monotonic()
+        answer = dcp.async_save(self.training.state_dict(), checkpoint_id=where, async_stager=DefaultStager())
+        # Training may change the state only once it is staged.
+        answer.staging_completion.result()
+        blocked_s = time.monotonic() - began_s
+        answer.upload_completion.result()
+        return blocked_s, time.monotonic() - began_s
+
+    def dcp_load(self, where: Path) -> None:
+        state = self.training.state_dict()
+        for name in ("from the page cache", "from disk"):
+            if name == "from disk" and not drop_caches():
+                continue
+            seconds = self.timed(lambda: dcp.load(state, checkpoint_id=where))
+            self.report.row(f"dcp.load {name}", seconds, "s")
+            if self.restored_s:
+                self.report.row(
+                    f"dcp.load {name} / restore from host memory", seconds / self.restored_s, "times", 10, least=True
+                )
+
+    def restart(self) -> None:
+        """kill −9 to the first new step, in parts."""
+        job = f"restart-{os.getpid()}"
+        first = self.trainer(job, 3)
+        self.until(first, "saved")
+        first.send_signal(signal.SIGKILL)
+        killed_s = time.time()
+        first.wait()
+        second = self.trainer(job, 0)
+        events = self.until(second, "first step")
+        second.wait()
+        at_s = {event["what"]: event["at_s"] for event in events}
+        loaded = next(event for event in events if event["what"] == "loaded")
+        self.restored_s = loaded["seconds"]
+        self.report.say(f"came back at step {loaded['step']}")
+        names = ["python", "imported", "context", "built", "loaded", "first step"]
+        labels = [
+            "start of the process",
+            "import of torch",
+            "CUDA context",
+            "model and optimiser",
+            "load",
+            "first step",
+        ]
+        previous_s = killed_s
+        for name, label in zip(names, labels, strict=True):
+            self.report.row(f"kill −9 to first new step: {label}", at_s[name] - previous_s, "s")
+            previous_s = at_s[name]
+        self.report.row("kill −9 to first new step: all", at_s["first step"] - killed_s, "s")
+        self.report.row("restore from host memory", self.restored_s, "s")
+
+    def trainer(self, job: str, steps: int) -> subprocess.Popen[str]:
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("checkpoint_restart.py")),
+            job,
+            self.size_name,
+            str(steps),
+        ]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    def until(self, process: subprocess.Popen[str], what: str) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            events.append(json.loads(line))
+            if events[-1]["what"] == what:
+                return events
+        raise RuntimeError(f"the trainer ended before it said {what!r}")
+
+    def checkpointer(self, name: str, scratch_mb: int | None) -> Checkpointer:
+        return Checkpointer(
+            self.training.parts, [Host(every=NEVER, scratch_mb=scratch_mb)], job=f"{name} {os.getpid()}", signals=()
+        )
+
+    def steps(self, count: int, checkpointer: Checkpointer | None = None) -> None:
+        for _ in range(count):
+            self.training.step()
+            if checkpointer is not None:
+                checkpointer.step()
+
+    def without(self) -> float:
+        return self.timed(lambda: self.steps(self.block_steps))
+
+    def with_snapshots(self, checkpointer: Checkpointer, every: int, count: int) -> tuple[float, int]:
+        taken = 0
+
+        def work() -> None:
+            nonlocal taken
+            for number in range(count):
+                self.training.step()
+                checkpointer.step()
+                # The last one has time to reach the host before the clock is read.
+                if number % every == 0 and number + every <= count:
+                    taken += checkpointer.save()
+
+        return self.timed(work), taken
+
+    def timed(self, work: Callable[[], Any]) -> float:
+        self.training.synchronize()
+        began_s = time.monotonic()
+        work()
+        self.training.synchronize()
+        return time.monotonic() - began_s
+
+    def hbm(self, name: str) -> None:
+        self.report.row(name, self.hbm_peak() / GB, "GB")
+
+    def hbm_peak(self) -> float:
+        return float(torch.cuda.max_memory_allocated()) if self.device.type == "cuda" else 0.0
+
+    def hbm_now(self) -> float:
+        return float(torch.cuda.memory_allocated()) if self.device.type == "cuda" else 0.0
+
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name() if self.device.type == "cuda" else "no GPU"
+
+
+def drop_caches() -> bool:
+    """Makes the next read come from the disk; only root may."""
+    os.sync()
+    try:
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+    except OSError:
+        return False
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", default="/tmp/phalanx-checkpoint-bench", help="where to write checkpoints")
+    parser.add_argument("--out", default="checkpoint.jsonl", help="where to write the rows")
+    parser.add_argument("--tiny", action="store_true", help="run it small: the figures then mean nothing")
+    options = parser.parse_args()
+    Path(options.folder).mkdir(parents=True, exist_ok=True)
+    Bench(options).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""A launcher for drills: starts the ranks of a training, and starts them all again when one of them dies.
+
+`python -m phalanx.bench.drill` takes drills as lines of JSON and answers each with one. Ranks are forked, so that torch
+is loaded once for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from phalanx.train.checkpoint import background_process, points
+
+STARTS_MAX = 4
+TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """A training of so many steps, and who is killed where: `kill` is a point with a step and perhaps a rank."""
+
+    folder: str
+    job: str
+    seed: int = 0
+    world_size: int = 2
+    steps: int = 10
+    kill: str = ""
+    host_every: int = 2
+    durable_every: int = 4
+    copies: int = 2
+    tiers: tuple[str, ...] = ("host", "peer", "local", "shared")
+    lose: tuple[int, ...] = ()
+    """Ranks whose memory is lost as well when the trainers are started for the second time."""
+    forks: bool = True
+    """Whether background processes are forked, to save time."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(drill: Drill) -> dict[str, Any]:
+    """Starts, and starts again after a death, until all ranks have ended; what they told."""
+    for start in range(STARTS_MAX):
+        if start == 1:
+            for rank in drill.lose:
+                forget_memory(drill.job, rank)
+        if run_once(drill, start):
+            ends = [
+                json.loads((Path(drill.folder) / f"end-{rank}.json").read_text()) for rank in range(drill.world_size)
+            ]
+            return {"starts": start + 1, "ranks": ends}
+    raise RuntimeError(f"{drill} did not end within {STARTS_MAX} starts")
+
+
+def run_once(drill: Drill, start: int) -> bool:
+    """Whether all ranks ended well. When one dies, the others are killed, as launchers do."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    pids = [_fork(drill, rank, port, start) for rank in range(drill.world_size)]
+    waiting, well = set(pids), True
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while waiting:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            time.sleep(0.01)
+            if time.monotonic() > deadline_s and well:
+                well = False
+                _kill(waiting)
+            continue
+        waiting.discard(pid)
+        if status and well:
+            well = False
+            _kill(waiting)
+    return well
+
+
+def _kill(pids: set[int]) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _fork(drill: Drill, rank: int, port: int, start: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        os.environ.update(drill.environment, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
+        os.environ["PHALANX_MACHINE"] = f"machine-{rank}"
+        os.environ.pop("LOCAL_RANK", None)
+        os.environ.pop(points.ENVIRONMENT, None)
+        if drill.kill and start == 0:
+            os.environ[points.ENVIRONMENT] = drill.kill
+        train(drill, rank)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+class Forked:
+    """A background process that was forked, as subprocess shows one that was not."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        pid, status = os.waitpid(self.pid, os.WNOHANG) if self.returncode is None else (0, 0)
+        if pid:
+            self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        while (code := self.poll()) is None:
+            time.sleep(0.005)
+        return code
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def fork_background(control_fd: int, hold_fd: int) -> Forked:
+    """Starts a background process in milliseconds, where a fresh one would load torch for seconds, a hundred times."""
+    pid = os.fork()
+    if pid:
+        return Forked(pid)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in (control_fd, hold_fd):
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+    background_process.serve(control_fd)
+    os._exit(0)
+
+
+def train(drill: Drill, rank: int) -> None:
+    """One rank, from the newest state to the last step."""
+    import torch
+    import torch.distributed as dist
+
+    from phalanx.bench.tiny_gpt import Training
+    from phalanx.train.checkpoint import Checkpointer, RngState, background
+
+    if drill.forks:
+        background.start_process = fork_background  # type: ignore[assignment]
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    if drill.world_size > 1:
+        dist.init_process_group("gloo", rank=rank, world_size=drill.world_size)
+    step = 0
+    training = Training(drill.seed, rank, drill.world_size, lambda point: points.reached(point, step, rank))
+    state = {
+        "model": training.model,
+        "optimizer": training.optimizer,
+        "schedule": training.schedule,
+        "data": training.cursor,
+        "rng": RngState(),
+    }
+    with Checkpointer(state, tiers_of(drill), job=drill.job, signals=()) as checkpointer:
+        loaded = checkpointer.load()
+        while checkpointer.completed < drill.steps:
+            step = checkpointer.completed + 1
+            training.step()
+            checkpointer.step()
+            if step % drill.durable_every == 0 or step % drill.host_every == 0:
+                # A step takes milliseconds here, and saving to disk as long as many steps: without waiting, the
+                # point that is drilled might never be reached.
+                checkpointer.wait()
+        end = {
+            "digest": training.digest(),
+            "loaded": None if loaded is None else asdict(loaded),
+            "faults": list(checkpointer.faults),
+            "describe": checkpointer.describe(),
+        }
+        (Path(drill.folder) / f"end-{rank}.json").write_text(json.dumps(end))
+    if drill.world_size > 1:
+        dist.destroy_process_group()
+
+
+def tiers_of(drill: Drill) -> list[Any]:
+    from phalanx.train.checkpoint import Host, Local, Peer, Retention, Shared
+
+    folder = Path(drill.folder)
+    tiers = {
+        "host": Host(every=drill.host_every),
+        "peer": Peer(copies=drill.copies, every=drill.host_every),
+        "local": Local(folder / "local", every=drill.durable_every, keep=Retention(last=1)),
+        "shared": Shared(folder / "shared", every=drill.durable_every, keep=Retention(last=1)),
+    }
+    return [tiers[name] for name in drill.tiers]
+
+
+def forget_memory(job: str, seat: int) -> None:
+    """A machine is lost, and its memory with it."""
+    from phalanx.train.checkpoint.keeper import Keeper
+
+    Keeper.attach(job, seat).end()
+
+
+def main() -> None:
+    """Takes a drill as a line of JSON, answers with one, and so on until there are no more."""
+    # Loaded before the ranks are forked, who then need not load it.
+    # The first step of an optimiser loads the compiler.
+
+    import phalanx.bench.tiny_gpt
+    import phalanx.train.checkpoint.checkpointer  # noqa: F401
+
+    for line in sys.stdin:
+        fields = json.loads(line)
+        drill = msgspec.convert(fields, Drill)
+        sys.stdout.write(json.dumps(run(drill)) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""`phalanx checkpoint`: looks at checkpoints at rest, checks, copies, reshards and compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.output import Column, Output, emit, emit_one, output_option
+from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.train.checkpoint.store import Source, Step
+    from phalanx.train.checkpoint.store.step import Attempted
+
+STEP_COLUMNS = (
+    Column("step"),
+    Column("term"),
+    Column("state"),
+    Column("ranks"),
+    Column("bytes"),
+    Column("committed_at"),
+    Column("metrics"),
+    Column("path", wide=True),
+)
+VERIFY_COLUMNS = (Column("step"), Column("term"), Column("state"), Column("problems"), Column("path", wide=True))
+WRITTEN_COLUMNS = (Column("path"), Column("step"), Column("ranks"), Column("bytes"))
+EXPORT_COLUMNS = (Column("path"), Column("files"))
+DIFFERENCE_COLUMNS = (
+    Column("name"),
+    Column("kind"),
+    Column("first"),
+    Column("second"),
+    Column("elements"),
+    Column("largest", "LARGEST DIFFERENCE"),
+)
+
+step_option = click.option("--step", type=int, help="Which step; default: the newest that is intact.")
+trusted_option = click.option(
+    "--trusted", is_flag=True, help="Let objects of any class be loaded, which can run code from the file."
+)
+
+
+class TorchMissing(PhalanxError):  # noqa: N818
+    """Checkpoints are read with torch, which is not installed."""
+
+
+@click.group()
+def checkpoint() -> None:
+    """Look at checkpoints at rest: list, verify, copy, reshard and compare them.
+
+    PATH is a directory or any URL that fsspec knows (s3://…, gs://…): a collection of steps, the directory of one
+    step, or one that torch.distributed.checkpoint wrote.
+    """
+
+
+@checkpoint.command()
+@click.argument("path", metavar="PATH")
+@output_option
+def ls(path: str, output: Output) -> None:
+    """List the steps at PATH, oldest first. Reads their commit marks only."""
+    with torch_needed():
+        from phalanx.train.checkpoint.store.medium import open_medium
+        from phalanx.train.checkpoint.store.source import is_checkpoint, source_at
+        from phalanx.train.checkpoint.store.step import attempted
+    medium = open_medium(path)
+    if is_checkpoint(medium):
+        emit([source_row(source_at(medium))], STEP_COLUMNS, output)
+        return
+    emit([attempted_row(each) for each in attempted(medium)], STEP_COLUMNS, output)
+
+
+def source_row(source: Source) -> dict[str, object]:
+    if source.step:
+        return step_row(source.step)
+    size = sum(file.bytes for file in source.manifest.files.values())
+    row: dict[str, object] = {"step": None, "term": None, "state": "dcp", "ranks": None, "bytes": size}
+    return row | {"committed_at": None, "metrics": {}, "path": source.directory.url}
+
+
+def attempted_row(found: Attempted) -> dict[str, object]:
+    from phalanx.train.checkpoint.store import Corrupt
+    from phalanx.train.checkpoint.store.layout import MARK
+
+    try:
+        return step_row(found.committed())
+    except Corrupt:
+        state = "unfinished" if found.directory.size(MARK) is None else "damaged"
+        row: dict[str, object] = {"step": found.step, "term": found.term, "state": state, "ranks": None, "bytes": None}
+        return row | {"committed_at": None, "metrics": {}, "path": found.directory.url}
+
+
+def step_row(step: Step) -> dict[str, object]:
+    when = datetime.fromtimestamp(step.committed_at, UTC).isoformat(timespec="seconds")
+    return {
+        "step": step.step,
+        "term": step.term,
+        "state": "committed" if step.mark.whole else "committed in part",
+        "ranks": step.world_size,
+        "bytes": step.bytes,
+        "committed_at": when,
+        "metrics": step.metrics,
+        "path": step.url,
+    }
+
+
+@checkpoint.command()
+@click.argument("path", metavar="PATH")
+@click.option("--step", type=int, help="Only this step.")
+@click.option("--shallow", is_flag=True, help="Look at marks, manifests and sizes, and read no data.")
+@output_option
+def verify(path: str, step: int | None, shallow: bool, output: Output) -> int:
+    """Read every byte of every step at PATH and compare it with what was written.
+
+    Says which step a load would take. Exits with 1 where a committed step is damaged or no step is intact.
+    """
+    with torch_needed():
+        from phalanx.train.checkpoint.store.medium import open_medium
+        from phalanx.train.checkpoint.store.step import attempted, find_step
+    medium = open_medium(path)
+    chosen = attempted(medium) if step is None else [find_step(medium, step)]
+    rows = [verified(each, deep=not shallow) for each in chosen] or [verified_alone(path, deep=not shallow)]
+    emit(rows, VERIFY_COLUMNS, output)
+    intact = [row for row in rows if row["state"] == "intact"]
+    if intact:
+        click.echo(f"newest intact: step {intact[-1]['step']}", err=True)
+    else:
+        click.echo("no step is intact", err=True)
+    return Exit.OK if intact and all(row["state"] != "damaged" for row in rows) else Exit.ERROR
+
+
+def verified(found: Attempted, *, deep: bool) -> dict[str, object]:
+    from phalanx.train.checkpoint.store import Corrupt, problems
+    from phalanx.train.checkpoint.store.layout import MARK
+
+    row: dict[str, object] = {"step": found.step, "term": found.term, "path": found.directory.url}
+    click.echo(f"reading {found.directory.url}", err=True)
+    try:
+        reasons = problems(found.committed(), deep=deep)
+    except Corrupt as error:
+        reasons = list(error.reasons)
+    unfinished = reasons and found.directory.size(MARK) is None
+    state = "unfinished" if unfinished else "damaged" if reasons else "intact"
+    return row | {"state": state, "problems": reasons}
+
+
+def verified_alone(path: str, *, deep: bool) -> dict[str, object]:
+    """PATH is the directory of one checkpoint."""
+    from phalanx.train.checkpoint.store import Corrupt, open_medium, problems
+    from phalanx.train.checkpoint.store.errors import NoSuchStep
+    from phalanx.train.checkpoint.store.source import is_checkpoint
+    from phalanx.train.checkpoint.store.step import holds_dcp, read_step
+
+    medium = open_medium(path)
+    if not is_checkpoint(medium):
+        raise NoSuchStep(f"{path}: there is no checkpoint")
+    if holds_dcp(medium):
+        raise PhalanxError(
+            f"{path}: torch.distributed.checkpoint keeps no digests, so there is nothing to verify it by"
+        )
+    row: dict[str, object] = {"step": None, "term": None, "path": medium.url}
+    try:
+        step = read_step(medium)
+        row |= {"step": step.step, "term": step.term}
+        reasons = problems(step, deep=deep)
+    except Corrupt as error:
+        reasons = list(error.reasons)
+    return row | {"state": "damaged" if reasons else "intact", "problems": reasons}
+
+
+@checkpoint.command()
+@click.argument("path", metavar="PATH")
+@click.argument("destination", metavar="DESTINATION")
+@step_option
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["step", "safetensors"]),
+    default="step",
+    show_default=True,
+    help="As a step with all it holds, or the tensors as safetensors files.",
+)
+@click.option("--prefix", default="", help="With --to safetensors: only names that begin so, and without it.")
+@output_option
+def cp(path: str, destination: str, step: int | None, form: str, prefix: str, output: Output) -> None:
+    """Copy a step from PATH into the collection DESTINATION, checking every byte on the way.
+
+    With --to safetensors, DESTINATION is a directory for `model.safetensors`, or for several files and their index.
+    """
+    with torch_needed():
+        from phalanx.train.checkpoint.store import StoreError, chosen, copy_step, export_safetensors
+    source = chosen(path, step)
+    if form == "safetensors":
+        files = export_safetensors(source, destination, prefix=prefix)
+        emit_one({"path": destination, "files": files}, EXPORT_COLUMNS, output)
+        return
+    if prefix:
+        raise click.UsageError("--prefix goes with --to safetensors")
+    if source.step is None:
+        raise StoreError(
+            f"{path}: torch.distributed.checkpoint wrote it; `phalanx checkpoint reshard` makes a step of it"
+        )
+    emit_written(copy_step(source.step, destination), output)
+
+
+@checkpoint.command()
+@click.argument("path", metavar="PATH")
+@click.argument("destination", metavar="DESTINATION")
+@click.option("--ranks", type=click.IntRange(min=1), required=True, help="For how many ranks.")
+@step_option
+@click.option("--as-step", type=click.IntRange(min=0), help="Its number at DESTINATION; default: the one it has.")
+@trusted_option
+@output_option
+def reshard(
+    path: str,
+    destination: str,
+    ranks: int,
+    step: int | None,
+    as_step: int | None,
+    trusted: bool,
+    output: Output,
+) -> None:
+    """Write a checkpoint anew, as that many ranks would have written it, each with its rows of every tensor.
+
+    Loading needs no resharding before: any number of ranks loads what any other saved.
+    """
+    with torch_needed():
+        from phalanx.train.checkpoint.store import chosen
+        from phalanx.train.checkpoint.store import reshard as write_anew
+    emit_written(write_anew(chosen(path, step), destination, ranks, step=as_step, trusted=trusted), output)
+
+
+@checkpoint.command()
+@click.argument("path", metavar="PATH")
+@click.argument("other", metavar="[OTHER]", required=False)
+@output_option
+def diff(path: str, other: str | None, output: Output) -> int:
+    """Compare the checkpoints at PATH and OTHER, or the two newest steps at PATH, tensor by tensor and bit by bit.
+
+    Exits with 1 where they differ.
+    """
+    with torch_needed():
+        from phalanx.train.checkpoint.store import differences
+    first, second = two_newest(path) if other is None else pair(path, other)
+    click.echo(f"first:  {first.directory.url}\nsecond: {second.directory.url}", err=True)
+    rows = [asdict(each) for each in differences(first, second)]
+    emit(rows, DIFFERENCE_COLUMNS, output)
+    return Exit.ERROR if rows else Exit.OK
+
+
+def pair(path: str, other: str) -> tuple[Source, Source]:
+    from phalanx.train.checkpoint.store import chosen
+
+    return chosen(path), chosen(other)
+
+
+def two_newest(path: str) -> tuple[Source, Source]:
+    from phalanx.train.checkpoint.store import NoSuchStep, steps
+    from phalanx.train.checkpoint.store.source import source_of
+
+    committed = steps(path)
+    if len(committed) < 2:
+        raise NoSuchStep(f"{path}: expected two steps to compare, found {len(committed)}; or give OTHER")
+    return source_of(committed[-2]), source_of(committed[-1])
+
+
+def emit_written(step: Step, output: Output) -> None:
+    row = {"path": step.url, "step": step.step, "ranks": step.world_size, "bytes": step.bytes}
+    emit_one(row, WRITTEN_COLUMNS, output)
+
+
+@contextmanager
+def torch_needed() -> Iterator[None]:
+    """What a verb imports of `train` stands in here, so that a missing torch is one line."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise TorchMissing(
+            f"checkpoints need {error.name}, which is not installed: pip install 'phalanx[train]'"
+        ) from error

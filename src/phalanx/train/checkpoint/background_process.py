@@ -1,0 +1,180 @@
+"""The process beside a trainer that replicates and persists, so that the trainer's interpreter does not.
+
+It reads snapshots where the trainer put them, in shared memory, and never holds up the trainer: orders and reports are
+small messages. It ends when the trainer does. It shares the trainer's hold on the memory until then, so that no new
+trainer overwrites what it still reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint import points
+from phalanx.train.checkpoint.holdings import Holdings
+from phalanx.train.checkpoint.pace import Pace
+from phalanx.train.checkpoint.peers import Address, Parcel, PeerServer, TransferError, fetch, gap_deadline, push
+from phalanx.train.checkpoint.persist import Persister, Target
+from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.slot import Slot
+
+MESSAGE_BYTES_MAX = 1 << 17
+NICENESS = 5
+RENEW_SHARE = 3
+
+Message = dict[str, Any]
+
+
+class Worker(threading.Thread):
+    """Does one kind of work, order after order. A fault is reported, and the next order is tried."""
+
+    def __init__(self, name: str, work: Callable[[Message], Message], report: Callable[[Message], None]) -> None:
+        super().__init__(daemon=True, name=name)
+        self._work, self._report = work, report
+        self._orders: queue.Queue[Message] = queue.Queue()
+        self.start()
+
+    def order(self, message: Message) -> None:
+        self._orders.put(message)
+
+    def run(self) -> None:
+        while True:
+            message = self._orders.get()
+            answer = {"what": message["do"], "tier": message.get("tier"), "step": message["step"]}
+            began_s = time.monotonic()
+            try:
+                answer |= self._work(message)
+            except (PhalanxError, OSError, TransferError, ValueError, KeyError, RuntimeError) as error:
+                answer["fault"] = f"{type(error).__name__}: {error}"
+            answer["seconds"] = time.monotonic() - began_s
+            self._report(answer)
+
+
+class BackgroundProcess:
+    """Carries orders out."""
+
+    def __init__(self, control: socket.socket, settings: Message) -> None:
+        self._control = control
+        self._rank: int = settings["rank"]
+        self._token: str = settings["token"]
+        self._trainer_pid: int = settings["trainer_pid"]
+        # Kept as they came until they are needed: unpacking them loads torch for seconds, and a peer may be waiting.
+        self._packed_targets: dict[str, bytes] = settings["targets"]
+        self._persister = Persister(self._rank, settings["world_size"], self._trainer_pid)
+        self._holdings = Holdings()
+        self._pace: Pace | None = None
+        self._addresses: list[Address] = []
+        self._workers = {
+            "replicate": Worker("replicate", self._replicate, self.report),
+            "fetch": Worker("fetch", self._fetch, self.report),
+            **{tier: Worker(tier, self._persist, self.report) for tier in self._packed_targets},
+        }
+        self._server = PeerServer(settings["host"], self._token, self._holdings)
+        self._server.start()
+        self.report({"what": "listening", "address": (settings["host"], self._server.port)})
+        if self._packed_targets:
+            threading.Thread(target=self._keep_claims, daemon=True).start()
+
+    def run(self) -> None:
+        """Takes orders until the trainer is gone."""
+        while True:
+            text, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+            if not text:
+                return
+            message = pickle.loads(text)
+            if message["do"] == "lend":
+                self._take(Segment(message["name"], fds[0]))
+            elif message["do"] == "forget":
+                self._holdings.forget(message["name"])
+            elif message["do"] == "addresses":
+                self._addresses = message["addresses"]
+            elif message["do"] == "persist":
+                self._workers[message["tier"]].order(message)
+            else:
+                self._workers[message["do"]].order(message)
+
+    def report(self, message: Message) -> None:
+        # The trainer may be gone; then so will this process be, in a moment.
+        with contextlib.suppress(OSError):
+            self._control.send(pickle.dumps(message))
+
+    def _take(self, segment: Segment) -> None:
+        if segment.name == "pace":
+            self._pace = Pace(segment)
+        else:
+            self._holdings.put(Slot(segment))
+
+    def _replicate(self, order: Message) -> Message:
+        slot = self._holdings.get(order["slot"])
+        self._require(slot, order["step"])
+        faults = []
+        for rank in order["holders"]:
+            parcel = Parcel(
+                self._pace,
+                gap_deadline(order["patience_s"]),
+                lambda: points.reached("replicate", order["step"], self._rank, self._trainer_pid),
+            )
+            try:
+                push(self._addresses[rank], self._token, slot, parcel)
+            except (OSError, TransferError) as error:
+                faults.append(f"the copy did not reach rank {rank}: {error}")
+        if faults:
+            return {"fault": "; ".join(faults)}
+        return {"bytes": slot.header.total_bytes}
+
+    def _fetch(self, order: Message) -> Message:
+        slot = self._holdings.get(order["slot"])
+        address = self._addresses[order["holder"]]
+        try:
+            count = fetch(address, self._token, order["rank"], order["step"], lambda header: slot)
+        except (OSError, TransferError) as error:
+            raise TransferError(f"rank {order['holder']} did not give the copy: {error}") from error
+        return {"bytes": count}
+
+    def _persist(self, order: Message) -> Message:
+        slot = self._holdings.get(order["slot"])
+        self._require(slot, order["step"])
+        done = self._persister.persist(self._target(order["tier"]), slot, order["metrics"])
+        return {"bytes": done.bytes, "committed": done.committed}
+
+    def _target(self, tier: str) -> Target:
+        target: Target = pickle.loads(self._packed_targets[tier])
+        return target
+
+    def _require(self, slot: Slot, step: int) -> None:
+        if slot.complete_step != step:
+            raise ValueError(f"{slot.name} holds step {slot.complete_step}, not {step}")
+
+    def _keep_claims(self) -> None:
+        """Says now and then that this trainer lives, where it is the one who claimed."""
+        targets = [self._target(tier) for tier in self._packed_targets]
+        mine = [target.fence for target in targets if target.ranks[0] == self._rank]
+        while mine:
+            time.sleep(min(fence.ttl_s for fence in mine) / RENEW_SHARE)
+            for fence in mine:
+                # A store that is slow or gone is reported by whoever writes to it.
+                with contextlib.suppress(PhalanxError, OSError):
+                    fence.renew()
+
+
+def serve(control_fd: int) -> None:
+    """Serves the trainer at the other end of a pair of sockets, until it is gone."""
+    control = socket.socket(fileno=control_fd)
+    os.nice(NICENESS)
+    settings, _, _, _ = socket.recv_fds(control, MESSAGE_BYTES_MAX, 0)
+    if settings:
+        BackgroundProcess(control, pickle.loads(settings)).run()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

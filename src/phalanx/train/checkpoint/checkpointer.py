@@ -1,0 +1,279 @@
+"""The one object a training loop needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.loading import Loaded, Loader
+from phalanx.train.checkpoint.meeting import Meeting
+from phalanx.train.checkpoint.notice import Acknowledgement, Notice, Notices
+from phalanx.train.checkpoint.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.saving import DURABLE, Saver
+from phalanx.train.checkpoint.schedule import Rates
+from phalanx.train.checkpoint.state import State
+from phalanx.train.checkpoint.station import Station
+from phalanx.train.checkpoint.tiers import Host, Local, Shared, Tier
+
+CLOSE_TIMEOUT_S = 600.0
+
+log = logging.getLogger("phalanx.checkpoint")
+
+
+class Checkpointer:
+    """Keeps the state of a training in tiers, and brings it back.
+
+        state = {"model": model, "optimizer": optimizer, "rng": RngState()}
+        with Checkpointer(state, tiers=[Host(), Shared(path)]) as ckpt:
+            ckpt.load()
+            while ckpt.completed < steps:
+                train_one_step()
+                if not ckpt.step():
+                    break
+
+    `state` are named parts: modules, optimisers, tensors, anything with `state_dict` and `load_state_dict`; a part with
+    `per_rank = True` is kept for each rank apart. `tiers` are any of `Device`, `Host`, `Peer`, `Local` and `Shared`;
+    without them, host memory and `PHALANX_CHECKPOINT_DIR`. `job` names the run across restarts; by default it is
+    `PHALANX_JOB_ID`, else it follows from the directory of the most durable tier. `rates` say how often things fail.
+    `refuse_nan` keeps no state with NaN or infinity in it. `timeout_s` is how long ranks wait for one another.
+    `signals` are taken as notices to save and end. `warnings` are asked between steps for the seconds left before this
+    machine is taken away. `trusted` lets stored values be of any class.
+
+    With several ranks, the process group must be initialised first.
+    """
+
+    def __init__(
+        self,
+        state: Mapping[str, Any],
+        tiers: Sequence[Tier] | None = None,
+        *,
+        job: str | None = None,
+        rates: Rates | None = None,
+        refuse_nan: bool = False,
+        timeout_s: float = 60.0,
+        signals: Sequence[int] = (signal.SIGTERM,),
+        warnings: Sequence[Callable[[], float | None]] = (),
+        trusted: bool = False,
+        meeting: Meeting | None = None,
+    ) -> None:
+        chosen = list(tiers) if tiers is not None else default_tiers()
+        meeting = meeting or Meeting.of_this_job(timeout_s)
+        self._station = Station(state, chosen, job or job_name(chosen), meeting)
+        self._saver = Saver(self._station, rates or Rates(), refuse_nan)
+        self._loader = Loader(self._station, trusted)
+        self._notices = Notices(meeting.store)
+        self._notices.listen(signals)
+        self._warnings = warnings
+        self._reporter = ProgressReporter(self._on_request)
+        self._hooks = [o.register_step_pre_hook(self._before_optimizer) for o in self._station.state.optimizers]
+        self._hooks += self._pace_hooks(self._station.state)
+        self._restart_s = 0.0
+        self._stopping = 0
+        self.completed = 0
+        self.acknowledgements: list[Acknowledgement] = []
+
+    def step(self, metrics: Mapping[str, float] | None = None) -> bool:
+        """Called at the end of each step, after the optimiser: saves what is due. Whether training should go on.
+
+        `metrics` go with the step into durable tiers, where retention may choose by them. After a notice that ends the
+        job has been served, the answer is False; a loop that goes on all the same is ended by the signal it was sent.
+        """
+        if self._stopping:
+            self._end_as_asked()
+        self.completed += 1
+        self._station.copier.mark_step()
+        self._saver.step_ended()
+        self._saver.hear()
+        self._ask_warnings()
+        notice = self._notices.due(self.completed)
+        if notice is not None:
+            self._serve(notice, metrics or {})
+        else:
+            due = self._saver.schedule.due(self.completed)
+            if due:
+                self._save(due, metrics or {})
+        self._report(metrics or {})
+        return not self._stopping
+
+    def load(self) -> Loaded | None:
+        """Brings back the newest state that all ranks can have, each from its nearest tier; None if there is none."""
+        loaded = self._loader.load()
+        if loaded is None:
+            self._saver.resume(0, None)
+            return None
+        self.completed = loaded.step
+        self._restart_s = loaded.seconds
+        self._saver.resume(loaded.step, loaded.step if loaded.tier in DURABLE else None)
+        log.info("step %d is back, from %s in %.2f s", loaded.step, loaded.tier, loaded.seconds)
+        return loaded
+
+    def save(self, metrics: Mapping[str, float] | None = None) -> bool:
+        """Saves to all tiers now; whether a snapshot was taken. All ranks must call it after the same step."""
+        return self._save(list(self._station.tiers), metrics or {})
+
+    def wait(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        """Waits until everything that was begun is saved; whether it is."""
+        return self._saver.settle(time.time() + timeout_s)
+
+    def notify(self, reason: str, within_s: float, ends: bool = False) -> None:
+        """Asks for a save after one of the next steps, to be durable within so many seconds."""
+        self._notices.give(Notice(reason, time.time() + within_s, ends))
+
+    @property
+    def durable_step(self) -> int | None:
+        """The last step that is in the most durable tier."""
+        return self._saver.durable_step
+
+    @property
+    def faults(self) -> Sequence[str]:
+        """What went wrong and did not stop training, in words."""
+        return self._saver.faults
+
+    def describe(self) -> dict[str, Any]:
+        """Intervals, costs, chances of recovery, and what copying measured and chose."""
+        saver = self._saver
+        placement = saver.placement
+        chances = {}
+        if placement is not None:
+            chances = {lost: placement.recovery_probability(lost) for lost in range(1, len(placement.machines) + 1)}
+        return {
+            "intervals": {tier: saver.schedule.interval(tier) for tier in self._station.tiers},
+            "costs": {tier: {"blocked_s": c.blocked_s, "busy_s": c.busy_s} for tier, c in saver.costs.items()},
+            "late": dict(saver.late),
+            "skipped": saver.skipped,
+            "replicated_step": saver.replicated_step,
+            "durable_step": saver.durable_step,
+            "recovery_probability": {lost: float(chance) for lost, chance in chances.items()},
+            **self._station.copier.facts(),
+        }
+
+    def close(self) -> None:
+        """The job is over: waits for what was begun, then frees the memory. Directories can be claimed by others."""
+        if not self._saver.settle(time.time() + CLOSE_TIMEOUT_S):
+            log.warning("rank %d: closed before everything was saved: %s", self._station.rank, self._saver.outstanding)
+        try:
+            # Another rank may still be sending a copy here.
+            self._station.meeting.share("closing", None)
+        except PhalanxError as error:
+            log.warning("rank %d: %s", self._station.rank, error)
+        self._let_go()
+        for target in self._station.targets:
+            if target.ranks[0] == self._station.rank:
+                target.fence.release()
+        self._station.close(job_is_over=True)
+
+    def leave(self) -> None:
+        """This trainer ends and another will go on: the memory stays for it."""
+        self._let_go()
+        self._station.close(job_is_over=False)
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None and not self._stopping:
+            self.close()
+        else:
+            self.leave()
+
+    def _save(self, tiers: Sequence[str], metrics: Mapping[str, float]) -> bool:
+        try:
+            return self._saver.save(self.completed, tiers, metrics)
+        except PhalanxError as error:
+            # A rank that is missing, or memory that is gone: what was saved before stays, and training can go on.
+            self._saver.faults.append(str(error))
+            log.warning("rank %d: step %d is not saved: %s", self._station.rank, self.completed, error)
+            return False
+
+    def _serve(self, notice: Notice, metrics: Mapping[str, float]) -> None:
+        """Saves to the durable tiers and waits for them as long as the notice allows."""
+        saver = self._saver
+        saver.settle(notice.until_s)
+        self._save([tier for tier in self._station.tiers if tier != "device"], metrics)
+        saver.settle(notice.until_s)
+        durable = self._station.meeting.share("serving a notice", saver.durable_step)[0]
+        saver.durable_step = durable
+        self._notices.served()
+        acknowledgement = Acknowledgement(notice, self.completed, durable, saver.durable_tier)
+        self.acknowledgements.append(acknowledgement)
+        log.warning("%s", acknowledgement)
+        self._stopping = int(notice.ends)
+
+    def _end_as_asked(self) -> None:
+        """The loop was told to end and has not: lets the signal do what it would have done."""
+        self._notices.stop_listening()
+        self.leave()
+        raise SystemExit(128 + signal.SIGTERM)
+
+    def _before_optimizer(self, *_: Any) -> None:
+        self._station.copier.fence()
+        self._station.pace.yield_()
+
+    def _pace_hooks(self, state: State) -> list[Any]:
+        """The first gradient is that of the last parameter: from there to the optimiser, the network is training's."""
+        if self._station.peer is None:
+            return []
+        last = [p for p in state.parameters() if p.requires_grad][-1:]
+        handles: list[Any] = []
+        for parameter in last:
+            handles.append(parameter.register_post_accumulate_grad_hook(self._on_first_gradient))  # type: ignore[no-untyped-call]
+        return handles
+
+    def _on_first_gradient(self, _: torch.Tensor) -> None:
+        self._station.pace.take()
+
+    def _ask_warnings(self) -> None:
+        for warning in self._warnings:
+            left_s = warning()
+            if left_s is not None:
+                self.notify("this machine is taken away", left_s, ends=True)
+
+    def _on_request(self, until_s: float, ends: bool) -> None:
+        self._notices.give(Notice("the scheduler asked for it", until_s, ends))
+
+    def _report(self, metrics: Mapping[str, float]) -> None:
+        if self._station.rank != 0 or not self._reporter.is_on:
+            return
+        durable = self.durable_step or 0
+        lost_s = (self.completed - durable) * self._saver.step_s + self._restart_s
+        memory_gb = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
+        progress = Progress(self.completed, durable, round(lost_s * 1e3), memory_gb=memory_gb, metrics=dict(metrics))
+        self._reporter.tell(progress, at_once=bool(self._stopping))
+
+    def _let_go(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._notices.stop_listening()
+        self._reporter.close()
+
+
+def default_tiers() -> list[Tier]:
+    """Host memory, and the directory that the scheduler names."""
+    directory = os.environ.get("PHALANX_CHECKPOINT_DIR")
+    return [Host(), Shared(directory)] if directory else [Host()]
+
+
+def job_name(tiers: Sequence[Tier]) -> str:
+    """What tells this run from others, the same after a restart."""
+    if name := os.environ.get("PHALANX_JOB_ID"):
+        return name
+    for tier in reversed(tiers):
+        if isinstance(tier, Shared):
+            return os.fspath(tier.url)
+        if isinstance(tier, Local):
+            return os.path.abspath(os.fspath(tier.path))
+    raise PhalanxError(
+        "a run that is kept in memory alone needs a name that is its own, so that it is found again and no other is: "
+        "give `job=`, or set PHALANX_JOB_ID"
+    )

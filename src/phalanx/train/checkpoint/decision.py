@@ -1,0 +1,116 @@
+"""What the ranks agree on before a snapshot: whether, over what, and for which tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.schedule import Cost
+from phalanx.train.checkpoint.tiers import ORDER
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a rank knows before a snapshot."""
+
+    fingerprint: str
+    slot_bytes: int
+    slots: tuple[int | None, ...]
+    """For each own slot the step of the whole snapshot in it."""
+    occupied: frozenset[int]
+    """Steps that the background process still reads."""
+    replicated: int | None
+    due: frozenset[str]
+    busy: frozenset[str]
+    """Tiers that are not done with the last step that they got."""
+    costs: Mapping[str, Cost]
+    step_s: float
+    machine: str
+    address: Address | None
+    durable: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What all ranks do. `keep` is the step that must stay in memory; where `tiers` is None, nothing is saved now."""
+
+    tiers: tuple[str, ...] | None
+    late: tuple[str, ...]
+    keep: int | None
+    why_not: str
+    costs: Mapping[str, Cost]
+    step_s: float
+    durable: int | None
+    alike: bool
+    fingerprints: tuple[str, ...]
+    slot_bytes: tuple[int, ...]
+    machines: tuple[str, ...]
+    addresses: tuple[Address | None, ...]
+
+
+def decide(words: Sequence[Word]) -> Decision:
+    """The slowest rank's costs count; what one rank needs to keep, none may overwrite."""
+    keep = newest_protected(words)
+    due = _in_order(frozenset().union(*(word.due for word in words)))
+    busy = frozenset().union(*(word.busy for word in words))
+    tiers = tuple(tier for tier in due if tier not in busy)
+    why_not = ""
+    if not tiers:
+        why_not = f"{', '.join(due)} still busy with the step before"
+    stuck = [rank for rank, word in enumerate(words) if not _has_room(word, keep)]
+    if stuck:
+        why_not = f"all slots of rank {stuck[0]} are in use: the copies of the last steps are still on their way"
+    durables = [word.durable for word in words if word.durable is not None]
+    return Decision(
+        tiers=None if why_not else tiers,
+        late=tuple(tier for tier in due if tier in busy),
+        keep=keep,
+        why_not=why_not,
+        costs=_worst(words),
+        step_s=max(word.step_s for word in words),
+        durable=max(durables, default=None),
+        alike=len({word.fingerprint for word in words}) == 1,
+        fingerprints=tuple(word.fingerprint for word in words),
+        slot_bytes=tuple(word.slot_bytes for word in words),
+        machines=tuple(word.machine for word in words),
+        addresses=tuple(word.address for word in words),
+    )
+
+
+def newest_protected(words: Sequence[Word]) -> int | None:
+    """The newest step that all could go back to: every rank has it whole, and copies of it too if copies are made."""
+    common = frozenset.intersection(*(frozenset(s for s in word.slots if s is not None) for word in words))
+    replicated = [word.replicated for word in words if word.replicated is not None]
+    if len(replicated) == len(words) and min(replicated) in common:
+        return min(replicated)
+    return max(common, default=None)
+
+
+def writable(word: Word, keep: int | None) -> int | None:
+    """The number of the slot to write to: an empty one, else the oldest that is neither kept nor read."""
+    free = [
+        (-1 if step is None else step, number)
+        for number, step in enumerate(word.slots)
+        if step is None or (step != keep and step not in word.occupied)
+    ]
+    return min(free)[1] if free else None
+
+
+def _has_room(word: Word, keep: int | None) -> bool:
+    # Before the first snapshot there are no slots; room is made for it.
+    return not word.slots or writable(word, keep) is not None
+
+
+def _worst(words: Sequence[Word]) -> dict[str, Cost]:
+    tiers = _in_order(frozenset().union(*(frozenset(word.costs) for word in words)))
+    worst = {}
+    for tier in tiers:
+        known = [word.costs[tier] for word in words if tier in word.costs and word.costs[tier].known]
+        if known:
+            worst[tier] = Cost(max(c.blocked_s for c in known), max(c.busy_s for c in known), known=True)
+    return worst
+
+
+def _in_order(tiers: frozenset[str]) -> tuple[str, ...]:
+    return tuple(tier for tier in ORDER if tier in tiers)

@@ -1,0 +1,229 @@
+"""Bringing back the newest state that any tier can give."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
+from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
+from phalanx.train.checkpoint.station import Station
+from phalanx.train.checkpoint.store import StoreError, load_into
+from phalanx.train.checkpoint.store.manifest import dtype_named
+from phalanx.train.checkpoint.store.step import attempted, find_step
+
+OF_A_RANK = re.compile(r"\.rank(\d+)(\.|$)")
+FETCH_TIMEOUT_S = 600.0
+
+log = logging.getLogger("phalanx.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was brought back: the step, from which tier this rank got it, what was passed over on the way, and why."""
+
+    step: int
+    tier: str
+    bytes_read: int
+    """From disks and stores; nothing if memory gave all."""
+    seconds: float
+    passed_over: tuple[str, ...]
+
+
+class UnusableError(Exception):
+    """A source that does not give what it seemed to have."""
+
+
+class Loader:
+    """Looks in all tiers, agrees with the other ranks, and fills the state."""
+
+    def __init__(self, station: Station, trusted: bool) -> None:
+        self._station = station
+        self._trusted = trusted
+
+    def load(self) -> Loaded | None:
+        """The newest step that every rank can get, each from its nearest source; None if there is none at all."""
+        began_s = time.monotonic()
+        station = self._station
+        inventory = self._inventory()
+        refused: list[Refused] = []
+        passed_over: list[str] = []
+        while True:
+            recovery = station.meeting.decide("looking for a state", (inventory, refused), self._planned)
+            if recovery is None:
+                self._report_nothing(inventory, passed_over)
+                return None
+            source = recovery.sources[station.rank]
+            bytes_read, fault = self._attempt(recovery, source)
+            faults = station.meeting.share(f"loading step {recovery.step}", fault)
+            if not any(faults):
+                station.memory.keep_only(recovery.step, [station.rank, *self._held_here()])
+                return Loaded(recovery.step, source.tier, bytes_read, time.monotonic() - began_s, tuple(passed_over))
+            for rank, each in enumerate(faults):
+                if each is not None:
+                    refused.append((rank, recovery.step, recovery.sources[rank]))
+                    passed_over.append(f"step {recovery.step}, rank {rank}, {recovery.sources[rank].tier}: {each}")
+                    log.warning("passed over: %s", passed_over[-1])
+
+    def _planned(self, words: Sequence[tuple[Inventory, list[Refused]]]) -> Recovery | None:
+        return plan([inventory for inventory, _ in words], words[0][1])
+
+    def _report_nothing(self, inventory: Inventory, passed_over: Sequence[str]) -> None:
+        for slot in self._station.memory.holdings:
+            slot.clear()
+        if passed_over:
+            raise PhalanxError(
+                "there are checkpoints, and none can be loaded: " + "; ".join(passed_over) + ". "
+                "Mend what is named, or start anew with another directory"
+            )
+
+    def _inventory(self) -> Inventory:
+        station = self._station
+        memory = {
+            rank: [s for s in found if self._fits(rank, s)] for rank, found in station.memory.holdings.steps().items()
+        }
+        address = None
+        if station.peer is not None and station.background is not None:
+            address = station.background.address
+        return Inventory(
+            memory=memory,
+            device=[] if station.device.step is None else [station.device.step],
+            local=self._stored("local"),
+            shared=self._stored("shared") if station.rank == 0 else [],
+            address=address,
+        )
+
+    def _fits(self, rank: int, step: int) -> bool:
+        """Whether a snapshot was taken by as many ranks as there are now; others can only be loaded from a store."""
+        slot = self._station.memory.holdings.find(rank, step)
+        return slot is not None and slot.record().world_size == self._station.world_size
+
+    def _stored(self, tier: str) -> list[int]:
+        target = next((target for target in self._station.targets if target.tier == tier), None)
+        if target is None:
+            return []
+        try:
+            # Names alone: where memory has something newer, nothing is read.
+            return sorted({each.step for each in attempted(target.medium)})
+        except (StoreError, OSError) as error:
+            log.warning("%s cannot be looked at: %s", tier, error)
+            return []
+
+    def _held_here(self) -> list[int]:
+        return sorted(self._station.memory.holdings.steps())
+
+    def _attempt(self, recovery: Recovery, source: Source) -> tuple[int, str | None]:
+        """Fills the state from a source; the bytes read from below memory, and what went wrong."""
+        fillers: Mapping[str, Callable[[Recovery, Source], int]] = {
+            "device": self._from_device,
+            "host": self._from_host,
+            "peer": self._from_peer,
+            "local": self._from_store,
+            "shared": self._from_store,
+        }
+        try:
+            return fillers[source.tier](recovery, source), None
+        except (UnusableError, StoreError, OSError, ValueError, TimeoutError) as error:
+            return 0, str(error) or type(error).__name__
+
+    def _from_device(self, recovery: Recovery, source: Source) -> int:
+        self._station.device.fill(self._station.state.pieces())
+        self._station.state.accept(self._station.device.objects)
+        return 0
+
+    def _from_host(self, recovery: Recovery, source: Source) -> int:
+        slot = self._station.memory.holdings.find(self._station.rank, recovery.step)
+        if slot is None:
+            raise UnusableError("the snapshot is gone")
+        self._fill(slot)
+        return 0
+
+    def _from_peer(self, recovery: Recovery, source: Source) -> int:
+        """Brings the copy here first, so that this rank has its own again, then fills the state from it."""
+        station = self._station
+        assert station.background is not None
+        assert source.holder is not None
+        station.introduce(recovery.addresses)
+        slot = self._free_slot(recovery.step)
+        station.background.order(
+            "fetch", rank=station.rank, step=recovery.step, holder=source.holder, slot=slot.name, tier="peer"
+        )
+        deadline_s = time.monotonic() + FETCH_TIMEOUT_S
+        while True:
+            for report in station.background.wait(deadline_s):
+                if report["what"] == "fetch" and "fault" in report:
+                    raise UnusableError(report["fault"])
+                if report["what"] == "fetch":
+                    self._fill(slot)
+                    return 0
+
+    def _free_slot(self, step: int) -> Slot:
+        """A slot for a snapshot of which only the size of this rank's state is known."""
+        station = self._station
+        sizes = [s.segment.size for s in station.memory.holdings]
+        station.memory.make_room(station.host.slots, max(sizes, default=0) or self._size())
+        return next(
+            slot
+            for slot in station.memory.own(station.host.slots)
+            if slot.complete_step != step or slot.header.rank != station.rank
+        )
+
+    def _size(self) -> int:
+        return 4 * sum(piece.nbytes for piece in self._station.state.pieces()) + (64 << 20) + DATA_OFFSET
+
+    def _fill(self, slot: Slot) -> None:
+        station = self._station
+        record = slot.record()
+        pieces = station.state.prepare({e.fqn: (e.global_shape, e.dtype) for e in record.entries})
+        by_key = {(e.fqn, e.offsets, e.sizes, e.dtype): e for e in record.entries}
+        entries: list[Entry] = []
+        for piece in pieces:
+            entry = by_key.get((piece.fqn, piece.offsets, piece.sizes, piece.dtype))
+            if entry is None:
+                raise UnusableError(
+                    f"the snapshot has no {piece.fqn} of {piece.dtype}{list(piece.sizes)} at {list(piece.offsets)}"
+                )
+            entries.append(entry)
+        if len(entries) != len(record.entries):
+            raise UnusableError(f"the snapshot has {len(record.entries)} tensors and the state {len(entries)}")
+        in_order = sorted(zip(pieces, entries, strict=True), key=lambda pair: pair[1].position)
+        station.copier.fill([piece for piece, _ in in_order], [entry for _, entry in in_order], slot)
+        station.state.accept(record.objects)
+
+    def _from_store(self, recovery: Recovery, source: Source) -> int:
+        station = self._station
+        target = next(target for target in station.targets if target.tier == source.tier)
+        step = find_step(target.medium, recovery.step).committed()
+        if source.tier == "local" and step.world_size != station.world_size:
+            raise UnusableError(
+                f"{step.url} was written by one of {step.world_size} ranks, not of {station.world_size}"
+            )
+        manifest = step.manifest()
+        saved = {name: (tuple(tensor.shape), dtype_named(tensor.dtype)) for name, tensor in manifest.tensors.items()}
+        pieces = station.state.prepare(saved)
+        together = all(each == source for each in recovery.sources) and source.tier == "shared"
+        loaded = load_into(
+            target.medium,
+            step,
+            pieces,
+            objects=self._wanted(list(manifest.objects)),
+            group=dist.group.WORLD if together and station.world_size > 1 else None,
+            trusted=self._trusted,
+        )
+        station.state.accept(loaded.objects)
+        if any(piece.tensor.is_cuda for piece in pieces):
+            torch.cuda.synchronize()
+        return loaded.bytes_read
+
+    def _wanted(self, names: Sequence[str]) -> list[str]:
+        """All objects but those of other ranks; a rank that is new gets what the first one had."""
+        ranks = {int(found[1]) for name in names if (found := OF_A_RANK.search(name))}
+        mine = self._station.rank if self._station.rank in ranks else 0
+        return [name for name in names if not (found := OF_A_RANK.search(name)) or int(found[1]) == mine]

@@ -1,0 +1,103 @@
+"""Telling the scheduler how far training is and what stopping it would cost, and hearing what it wants."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+URL = "PHALANX_PROGRESS_URL"
+TOKEN = "PHALANX_PROGRESS_TOKEN"
+INTERVAL_S = 5.0
+TIMEOUT_S = 5.0
+
+log = logging.getLogger("phalanx.checkpoint")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is reported. Stopping costs the time that would be lost: since the last durable step, and to come back."""
+
+    step: int
+    durable_step: int
+    stop_cost_ms: int
+    samples_per_s: float = 0.0
+    memory_gb: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class ProgressReporter:
+    """Sends the newest progress now and then, from a thread of its own; a server that is away is tried again."""
+
+    def __init__(self, on_checkpoint: Callable[[float, bool], None], interval_s: float = INTERVAL_S) -> None:
+        self._url, self._token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
+        self._on_checkpoint = on_checkpoint
+        self._interval_s = interval_s
+        self._newest: Progress | None = None
+        self._wake = threading.Event()
+        self._closed = False
+        self._silent = False
+        self._heard: tuple[Any, Any] = (None, None)
+        self._thread = threading.Thread(target=self._run, daemon=True, name="progress")
+        if self._url:
+            self._thread.start()
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self._url)
+
+    def tell(self, progress: Progress, at_once: bool = False) -> None:
+        """Takes the newest progress; it is sent at the next opportunity."""
+        self._newest = progress
+        if at_once:
+            self._wake.set()
+
+    def close(self) -> None:
+        """Sends what is left and ends."""
+        self._closed = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=TIMEOUT_S + 1)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._wake.wait(self._interval_s)
+            self._wake.clear()
+            progress, self._newest = self._newest, None
+            if progress is not None:
+                self._send(progress)
+
+    def _send(self, progress: Progress) -> None:
+        request = urllib.request.Request(
+            self._url,
+            data=json.dumps(asdict(progress)).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                answer = json.load(response)
+        except (OSError, ValueError) as error:
+            if not self._silent:
+                log.warning("progress is not reported to %s: %s; training goes on", self._url, error)
+            self._silent = True
+            return
+        self._silent = False
+        self._hear(answer)
+
+    def _hear(self, answer: Mapping[str, Any]) -> None:
+        """Passes on that the scheduler wants a checkpoint, or will stop the job; once for each time it says so."""
+        heard = (answer.get("checkpoint_until_ms"), answer.get("stop_at_ms"))
+        if heard == self._heard:
+            return
+        self._heard = heard
+        checkpoint_until_ms, stop_at_ms = heard
+        if stop_at_ms is not None:
+            self._on_checkpoint(stop_at_ms / 1e3, True)
+        elif checkpoint_until_ms is not None:
+            self._on_checkpoint(checkpoint_until_ms / 1e3, False)

@@ -1,0 +1,262 @@
+"""Taking snapshots when they are due and seeing them through to the deeper tiers."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from phalanx.train.checkpoint import points
+from phalanx.train.checkpoint.background import Message
+from phalanx.train.checkpoint.decision import Decision, Word, decide, writable
+from phalanx.train.checkpoint.replicas import Placement, place
+from phalanx.train.checkpoint.schedule import Cost, Rates, Schedule
+from phalanx.train.checkpoint.slot import Record, Slot, arrange, slot_bytes
+from phalanx.train.checkpoint.snapshot import Sitting, Taken
+from phalanx.train.checkpoint.state import fingerprint, key_of
+from phalanx.train.checkpoint.station import Station
+
+RECORD_BYTES_GUESS = 1 << 20
+DURABLE = ("shared", "local")
+"""The tiers that outlast a machine, or at least its memory; the first one that is in use says what is durable."""
+
+log = logging.getLogger("phalanx.checkpoint")
+
+
+class Saver:
+    """What is being saved, what is saved, and what that costs."""
+
+    def __init__(self, station: Station, rates: Rates, refuse_nan: bool) -> None:
+        self._station = station
+        self._refuse_nan = refuse_nan
+        every = {name: getattr(tier, "every", None) for name, tier in station.tiers.items()}
+        self.schedule = Schedule(every, rates)
+        self.costs = {tier: Cost() for tier in station.tiers}
+        self.durable_step: int | None = None
+        self.replicated_step: int | None = None
+        self.placement: Placement | None = None
+        self.faults: list[str] = []
+        self.late: Counter[str] = Counter()
+        self.skipped = 0
+        self._fingerprints: tuple[str, ...] = ()
+        self._outstanding: dict[str, int] = {}
+        self._waiting: dict[int, tuple[Slot, tuple[str, ...], Mapping[str, float]]] = {}
+        self._last_step_s = 0.0
+        self._step_ended_s: float | None = None
+
+    def step_ended(self) -> None:
+        """Measures how long steps take."""
+        now_s = time.monotonic()
+        if self._step_ended_s is not None:
+            taken_s = now_s - self._step_ended_s
+            self._last_step_s = taken_s if not self._last_step_s else 0.9 * self._last_step_s + 0.1 * taken_s
+        self._step_ended_s = now_s
+
+    @property
+    def step_s(self) -> float:
+        return self._last_step_s
+
+    @property
+    def outstanding(self) -> dict[str, int]:
+        """The tiers that are busy, each with the step that it is busy with."""
+        waiting = {tier: step for step, (_, tiers, _) in self._waiting.items() for tier in tiers}
+        return {**waiting, **self._outstanding}
+
+    def save(self, step: int, due: Sequence[str], metrics: Mapping[str, float]) -> bool:
+        """Takes a snapshot for the tiers that are due; whether one was taken."""
+        station = self._station
+        self.hear(wait=True)
+        if "device" in due:
+            self._save_on_device(step)
+            due = [tier for tier in due if tier != "device"]
+            if not due:
+                return True
+        pieces = station.state.pieces()
+        word = self._word(fingerprint(pieces), slot_bytes(arrange(pieces)[1], RECORD_BYTES_GUESS), due)
+        decision = station.meeting.decide(f"snapshot after step {step}", word, decide)
+        self._learn(decision)
+        if decision.tiers is None:
+            self.skipped += 1
+            self._say(f"step {step} is not saved: {decision.why_not}")
+            return False
+        if decision.fingerprints != self._fingerprints:
+            self._lay_out(decision)
+            pieces = station.state.pieces()
+        entries, data_bytes = arrange(pieces)
+        slots = station.memory.own(station.host.slots)
+        number = writable(self._word_of_slots(word, slots), decision.keep)
+        assert number is not None, "the chair has seen to it that there is room"
+        slot = slots[number]
+        points.reached("snapshot-start", step, station.rank)
+        slot.begin(step, station.rank, data_bytes)
+        record = Record(step, station.rank, station.world_size, entries, station.state.objects())
+        self._waiting[step] = (slot, decision.tiers, dict(metrics))
+        station.copier.begin(
+            Sitting(
+                pieces,
+                entries,
+                slot,
+                record,
+                station.state.guarded(),
+                self._refuse_nan,
+                lambda: points.reached("snapshot-middle", step, station.rank),
+            )
+        )
+        self.schedule.saved(step, list(decision.tiers))
+        self.hear()
+        return True
+
+    def hear(self, wait: bool = False) -> None:
+        """Takes in what has happened since: snapshots that have become whole, and reports of the background process."""
+        for taken in self._station.copier.take_finished(wait):
+            self._hand_over(taken)
+        for report in self._station.reports():
+            self._note(report)
+
+    def settle(self, until_s: float) -> bool:
+        """Waits until all that was begun is done, or until a moment of the wall clock; whether all is done."""
+        self.hear(wait=True)
+        while self._outstanding and self._station.background is not None:
+            left_s = until_s - time.time()
+            if left_s <= 0:
+                return False
+            try:
+                for report in self._station.background.wait(time.monotonic() + min(left_s, 1.0)):
+                    self._note(report)
+            except TimeoutError:
+                continue
+        return not self._outstanding
+
+    def resume(self, step: int, durable_step: int | None) -> None:
+        """Goes on from a step that was brought back, of which copies are made at once."""
+        self.schedule.restart(step)
+        self.durable_step = durable_step
+        self.replicated_step = None
+        self._waiting.clear()
+        self._outstanding.clear()
+        self._step_ended_s = None
+
+    def _save_on_device(self, step: int) -> None:
+        began_s = time.monotonic()
+        self._station.device.take(step, self._station.state.pieces(), self._station.state.objects())
+        self.costs["device"].learn(time.monotonic() - began_s, 0.0)
+        self.schedule.saved(step, ["device"])
+
+    def _word(self, layout: str, size: int, due: Sequence[str]) -> Word:
+        station = self._station
+        return Word(
+            fingerprint=layout,
+            slot_bytes=size,
+            slots=tuple(slot.complete_step for slot in station.memory.own(station.host.slots)),
+            occupied=frozenset(self.outstanding.values()),
+            replicated=self.replicated_step,
+            due=frozenset(due),
+            busy=frozenset(self.outstanding),
+            costs=self.costs,
+            step_s=self._last_step_s,
+            machine=station.machine,
+            address=station.background.address if station.peer is not None and station.background is not None else None,
+            durable=self.durable_step,
+        )
+
+    def _word_of_slots(self, word: Word, slots: Sequence[Slot]) -> Word:
+        """The same word with the slots as they are after room was made."""
+        if len(slots) == len(word.slots):
+            return word
+        return self._word(word.fingerprint, word.slot_bytes, tuple(word.due))
+
+    def _learn(self, decision: Decision) -> None:
+        self.durable_step = decision.durable
+        self.schedule.adapt(decision.costs, decision.step_s)
+        self._station.introduce(decision.addresses)
+        for tier in decision.late:
+            self.late[tier] += 1
+            interval = max(self.schedule.interval(tier), 1)
+            busy_s = decision.costs.get(tier, Cost()).busy_s
+            sustained = f"{busy_s / decision.step_s:.0f} steps" if decision.step_s and busy_s else "a longer time"
+            self._say(f"{tier} cannot keep up with one save in {interval} steps; it sustains one in {sustained}")
+
+    def _lay_out(self, decision: Decision) -> None:
+        """Makes room, once it is known who holds which parts and whose copies come here."""
+        station = self._station
+        keys = [key_of(piece) for piece in station.state.pieces()]
+        alike = decision.alike
+        holders = [keys] * station.world_size if alike else station.meeting.share("sharing the layout", keys)
+        station.state.share(holders, station.rank)
+        station.memory.make_room(station.host.slots, decision.slot_bytes[station.rank])
+        if station.peer is not None:
+            self.placement = place(machines_of(decision.machines), station.peer.copies, station.peer.domains)
+            sources = self.placement.sources(station.rank)
+            station.memory.make_room_for_replicas({source: decision.slot_bytes[source] for source in sources})
+            # Nobody sends before everybody has room.
+            station.meeting.share("making room for copies", None)
+            self._say_how_safe()
+        self._fingerprints = decision.fingerprints
+
+    def _say_how_safe(self) -> None:
+        assert self.placement is not None
+        if self._station.rank == 0:
+            for lost in range(1, min(4, len(self.placement.machines)) + 1):
+                chance = float(self.placement.recovery_probability(lost))
+                log.info(
+                    "of %d machines lost at once, memory brings everything back with probability %.4f", lost, chance
+                )
+
+    def _hand_over(self, taken: Taken) -> None:
+        """Sends a whole snapshot on to the deeper tiers."""
+        slot, tiers, metrics = self._waiting.pop(taken.step)
+        if "host" in self.costs:
+            self.costs["host"].learn(taken.blocked_s, taken.seconds)
+        if taken.fault is not None:
+            self._say(taken.fault)
+            return
+        for tier in tiers:
+            if tier == "peer":
+                self._replicate(slot, taken.step)
+            elif tier in DURABLE:
+                self._order("persist", tier, slot, taken.step, metrics=metrics)
+
+    def _replicate(self, slot: Slot, step: int) -> None:
+        assert self.placement is not None
+        holders = [rank for rank in self.placement.holders(self._station.rank) if rank != self._station.rank]
+        # A copy is due before the next snapshot is.
+        patience_s = 0.5 * self._last_step_s * self.schedule.interval("peer")
+        self._order("replicate", "peer", slot, step, holders=holders, patience_s=patience_s)
+
+    def _order(self, what: str, tier: str, slot: Slot, step: int, **details: object) -> None:
+        assert self._station.background is not None
+        self._outstanding[tier] = step
+        self._station.background.order(what, tier=tier, slot=slot.name, step=step, **details)
+
+    def _note(self, report: Message) -> None:
+        if report["what"] == "died":
+            self._outstanding.clear()
+            self._say(report["fault"])
+            return
+        tier, step = report["tier"], report["step"]
+        self._outstanding.pop(tier, None)
+        if "fault" in report:
+            self._say(f"{tier}: step {step} was not saved: {report['fault']}; training goes on")
+            return
+        self.costs[tier].learn(0.0, report["seconds"])
+        if tier == "peer":
+            self.replicated_step = step
+        elif report["committed"] and tier == self.durable_tier:
+            self.durable_step = step
+
+    @property
+    def durable_tier(self) -> str | None:
+        return next((tier for tier in DURABLE if tier in self._station.tiers), None)
+
+    def _say(self, fault: str) -> None:
+        self.faults.append(fault)
+        log.warning("rank %d: %s", self._station.rank, fault)
+
+
+def machines_of(names: Sequence[str]) -> list[list[int]]:
+    """The ranks on each machine, machines in order of their lowest rank."""
+    machines: dict[str, list[int]] = {}
+    for rank, name in enumerate(names):
+        machines.setdefault(name, []).append(rank)
+    return list(machines.values())

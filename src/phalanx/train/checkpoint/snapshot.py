@@ -1,0 +1,123 @@
+"""Copying the state to host memory while training goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.slot import Entry, Record, Slot
+
+
+class NotFiniteError(PhalanxError):
+    """The state holds NaN or infinity, and was not to be kept then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sitting:
+    """One snapshot to be taken: what of, where to, and what else to write down."""
+
+    pieces: Sequence[Piece]
+    entries: Sequence[Entry]
+    slot: Slot
+    record: Record
+    guarded: frozenset[int]
+    """Storages that nobody changes before the next `optimizer.step`."""
+    refuse_nan: bool
+    halfway: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a snapshot was like: how long training stood still for it, and how long copying took."""
+
+    step: int
+    blocked_s: float
+    seconds: float
+    bytes: int
+    fault: str | None = None
+
+
+class Copier(Protocol):
+    """Takes snapshots, one after the other."""
+
+    def begin(self, sitting: Sitting) -> None:
+        """Starts to copy. May return before all is copied."""
+
+    def fence(self) -> None:
+        """Called before an optimiser changes what may not be copied yet."""
+
+    def mark_step(self) -> None:
+        """Called at the end of every step, for measuring."""
+
+    def take_finished(self, wait: bool) -> list[Taken]:
+        """The snapshots that have become whole since the last call; with `wait`, all that were begun."""
+
+    def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
+        """Copies a snapshot back into the state."""
+
+    def facts(self) -> dict[str, Any]:
+        """What was measured and chosen, for people."""
+
+
+class HostCopier:
+    """For a state in host memory: copies at once, since there is no engine that would do it alongside."""
+
+    def __init__(self) -> None:
+        self._finished: list[Taken] = []
+
+    def begin(self, sitting: Sitting) -> None:
+        began_s = time.monotonic()
+        middle = len(sitting.pieces) // 2
+        for number, (piece, entry) in enumerate(zip(sitting.pieces, sitting.entries, strict=True)):
+            if number == middle:
+                sitting.halfway()
+            sitting.slot.tensor(entry).copy_(piece.tensor)
+        fault = None
+        if sitting.refuse_nan and (bad := not_finite(sitting.pieces)):
+            fault = refusal(sitting.record.step, bad)
+            sitting.slot.clear()
+        else:
+            sitting.slot.finish(sitting.record)
+        seconds = time.monotonic() - began_s
+        self._finished.append(Taken(sitting.record.step, seconds, seconds, total_bytes(sitting.entries), fault))
+
+    def fence(self) -> None:
+        """All is copied already."""
+
+    def mark_step(self) -> None:
+        """There is nothing to measure."""
+
+    def take_finished(self, wait: bool) -> list[Taken]:
+        finished, self._finished = self._finished, []
+        return finished
+
+    def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
+        for piece, entry in zip(pieces, entries, strict=True):
+            piece.tensor.copy_(slot.tensor(entry))
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+def total_bytes(entries: Sequence[Entry]) -> int:
+    return sum(entry.nbytes for entry in entries)
+
+
+def not_finite(pieces: Sequence[Piece]) -> list[str]:
+    """The names of tensors with NaN or infinity in them."""
+    return [
+        piece.fqn
+        for piece in pieces
+        if (piece.dtype.is_floating_point or piece.dtype.is_complex) and not bool(torch.isfinite(piece.tensor).all())
+    ]
+
+
+def refusal(step: int, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"step {step} was not kept: there are NaN or infinite values in {shown}; the last step before it stays"

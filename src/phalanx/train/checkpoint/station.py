@@ -1,0 +1,156 @@
+"""What one rank works with: its state, its tiers, the memory that outlives it, and the process beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.background import Background, BackgroundGoneError, Message, new_token
+from phalanx.train.checkpoint.device import DeviceCopy
+from phalanx.train.checkpoint.keeper import Keeper
+from phalanx.train.checkpoint.meeting import Meeting
+from phalanx.train.checkpoint.memory import Memory
+from phalanx.train.checkpoint.pace import Pace
+from phalanx.train.checkpoint.peers import Address
+from phalanx.train.checkpoint.persist import Target
+from phalanx.train.checkpoint.snapshot import Copier, HostCopier
+from phalanx.train.checkpoint.state import State
+from phalanx.train.checkpoint.store import Fence, claim, open_medium
+from phalanx.train.checkpoint.tiers import ORDER, Host, Local, Peer, Shared, Tier
+
+log = logging.getLogger("phalanx.checkpoint")
+
+
+class Station:
+    """One rank's place. Opening it finds the memory of a former trainer and claims the directories it will write to."""
+
+    def __init__(self, parts: Mapping[str, Any], tiers: Sequence[Tier], job: str, meeting: Meeting) -> None:
+        self.job, self.meeting = job, meeting
+        self.rank, self.world_size = meeting.rank, meeting.world_size
+        self.tiers = _by_name(tiers)
+        self.state = State(parts, self.rank)
+        self.memory = Memory(Keeper.attach(job, seat(self.rank)))
+        self.pace = Pace(self.memory.pace)
+        self.device = DeviceCopy()
+        self.copier: Copier = _copier(self.state, self.host)
+        self.targets = self._claim()
+        self._addresses: list[Address | None] = []
+        self.background = self._start()
+
+    @property
+    def host(self) -> Host:
+        """The host tier. It is there in any case, since all deeper tiers are fed from it."""
+        tier = self.tiers.get("host", Host())
+        assert isinstance(tier, Host)
+        return tier
+
+    @property
+    def peer(self) -> Peer | None:
+        tier = self.tiers.get("peer")
+        assert tier is None or isinstance(tier, Peer)
+        return tier
+
+    @property
+    def machine(self) -> str:
+        """The machine that this rank would be lost with. `PHALANX_MACHINE` tells it where names of hosts do not."""
+        return os.environ.get("PHALANX_MACHINE") or socket.gethostname()
+
+    def reports(self) -> list[Message]:
+        """What the background process reports. If it has died, another one is started, and that is reported too."""
+        if self.background is None:
+            return []
+        try:
+            return self.background.reports()
+        except BackgroundGoneError as error:
+            self.background = self._start()
+            return [{"what": "died", "fault": f"{error}; another one was started"}]
+
+    def introduce(self, addresses: Sequence[Address | None]) -> None:
+        """Tells the background process where those of the other ranks are, if that has changed."""
+        if self.background is not None and list(addresses) != self._addresses:
+            self._addresses = list(addresses)
+            self.background.order("addresses", addresses=self._addresses)
+
+    def close(self, *, job_is_over: bool) -> None:
+        """Ends what was started. The memory is freed if the job is over, and otherwise kept for the next trainer."""
+        if self.background is not None:
+            self.background.close()
+        self.memory.close()
+        if job_is_over:
+            self.memory.keeper.end()
+        else:
+            self.memory.keeper.close()
+
+    def _claim(self) -> list[Target]:
+        """Takes the directories, so that another trainer that writes there is noticed, here or over there."""
+        targets = []
+        local, shared = self.tiers.get("local"), self.tiers.get("shared")
+        if isinstance(shared, Shared):
+            medium = open_medium(shared.url, **shared.options)
+            fence: Fence = self.meeting.decide("claiming the store", None, lambda words: claim(medium, self.job))
+            everybody = tuple(range(self.world_size))
+            targets.append(Target("shared", medium, fence, shared.keep, everybody, shared.timeout_s))
+        if isinstance(local, Local):
+            medium = open_medium(os.path.join(os.fspath(local.path), f"rank-{self.rank:05d}"))
+            targets.append(Target("local", medium, claim(medium, self.job), local.keep, (self.rank,)))
+        return targets
+
+    def _start(self) -> Background | None:
+        if self.peer is None and not self.targets:
+            return None
+        if not hasattr(self, "_token"):
+            self._token = self.meeting.decide("starting", None, lambda words: new_token())
+        background = Background(
+            self.rank, self.world_size, reachable_host(), self._token, self.targets, self.memory.keeper.fileno()
+        )
+        self.memory.lend_to(background.lend, background.forget)
+        self._addresses = []
+        return background
+
+
+def seat(rank: int) -> int:
+    """The place on this machine. Launchers may give a machine other ranks after a restart, but not other places."""
+    return int(os.environ.get("LOCAL_RANK", rank))
+
+
+def reachable_host() -> str:
+    """The address of this machine in the network that leads to the other ranks."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent; the kernel only picks the way.
+            probe.connect((master, 9))
+            host: str = probe.getsockname()[0]
+            return host
+    except OSError:
+        return "127.0.0.1"
+
+
+def _by_name(tiers: Sequence[Tier]) -> dict[str, Tier]:
+    by_name = {tier.name: tier for tier in tiers}
+    if len(by_name) != len(tiers):
+        raise PhalanxError(f"each tier may be given once, not {', '.join(tier.name for tier in tiers)}")
+    host = by_name.get("host")
+    if isinstance(host, Host) and host.slots < 2:
+        raise PhalanxError(
+            f"the host tier needs 2 slots or more, not {host.slots}: one stays whole while another is written"
+        )
+    return {name: by_name[name] for name in ORDER if name in by_name}
+
+
+def _copier(state: State, host: Host) -> Copier:
+    devices = {piece.tensor.device for piece in state.pieces() if piece.tensor.is_cuda}
+    if not devices:
+        return HostCopier()
+    if len(devices) > 1:
+        raise PhalanxError(f"the state of one rank lies on {len(devices)} devices; expected one")
+    from phalanx.train.checkpoint.stream import StreamCopier
+
+    scratch = None if host.scratch_mb is None else host.scratch_mb << 20
+    return StreamCopier(torch.device(devices.pop()), scratch)

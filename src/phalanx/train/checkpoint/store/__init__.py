@@ -1,0 +1,70 @@
+"""Checkpoints at rest: directories in torch.distributed.checkpoint's format, checked, fenced, loaded on any shape."""
+
+from __future__ import annotations
+
+from phalanx.train.checkpoint.store.chosen import chosen
+from phalanx.train.checkpoint.store.commit import commit
+from phalanx.train.checkpoint.store.comparing import Difference, differences
+from phalanx.train.checkpoint.store.copying import StepExists, copy_step
+from phalanx.train.checkpoint.store.errors import (
+    Corrupt,
+    DirectoryInUse,
+    FencedOut,
+    Incomplete,
+    NoSuchStep,
+    RankMissing,
+    StoreError,
+    StoreUnreachable,
+)
+from phalanx.train.checkpoint.store.export import export_safetensors
+from phalanx.train.checkpoint.store.fence import Fence, claim
+from phalanx.train.checkpoint.store.load import Loaded, load_into
+from phalanx.train.checkpoint.store.medium import Medium, Root, open_medium
+from phalanx.train.checkpoint.store.mismatch import Mismatch, ShapeMismatch
+from phalanx.train.checkpoint.store.resharding import reshard
+from phalanx.train.checkpoint.store.retention import Retention, retire
+from phalanx.train.checkpoint.store.retry import Retry
+from phalanx.train.checkpoint.store.source import Source
+from phalanx.train.checkpoint.store.step import Step, steps
+from phalanx.train.checkpoint.store.verify import Broken, Intact, newest_intact, problems
+from phalanx.train.checkpoint.store.write import Written, write_step
+
+__all__ = [
+    "Broken",
+    "Corrupt",
+    "Difference",
+    "DirectoryInUse",
+    "Fence",
+    "FencedOut",
+    "Incomplete",
+    "Intact",
+    "Loaded",
+    "Medium",
+    "Mismatch",
+    "NoSuchStep",
+    "RankMissing",
+    "Retention",
+    "Retry",
+    "Root",
+    "ShapeMismatch",
+    "Source",
+    "Step",
+    "StepExists",
+    "StoreError",
+    "StoreUnreachable",
+    "Written",
+    "chosen",
+    "claim",
+    "commit",
+    "copy_step",
+    "differences",
+    "export_safetensors",
+    "load_into",
+    "newest_intact",
+    "open_medium",
+    "problems",
+    "reshard",
+    "retire",
+    "steps",
+    "write_step",
+]

@@ -1,0 +1,322 @@
+"""Snapshots of a state in CUDA memory: copied beside the computation, by the device's copy engine.
+
+A snapshot begins when `optimizer.step` has been issued, and must be over when the next `optimizer.step` begins to
+change what it copies. In between, forward and backward only read parameters and moments, for the time W. The bus moves
+B bytes a second, so B·W bytes of the S bytes of state get out in time. For the rest there are two ways:
+
+* **staged**: H bytes of device memory, the scratch, take a copy within milliseconds, which drains to the host
+  afterwards, also while the optimiser runs. H is chosen so that nothing has to wait, at most half of S.
+* **lean**: with little scratch, the fence holds the optimiser back until the rest is copied: max(0, (S − H)/B − W).
+
+Nobody but the optimiser's stream waits at the fence; the processor goes on issuing work.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from statistics import median
+from typing import Any
+
+import torch
+
+from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.segment import REGISTER_BYTES
+from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
+from phalanx.train.checkpoint.snapshot import Sitting, Taken, refusal, total_bytes
+
+SCRATCH_SHARE_MAX = 0.5
+SCRATCH_MARGIN = 1.05
+"""More than the estimate says, since bus and computation get in each other's way a little."""
+HBM_SPARE_BYTES = 1 << 30
+WINDOWS_KEPT = 32
+ALIGNMENT = 512
+PROBE_BYTES = 256 << 20
+STALL_WORTH_MENDING_S = 0.001
+
+
+@dataclass(slots=True)
+class Flight:
+    """A snapshot on its way."""
+
+    sitting: Sitting
+    sources: list[torch.Tensor]
+    norms: torch.Tensor | None
+    start: torch.cuda.Event
+    safe: torch.cuda.Event
+    done: torch.cuda.Event
+    at_fence: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+    landed: threading.Event = field(default_factory=threading.Event)
+
+
+class StreamCopier:
+    """Copies on streams of its own, with `scratch_bytes` of device memory, or as much as turns out to be needed."""
+
+    def __init__(self, device: torch.device, scratch_bytes: int | None = None) -> None:
+        self._device = device
+        self._scratch_fixed = scratch_bytes
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=device)
+        self._drain = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stage = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._flight: Flight | None = None
+        self._clock = Windows()
+        self._bus_bytes_s = 0.0
+        self._pinning_s = 0.0
+        self._finished: list[Taken] = []
+        self._landings: queue.SimpleQueue[Flight] = queue.SimpleQueue()
+        threading.Thread(target=self._land_all, daemon=True, name="snapshots").start()
+
+    def begin(self, sitting: Sitting) -> None:
+        self._pin(sitting.slot)
+        end = DATA_OFFSET + sitting.slot.header.data_bytes
+        self._size_scratch(sitting)
+        cut = max(DATA_OFFSET, end - self._scratch.numel())
+        main = torch.cuda.current_stream(self._device)
+        # The scratch may still be draining from the snapshot before.
+        self._stage.wait_stream(self._drain)
+        staged, direct, sources = self._parted(sitting, cut)
+        flight = Flight(sitting, sources, None, _event(), _event(), _event())
+        self._stage.wait_stream(main)
+        self._drain.wait_stream(main)
+        with torch.cuda.stream(self._stage):
+            _copy_hasty(staged, main)
+            if sitting.refuse_nan:
+                flight.norms = _norms(sitting.pieces)
+            _copy_calm(staged)
+        with torch.cuda.stream(self._drain):
+            flight.start.record()
+            _copy_hasty(direct, main)
+            sitting.halfway()
+            _copy_calm(direct)
+            self._drain.wait_stream(self._stage)
+            flight.safe.record()
+            for start, stop in stretches(cut, end):
+                sitting.slot.segment.bytes[start:stop].copy_(self._scratch[start - cut : stop - cut], non_blocking=True)
+            flight.done.record()
+        self._flight = flight
+        self._landings.put(flight)
+
+    def fence(self) -> None:
+        main = torch.cuda.current_stream(self._device)
+        self._clock.close(main)
+        flight = self._flight
+        if flight is None:
+            return
+        if flight.at_fence is not None:
+            main.wait_event(flight.safe)
+            return
+        before, after = _event(), _event()
+        before.record(main)
+        main.wait_event(flight.safe)
+        after.record(main)
+        flight.at_fence = (before, after)
+
+    def mark_step(self) -> None:
+        self._clock.open(torch.cuda.current_stream(self._device))
+
+    def take_finished(self, wait: bool) -> list[Taken]:
+        if wait and self._flight is not None:
+            self._flight.landed.wait()
+        finished, self._finished = self._finished, []
+        for taken in finished:
+            self._learn(taken)
+        return finished
+
+    def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
+        main = torch.cuda.current_stream(self._device)
+        self._drain.wait_stream(main)
+        with torch.cuda.stream(self._drain):
+            for piece, entry in zip(pieces, entries, strict=True):
+                # Pinning goes ahead of the copies, which run meanwhile.
+                slot.segment.register(up_to=entry.position + entry.nbytes)
+                if piece.tensor.is_cuda and piece.tensor.is_contiguous():
+                    goal = _as_bytes(piece.tensor)
+                    for start, stop in stretches(entry.position, entry.position + entry.nbytes):
+                        source = slot.segment.bytes[start:stop]
+                        goal[start - entry.position : stop - entry.position].copy_(source, non_blocking=True)
+                else:
+                    piece.tensor.copy_(slot.tensor(entry))
+        main.wait_stream(self._drain)
+        self._drain.synchronize()
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "scratch_bytes": self._scratch.numel(),
+            "bus_bytes_s": self._bus_bytes_s,
+            "window_s": self._clock.window_s,
+            "pinning_s": self._pinning_s,
+        }
+
+    def _pin(self, slot: Slot) -> None:
+        if not slot.segment.is_registered:
+            began_s = time.monotonic()
+            slot.segment.register()
+            self._pinning_s += time.monotonic() - began_s
+        if not self._bus_bytes_s:
+            self._bus_bytes_s = self._probe(slot)
+
+    def _probe(self, slot: Slot) -> float:
+        """How fast the bus is, before any snapshot has told."""
+        goal = slot.segment.bytes[DATA_OFFSET : DATA_OFFSET + PROBE_BYTES]
+        source = torch.empty(goal.numel(), dtype=torch.uint8, device=self._device)
+        with torch.cuda.stream(self._drain):
+            goal.copy_(source, non_blocking=True)
+            before, after = _event(), _event()
+            before.record()
+            goal.copy_(source, non_blocking=True)
+            after.record()
+        after.synchronize()
+        return float(goal.numel() / (before.elapsed_time(after) / 1e3))
+
+    def _size_scratch(self, sitting: Sitting) -> None:
+        """Takes as much scratch as lets the rest get out in time; once taken, it is kept."""
+        total = sitting.slot.header.data_bytes
+        if self._scratch_fixed is not None:
+            wanted = min(self._scratch_fixed, total)
+        else:
+            in_time = self._bus_bytes_s * self._clock.window_s
+            wanted = min(int(SCRATCH_SHARE_MAX * total), max(0, int((total - in_time) * SCRATCH_MARGIN)))
+        wanted = -(-wanted // ALIGNMENT) * ALIGNMENT
+        self._grow_scratch(wanted)
+
+    def _grow_scratch(self, wanted: int) -> None:
+        if wanted <= self._scratch.numel():
+            return
+        free = torch.cuda.mem_get_info(self._device)[0] - HBM_SPARE_BYTES + self._scratch.numel()
+        size = min(wanted, max(self._scratch.numel(), free // ALIGNMENT * ALIGNMENT))
+        if size > self._scratch.numel():
+            self._drain.synchronize()
+            self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
+            self._scratch = torch.empty(size, dtype=torch.uint8, device=self._device)
+
+    def _parted(self, sitting: Sitting, cut: int) -> tuple[list[Move], list[Move], list[torch.Tensor]]:
+        """The copies by way of the scratch, an image of the slot from `cut` on, and those straight to the host."""
+        staged: list[Move] = []
+        direct: list[Move] = []
+        sources = []
+        for piece, entry in zip(sitting.pieces, sitting.entries, strict=True):
+            if not piece.tensor.is_cuda:
+                sitting.slot.tensor(entry).copy_(piece.tensor)
+                continue
+            source = _as_bytes(piece.tensor.contiguous())
+            sources.append(source)
+            hasty = piece.tensor.untyped_storage().data_ptr() not in sitting.guarded
+            below = min(max(cut - entry.position, 0), entry.nbytes)
+            if below < entry.nbytes:
+                at = entry.position + below - cut
+                staged.append((source[below:], self._scratch[at : at + entry.nbytes - below], hasty))
+            for start, stop in stretches(entry.position, entry.position + below):
+                goal = sitting.slot.segment.bytes[start:stop]
+                direct.append((source[start - entry.position : stop - entry.position], goal, hasty))
+        return staged, direct, sources
+
+    def _land_all(self) -> None:
+        while True:
+            self._land(self._landings.get())
+
+    def _land(self, flight: Flight) -> None:
+        flight.done.synchronize()
+        sitting = flight.sitting
+        seconds = flight.start.elapsed_time(flight.done) / 1e3
+        fault = None
+        if flight.norms is not None and (bad := _bad_names(sitting.pieces, flight.norms)):
+            fault = refusal(sitting.record.step, bad)
+            sitting.slot.clear()
+        else:
+            sitting.slot.finish(sitting.record)
+        blocked_s = 0.0
+        if flight.at_fence is not None:
+            before, after = flight.at_fence
+            after.synchronize()
+            blocked_s = before.elapsed_time(after) / 1e3
+        flight.sources.clear()
+        self._finished.append(Taken(sitting.record.step, blocked_s, seconds, total_bytes(sitting.entries), fault))
+        flight.landed.set()
+
+    def _learn(self, taken: Taken) -> None:
+        self._bus_bytes_s = taken.bytes / taken.seconds if taken.seconds else self._bus_bytes_s
+        if self._scratch_fixed is None and taken.blocked_s > STALL_WORTH_MENDING_S:
+            more = int(taken.blocked_s * self._bus_bytes_s * SCRATCH_MARGIN)
+            most = int(SCRATCH_SHARE_MAX * taken.bytes)
+            self._grow_scratch(min(self._scratch.numel() + more, most) // ALIGNMENT * ALIGNMENT)
+
+
+Move = tuple[torch.Tensor, torch.Tensor, bool]
+"""Where bytes come from, where they go, and whether the forward pass may change them."""
+
+
+class Windows:
+    """The time from the end of one `optimizer.step` to the beginning of the next, on the device's clock."""
+
+    def __init__(self) -> None:
+        self._opened: torch.cuda.Event | None = None
+        self._pending: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._measured_s: list[float] = []
+
+    def open(self, stream: torch.cuda.Stream) -> None:
+        self._opened = _event()
+        self._opened.record(stream)
+
+    def close(self, stream: torch.cuda.Stream) -> None:
+        if self._opened is not None:
+            closed = _event()
+            closed.record(stream)
+            self._pending = [*self._pending[-WINDOWS_KEPT:], (self._opened, closed)]
+            self._opened = None
+
+    @property
+    def window_s(self) -> float:
+        """The median of the last ones; 0 if none is known."""
+        while self._pending and self._pending[0][1].query():  # type: ignore[no-untyped-call]
+            opened, closed = self._pending.pop(0)
+            self._measured_s.append(opened.elapsed_time(closed) / 1e3)
+        self._measured_s = self._measured_s[-WINDOWS_KEPT:]
+        return median(self._measured_s) if self._measured_s else 0.0
+
+
+def stretches(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """A range cut where one pinned stretch ends and the next begins: CUDA copies within one only."""
+    while start < stop:
+        middle = min(stop, (start // REGISTER_BYTES + 1) * REGISTER_BYTES)
+        yield start, middle
+        start = middle
+
+
+def _copy_hasty(moves: Sequence[Move], main: torch.cuda.Stream) -> None:
+    """What the forward pass may change, such as buffers, is copied before the main stream goes on."""
+    hasty = [(source, goal) for source, goal, is_hasty in moves if is_hasty]
+    for source, goal in hasty:
+        goal.copy_(source, non_blocking=True)
+    if hasty:
+        main.wait_stream(torch.cuda.current_stream())
+
+
+def _copy_calm(moves: Sequence[Move]) -> None:
+    for source, goal, is_hasty in moves:
+        if not is_hasty:
+            goal.copy_(source, non_blocking=True)
+
+
+def _event() -> torch.cuda.Event:
+    # One that the processor sleeps on, not spins on.
+    return torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
+
+
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().view(-1).view(torch.uint8)
+
+
+def _norms(pieces: Sequence[Piece]) -> torch.Tensor:
+    """The largest absolute value of each tensor: NaN or infinite where one of its values is."""
+    floats = [p.tensor for p in pieces if p.tensor.is_cuda and p.dtype.is_floating_point and p.nbytes]
+    norms = torch.stack([norm.float() for norm in torch._foreach_norm(floats, torch.inf)])
+    return torch.empty(norms.shape, pin_memory=True).copy_(norms, non_blocking=True)
+
+
+def _bad_names(pieces: Sequence[Piece], norms: torch.Tensor) -> list[str]:
+    names = [p.fqn for p in pieces if p.tensor.is_cuda and p.dtype.is_floating_point and p.nbytes]
+    return [name for name, norm in zip(names, norms.tolist(), strict=True) if not isfinite(norm)]
