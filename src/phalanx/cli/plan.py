@@ -9,6 +9,7 @@ import click
 from phalanx.cli.files import cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.plan_live import plan_live
 from phalanx.cli.words import because
 from phalanx.engine.explain import explain
 from phalanx.engine.state import State
@@ -36,12 +37,19 @@ class Refused(PhalanxError):  # noqa: N818
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--cluster", "cluster_path", required=True, metavar="FILE", help="The cluster file.")
+@click.option(
+    "--cluster", "cluster_path", metavar="FILE", help="Plan on this cluster, empty. Default: the live server."
+)
 @click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
 @click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
 @output_option
-def plan(files: tuple[str, ...], cluster_path: str, policy: str, save: str | None, output: Output) -> None:
+def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: str | None, output: Output) -> None:
     """Decide where the jobs of FILE... would go on a cluster, in the order given, and change nothing."""
+    if cluster_path is None:
+        if policy or save:
+            raise click.UsageError("--policy and --save go with --cluster; the live server has its own")
+        plan_live(files, output)
+        return
     cluster = cluster_from(cluster_path)
     jobs = [job for path in files for job in jobs_from(path, 1 + files.index(path), cluster)]
     try:

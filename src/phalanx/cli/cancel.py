@@ -1,0 +1,17 @@
+"""`phalanx cancel`: have jobs leave, or never start."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.changes import change_jobs
+from phalanx.cli.complete import live_jobs
+from phalanx.cli.output import Output, output_option
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
+@output_option
+def cancel(jobs: tuple[str, ...], output: Output) -> int:
+    """Cancel the jobs ID...: they are given notice, and are gone after their grace at the latest."""
+    return change_jobs(jobs, "cancel", output)

@@ -1,0 +1,227 @@
+"""The client of the REST API. It stands on the standard library: a verb is one process, and must start fast."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+import click
+
+from phalanx.cli.context import Context, current_context
+from phalanx.cli.exit import Exit
+from phalanx.errors import PhalanxError
+
+BASE = "/api/v1"
+PATIENCE_S = 60.0
+TRIES_MAX = 4
+PAUSE_FIRST_S = 0.1
+PIECE_BYTES = 65536
+
+Query = Mapping[str, str | int | bool | None]
+
+
+class ServerError(PhalanxError):
+    """The server answered with an error that is not the caller's."""
+
+
+class NotFound(PhalanxError):  # noqa: N818
+    """The server knows no such thing."""
+
+    exit_code = Exit.NOT_FOUND
+
+
+class Refused(PhalanxError):  # noqa: N818
+    """The server does not do it."""
+
+    exit_code = Exit.REFUSED
+
+
+class Unreachable(PhalanxError):  # noqa: N818
+    """Nobody answers, or nobody is ready to."""
+
+    exit_code = Exit.UNREACHABLE
+
+
+REFUSALS = (400, 401, 403, 409, 412, 413, 415, 422, 429, 507)
+
+
+class Client:
+    """A server, spoken to over one connection that is kept open."""
+
+    def __init__(self, context: Context, patience_s: float = PATIENCE_S, tries_max: int = TRIES_MAX) -> None:
+        self.context = context
+        self._patience_s = patience_s
+        self._tries_max = tries_max
+        self._parts = urlsplit(context.addr)
+        if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
+            raise Unreachable(f"address '{context.addr}': expected http://HOST:PORT or https://HOST:PORT")
+        self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server is on this machine, and sees the same files."""
+        return self._parts.hostname in ("127.0.0.1", "localhost", "::1")
+
+    def get(self, path: str, **query: str | int | bool | None) -> Any:
+        """What is at a path."""
+        return self._ask("GET", path, query)
+
+    def post(self, path: str, body: object = None) -> Any:
+        """Asks for a change. One that makes something is made once, however often it has to be sent."""
+        return self._ask("POST", path, {}, body, {"Idempotency-Key": uuid.uuid4().hex})
+
+    def post_yaml(self, path: str, text: str) -> Any:
+        """Hands over a file as it is."""
+        headers = {"Idempotency-Key": uuid.uuid4().hex, "Content-Type": "application/yaml"}
+        return self._ask("POST", path, {}, text.encode(), headers)
+
+    def put_yaml(self, path: str, text: str, **query: str | int | bool | None) -> Any:
+        """Replaces something by a file."""
+        return self._ask("PUT", path, query, text.encode(), {"Content-Type": "application/yaml"})
+
+    def change(self, method: str, path: str, body: object = None, **query: str | int | bool | None) -> Any:
+        """PUT, PATCH or DELETE."""
+        return self._ask(method, path, query, body)
+
+    def items(self, path: str, count_max: int, **query: str | int | bool | None) -> Iterator[dict[str, Any]]:
+        """The items of a list, page by page."""
+        cursor: str | None = ""
+        while cursor is not None and count_max > 0:
+            page = self.get(path, **{**query, "limit": min(count_max, 1000), "cursor": cursor or None})
+            yield from page["items"][:count_max]
+            count_max -= len(page["items"])
+            cursor = page.get("next")
+
+    def stream(self, path: str, **query: str | int | bool | None) -> Iterator[bytes]:
+        """What a path goes on sending, as it comes."""
+        response = self._send("GET", path, query, None, {}, timeout_s=None)
+        try:
+            while piece := response.read1(PIECE_BYTES):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(f"{self.context.addr}: the line broke ({error or type(error).__name__})") from None
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(
+        self, method: str, path: str, query: Query, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """An answer as data. What is harmless to repeat is repeated while the server has no time or goes away."""
+        repeatable = method in ("GET", "PUT", "DELETE") or "Idempotency-Key" in (headers or {})
+        for attempt in range(1, self._tries_max + 1):
+            try:
+                response = self._send(method, path, query, body, headers or {}, self._patience_s)
+                content = response.read()
+                return json.loads(content) if content else None
+            except (http.client.HTTPException, ConnectionError, Unreachable) as error:
+                self.close()
+                if (
+                    attempt == self._tries_max
+                    or not repeatable
+                    or isinstance(error.__context__, ConnectionRefusedError)
+                ):
+                    raise self._unreachable(error) from None
+                time.sleep(PAUSE_FIRST_S * 4 ** (attempt - 1))
+            except TimeoutError:
+                self.close()
+                raise Unreachable(f"{self.context.addr}: no answer within {self._patience_s:.0f} s") from None
+        raise AssertionError("the last try returns or raises")
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        body: object,
+        headers: Mapping[str, str],
+        timeout_s: float | None,
+    ) -> http.client.HTTPResponse:
+        connection = self._open(timeout_s)
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        sent = {"Accept": "application/json", **headers}
+        if content is not None:
+            sent.setdefault("Content-Type", "application/json")
+        if self.context.token:
+            sent["Authorization"] = f"Bearer {self.context.token}"
+        try:
+            connection.request(method, f"{self._parts.path}{BASE}{path}{_query(query)}", content, sent)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise self._unreachable(error) from error
+        if response.status >= 400:
+            raise self._error(response)
+        return response
+
+    def _open(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        if self._connection is None:
+            host, port = self._parts.hostname or "", self._parts.port
+            if self._parts.scheme == "https":
+                trust = ssl.create_default_context(cafile=self.context.ca_file or None)
+                self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=trust)
+            else:
+                self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+        return self._connection
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        if isinstance(error, Unreachable):
+            return error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        return Unreachable(
+            f"{self.context.addr}: {reason}; start a server with `phalanx up`, or say where it is with PHALANX_ADDR"
+        )
+
+    def _error(self, response: http.client.HTTPResponse) -> PhalanxError:
+        message = self._message_of(response)
+        if response.status == 404:
+            return NotFound(message)
+        if response.status == 401:
+            return Refused(f"{message}; run `phalanx login`, or set PHALANX_TOKEN_FILE")
+        if response.status in REFUSALS:
+            return Refused(message)
+        if response.status == 503:
+            return Unreachable(f"{self.context.addr}: {message}")
+        return ServerError(f"{self.context.addr}: {message}")
+
+    def _message_of(self, response: http.client.HTTPResponse) -> str:
+        content = response.read()
+        try:
+            return str(json.loads(content)["message"])
+        except (ValueError, KeyError, TypeError):
+            return f"{response.status} {response.reason}, which no phalanx would answer; is PHALANX_ADDR right?"
+
+
+def connect(context: Context | None = None) -> Client:
+    """A client for a context, or for the one in use, whose connection ends with the verb."""
+    client = Client(context or current_context())
+    verb = click.get_current_context(silent=True)
+    if verb is not None:
+        verb.call_on_close(client.close)
+    return client
+
+
+def job_path(job: str, what: str = "") -> str:
+    """The path of a job by its id or name."""
+    return f"/jobs/{quote(job, safe='')}{what}"
+
+
+def _query(query: Query) -> str:
+    given = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in query.items()
+        if value is not None and value != ""
+    }
+    return f"?{urlencode(given)}" if given else ""

@@ -1,0 +1,60 @@
+"""Shell completion of names that live on the server. A shell waits for it, so it gives up soon and never complains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+PATIENCE_S = 1.0
+COUNT_MAX = 100
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+
+def live_jobs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Ids and names of jobs that are not over."""
+    states = "waiting,starting,running,suspended,stopping"
+    found = []
+    for job in _items("/jobs", state=states):
+        described = f"{job['name'] or job['id']}, {job['state']}"
+        found += [CompletionItem(word, help=described) for word in (job["id"], job["name"]) if word]
+    return [item for item in found if str(item.value).startswith(incomplete)]
+
+
+def node_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of nodes."""
+    return [
+        CompletionItem(node["name"], help=node["health"])
+        for node in _items("/nodes")
+        if node["name"].startswith(incomplete)
+    ]
+
+
+def template_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of job templates."""
+    from phalanx.cli.templates import templates
+
+    return [CompletionItem(each.name, help=each.summary) for each in templates() if each.name.startswith(incomplete)]
+
+
+def job_argument(function: Decorated) -> Decorated:
+    """Gives a verb the job it is about, by id or unique name."""
+    return click.argument("job", metavar="ID", shell_complete=live_jobs)(function)
+
+
+def _items(path: str, **query: str) -> list[dict[str, str]]:
+    from phalanx.cli.client import Client
+    from phalanx.cli.context import current_context
+
+    client = None
+    try:
+        client = Client(current_context(), PATIENCE_S, tries_max=1)
+        return list(client.items(path, COUNT_MAX, **query))
+    except Exception:
+        return []
+    finally:
+        if client is not None:
+            client.close()

@@ -1,0 +1,58 @@
+"""`phalanx events`: what happens on the cluster, as it happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from phalanx.cli.client import Client, connect
+from phalanx.cli.output import Output, cell, output_option
+from phalanx.cli.when import clock
+
+BESIDE = ("seq", "now_ms", "type", "job")
+
+
+@click.command()
+@click.option(
+    "--since", type=click.IntRange(0), metavar="SEQ", help="Begin after this record, not with what comes next."
+)
+@click.option("--job", default="", metavar="ID", help="Only about one job.")
+@click.option("--type", "kind", default="", metavar="TYPE", help="Only of one type, such as AttemptEnded.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@output_option
+def events(since: int | None, job: str, kind: str, limit: int | None, output: Output) -> None:
+    """Print events as they happen, until Ctrl-C: one a line, as text or JSON."""
+    told = 0
+    for event in server_sent(connect(), since):
+        if (job and job_of(event) != job) or (kind and event["type"] != kind):
+            continue
+        click.echo(json.dumps(event) if output == "json" else _line(event))
+        told += 1
+        if told == limit:
+            return
+
+
+def server_sent(client: Client, since: int | None) -> Iterator[dict[str, Any]]:
+    """The events of the server's stream."""
+    unread = b""
+    for piece in client.stream("/events", since=since):
+        *blocks, unread = (unread + piece).replace(b"\r\n", b"\n").split(b"\n\n")
+        for block in blocks:
+            data = b"\n".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:"))
+            if data:
+                yield json.loads(data)
+
+
+def job_of(event: dict[str, Any]) -> str:
+    """The id of the job an event is about; empty if it is about none."""
+    about = event.get("job") or (event.get("action") or [None, ""])[1]
+    return str(about["id"]) if isinstance(about, dict) else str(about)
+
+
+def _line(event: dict[str, Any]) -> str:
+    known = {key: value for key, value in event.items() if key not in BESIDE and not isinstance(value, dict | list)}
+    rest = " ".join(f"{key}={cell(value)}" for key, value in known.items() if value not in ("", None))
+    return f"{clock(event.get('now_ms'))}  {event['type']:<20} {job_of(event) or '-':<8} {rest}".rstrip()

@@ -1,0 +1,52 @@
+"""Jobs as rows of a table: what the server says of them, and what people want to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.cli.output import Column
+from phalanx.cli.when import ago, now_ms, span
+
+COLUMNS = (
+    Column("id"),
+    Column("name"),
+    Column("state"),
+    Column("why"),
+    Column("queue"),
+    Column("user"),
+    Column("gpus"),
+    Column("where", "NODES"),
+    Column("age"),
+    Column("ran"),
+    Column("kind", wide=True),
+    Column("priority", wide=True),
+    Column("attempts", wide=True),
+    Column("preemptions", wide=True),
+    Column("exit_code", wide=True),
+    Column("end_reason", wide=True),
+)
+
+NODES_SHOWN_MAX = 3
+
+
+def job_row(job: dict[str, Any]) -> dict[str, Any]:
+    """A job with the columns that are worked out here. Programs get all that the server said beside them."""
+    return {
+        **job,
+        "why": job.get("reason"),
+        "where": where(job.get("nodes") or []),
+        "age": ago(job.get("submitted_ms")),
+        "ran": ran(job),
+    }
+
+
+def where(nodes: list[str]) -> str | None:
+    """The first nodes of a job, and how many more there are."""
+    more = len(nodes) - NODES_SHOWN_MAX
+    return (",".join(nodes[:NODES_SHOWN_MAX]) + (f" +{more}" if more > 0 else "")) or None
+
+
+def ran(job: dict[str, Any]) -> str | None:
+    """How long a job has run since it was first started."""
+    started_ms, ended_ms = job.get("started_ms"), job.get("ended_ms")
+    return span((ended_ms or now_ms()) - started_ms) if started_ms is not None else None

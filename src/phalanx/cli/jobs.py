@@ -1,0 +1,50 @@
+"""`phalanx jobs`: who waits, runs and is over."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.output import Output, emit, output_option
+from phalanx.cli.watch import shown, watch_option
+
+LIVE = "waiting,starting,running,suspended,stopping"
+
+
+@click.command()
+@click.option("--all", "with_ended", is_flag=True, help="Those that are over, too.")
+@click.option("--state", default="", metavar="STATE[,…]", help="Only these states.")
+@click.option("--queue", default="", help="Only a queue and those below it.")
+@click.option("--user", default="", help="Only of one user.")
+@click.option("--name", default="", help="Only of one name.")
+@click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Only of one kind.")
+@click.option("--label", default="", metavar="KEY=VALUE", help="Only with a label.")
+@click.option("--array", "array_of", default="", metavar="ID", help="Only the members of an array.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
+@watch_option
+@output_option
+def jobs(
+    with_ended: bool,
+    state: str,
+    queue: str,
+    user: str,
+    name: str,
+    kind: str | None,
+    label: str,
+    array_of: str,
+    limit: int,
+    watch: bool,
+    output: Output,
+) -> None:
+    """List jobs, the newest first: those that are not over, unless you ask for more."""
+    states = state or ("" if with_ended else LIVE)
+    client = connect()
+
+    def show() -> None:
+        found = client.items(
+            "/jobs", limit, state=states, queue=queue, user=user, name=name, kind=kind, label=label, array_of=array_of
+        )
+        emit([job_row(job) for job in found], COLUMNS, output)
+
+    shown(show, watch)

@@ -1,0 +1,42 @@
+"""`phalanx login`: getting a token from a server and keeping it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.context import Context, config_path, current_context, load_config, save_config
+
+DAY_S = 86_400
+
+
+@click.command()
+@click.argument("addr", required=False, metavar="[ADDR]")
+@click.option("--context", "name", default="default", show_default=True, help="The name to keep it under.")
+@click.option("--user", help="Log in with a password, which is asked for.")
+@click.option("--token-stdin", is_flag=True, help="Take a token from standard input instead.")
+@click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long it is to last.")
+@click.option("--ca-file", default="", metavar="FILE", help="Certificates to trust beside the system's.")
+def login(addr: str | None, name: str, user: str | None, token_stdin: bool, days: int, ca_file: str) -> None:
+    """Log in to the server at ADDR and keep the token in the config file, which only you can read."""
+    found = current_context()
+    context = Context((addr or found.addr).rstrip("/"), "", ca_file or found.ca_file)
+    if token_stdin:
+        token = sys.stdin.readline().strip()
+    elif user:
+        password = click.prompt("Password", hide_input=True, err=True)
+        body = {"user": user, "password": password, "name": socket.gethostname(), "ttl_s": days * DAY_S}
+        token = connect(context).post("/login", body)["token"]
+    elif found.token and found.addr == context.addr:
+        token = found.token
+    else:
+        raise click.UsageError("say who you are with --user NAME, or give a token with --token-stdin")
+    context = Context(context.addr, token, context.ca_file)
+    me = connect(context).get("/me")
+    config = load_config()
+    config.contexts[name], config.current = context, name
+    save_config(config)
+    click.echo(f"logged in to {context.addr} as {me['user']}; kept as '{name}' in {config_path()}", err=True)

@@ -1,0 +1,48 @@
+"""`phalanx nodes`: the machines, what is wrong with them and what is free on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.watch import shown, watch_option
+
+COLUMNS = (
+    Column("name"),
+    Column("health"),
+    Column("gpu_type"),
+    Column("gpus"),
+    Column("gpus_used", "USED"),
+    Column("jobs"),
+    Column("cpus", wide=True),
+    Column("memory_gb", wide=True),
+    Column("where", "PATH", wide=True),
+    Column("labels", wide=True),
+)
+NODES_MAX = 100_000
+
+
+@click.command()
+@click.option("--health", type=click.Choice(["healthy", "suspect", "draining", "failed"]), help="Only these.")
+@watch_option
+@output_option
+def nodes(health: str | None, watch: bool, output: Output) -> None:
+    """List the nodes of the cluster."""
+    client = connect()
+    shown(
+        lambda: emit([_row(node) for node in client.items("/nodes", NODES_MAX, health=health)], COLUMNS, output), watch
+    )
+
+
+def _row(node: dict[str, Any]) -> dict[str, Any]:
+    labels = node.get("labels") or {}
+    return {
+        **node,
+        "cpus": (node.get("cpus_milli") or 0) / 1000,
+        "memory_gb": (node.get("memory_mb") or 0) / 1024,
+        "where": "/".join(node.get("path") or ()),
+        "labels": ",".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, dict) else labels,
+    }

@@ -1,0 +1,221 @@
+"""`phalanx submit` and `phalanx run`: handing a job to the server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from phalanx.cli.client import Client, connect
+from phalanx.cli.complete import template_names
+from phalanx.cli.exit import Exit
+from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
+
+Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+TEMPLATE_COLUMNS = (Column("template"), Column("summary"))
+
+
+class JobCommand(click.Command):
+    """A command that takes what follows `--` as the command of a job."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta["command"] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+
+OPTIONS = (
+    click.argument("files", nargs=-1, metavar="[FILE]... [-- COMMAND]"),
+    click.option(
+        "--template", metavar="NAME", shell_complete=template_names, help="A job of the gallery; `list` lists it."
+    ),
+    click.option(
+        "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value for a key of the template."
+    ),
+    click.option("--name", help="A name, which works in place of the id while it is unique."),
+    click.option("--queue", help="The queue."),
+    click.option("--priority", type=int, help="Higher goes first, where the policy minds it."),
+    click.option("--gpus", type=click.IntRange(0), help="GPUs of each task."),
+    click.option("--gpu-type", help="A kind of GPU."),
+    click.option("--tasks", type=click.IntRange(1), help="So many equal tasks, started together."),
+    click.option("--cpus", type=click.FloatRange(0), help="CPUs of each task."),
+    click.option("--memory-gb", type=click.FloatRange(0), help="Memory of each task."),
+    click.option("--kind", type=click.Choice(["training", "service", "interactive"])),
+    click.option("--image", help="A container image to run in."),
+    click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the job's environment."),
+    click.option("--workdir", metavar="DIR", help="The folder to start in. Default: this one, if the server is here."),
+    click.option("--duration", metavar="TIME", help="How long it will take, as a guess: 90s, 4h."),
+    click.option("--max-run", metavar="TIME", help="Stop it after so long."),
+    click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
+    click.option("--after", multiple=True, metavar="ID", help="Only after another job has succeeded."),
+    click.option("--array", metavar="INDICES", help="Many members: 0-31, or 0-31%4 for four at a time."),
+    click.option("--retries", type=click.IntRange(0), help="Start it again so often after a failure."),
+    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE"),
+)
+
+
+def job_options(function: Decorated) -> Decorated:
+    """Gives a verb everything that describes a job."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command(cls=JobCommand)
+@job_options
+@click.option("--wait", is_flag=True, help="Wait until it is over; the exit code says how it came out.")
+@click.option("--follow", is_flag=True, help="Print what its first task prints, until it is over.")
+@click.option("--dry-run", is_flag=True, help="Print the job file and submit nothing.")
+@output_option
+@click.pass_context
+def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
+    """Submit the jobs of FILE..., or one that runs COMMAND; prints them with their ids."""
+    if given["template"] == "list":
+        _list_templates(output)
+        return Exit.OK
+    client = connect()
+    texts = _texts(ctx, given)
+    if client.is_here and not given["workdir"]:
+        from phalanx.cli.job_text import at_home
+
+        texts = [at_home(text) for text in texts]
+    if dry_run:
+        click.echo("---\n".join(texts), nl=False)
+        return Exit.OK
+    made = [client.post_yaml("/jobs", text) for text in texts]
+    _tell(made, output)
+    return _attend(client, made, wait, follow)
+
+
+@click.command(cls=JobCommand)
+@job_options
+@click.pass_context
+def run(ctx: click.Context, /, **given: Any) -> int:
+    """Submit a job, print what it prints, and wait for its end: the same as `submit --wait --follow`."""
+    result: int = ctx.invoke(submit, wait=True, follow=True, dry_run=False, output="table", **given)
+    return result
+
+
+def _texts(ctx: click.Context, given: dict[str, Any]) -> list[str]:
+    """The job files to be submitted: from files, from a template, or from options and a command."""
+    from phalanx.cli.job_text import checked, job_file, read_checked
+
+    command = ctx.meta.get("command", [])
+    keys = _keys(given)
+    if given["files"]:
+        if command or keys or given["template"]:
+            raise click.UsageError(
+                "options that describe a job, and a command, go with no FILE; change the file instead"
+            )
+        return [read_checked(path) for path in given["files"]]
+    if given["template"]:
+        return [_from_template(given["template"], command, keys, given["changes"])]
+    if command:
+        keys["command"] = command
+    elif "image" not in keys:
+        raise click.UsageError("expected FILE, --template NAME, or a command after --, as in `phalanx submit -- true`")
+    text = job_file(keys)
+    checked(text, "the job")
+    return [text]
+
+
+def _from_template(name: str, command: list[str], keys: dict[str, Any], changes: tuple[str, ...]) -> str:
+    import yaml
+
+    from phalanx.cli.job_text import checked, job_file
+    from phalanx.cli.templates import template
+
+    found: dict[str, Any] = yaml.safe_load(template(name).text)
+    for change in changes:
+        key, value = _pair(change, "--set")
+        _put(found, key.split("."), yaml.safe_load(value))
+    found |= keys
+    if command:
+        found["command"] = command
+    text = job_file(found)
+    checked(text, f"the template {name}")
+    return text
+
+
+def _put(tree: Any, path: list[str], value: object) -> None:
+    """Sets a key deep in a tree: `gang.0.replicas` is the replicas of the first role."""
+    for key in path[:-1]:
+        try:
+            tree = tree[int(key) if isinstance(tree, list) else key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            raise click.UsageError(f"--set {'.'.join(path)}: the template has no '{key}'") from None
+    tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = value
+
+
+def _keys(given: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a job file that the options come to."""
+    plain = ("name", "queue", "priority", "kind", "image", "workdir", "duration", "max_run", "begin", "array")
+    keys = {key: given[key] for key in plain if given[key] is not None}
+    task = {key: given[key] for key in ("gpus", "gpu_type", "cpus", "memory_gb") if given[key] is not None}
+    if given["tasks"]:
+        keys["gang"] = [{"role": "worker", "replicas": given["tasks"], **task}]
+    else:
+        keys |= task
+    for key, option in (("env", "--env"), ("labels", "--label")):
+        if given[key]:
+            keys[key] = dict(_pair(text, option) for text in given[key])
+    if given["after"]:
+        keys["after"] = list(given["after"])
+    if given["retries"] is not None:
+        keys["retry"] = {"limit": given["retries"]}
+    return keys
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise click.UsageError(f"{option} {text}: expected NAME=VALUE")
+    return key, value
+
+
+def _list_templates(output: Output) -> None:
+    from phalanx.cli.templates import templates
+
+    emit([{"template": each.name, "summary": each.summary} for each in templates()], TEMPLATE_COLUMNS, output)
+
+
+def _tell(made: list[dict[str, Any]], output: Output) -> None:
+    """One job is told as one object, several as a list."""
+    if output in ("json", "yaml") and len(made) == 1:
+        click.echo(as_json(made[0]) if output == "json" else as_yaml(made[0]))
+    elif output in ("json", "yaml", "name"):
+        emit(made, COLUMNS, output)
+    elif sys.stdout.isatty() or output == "wide":
+        emit([job_row(job) for job in made], COLUMNS, output)
+    else:
+        for job in made:
+            members = f", {len(job['members'])} members" if job.get("members") else ""
+            click.echo(f"submitted job {job.get('array_of') or job['id']}{members}")
+
+
+def _attend(client: Client, made: list[dict[str, Any]], wait: bool, follow: bool) -> int:
+    from phalanx.cli.logs import follow_logs
+    from phalanx.cli.outcome import wait_for
+
+    worst = Exit.OK
+    for job in made:
+        for member in job.get("members") or [job["id"]]:
+            if follow:
+                follow_logs(client, member)
+            if wait:
+                code, found = wait_for(client, member)
+                worst = worst or code
+                _report(member, found)
+    return worst
+
+
+def _report(job: str, found: dict[str, Any] | None) -> None:
+    state = found["state"] if found else "gone"
+    why = f": {found['end_reason']}" if found and state != "succeeded" and found.get("end_reason") else ""
+    click.echo(f"job {job} {state}{why}", err=True)

@@ -1,0 +1,108 @@
+"""`phalanx up`: the server with its store and its backend, in one process tree."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.output import Output, as_yaml
+from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.server.options import Options
+
+
+class ListenError(PhalanxError):
+    """An address nobody can listen at."""
+
+
+@click.command()
+@click.option("--data", metavar="DIR", help="Where everything is kept. Default: ~/.local/state/phalanx.")
+@click.option(
+    "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
+)
+@click.option("--nodes", type=click.IntRange(1, 10_000), help="Pretend so many nodes, where there are no GPUs.")
+@click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of each pretended node.")
+@click.option("--cluster", metavar="FILE", help="The cluster, at the first start. `apply` changes it later.")
+@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="The policy, at the first start.")
+@click.option("--backend", default="local", show_default=True, help="What runs jobs; `rehearsal` runs nothing.")
+@click.option("--store", default="", metavar="URL", help="A PostgreSQL database instead of the embedded store.")
+@click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve HTTP.")
+@click.option("--tls-cert", default="", metavar="FILE", help="Serve HTTPS with this certificate.")
+@click.option("--tls-key", default="", metavar="FILE", help="The key of the certificate.")
+@click.option("--alerts", default="", metavar="FILE", help="Rules that watch over GPUs, jobs and nodes.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="What to print when ready."
+)
+def up(
+    data: str | None,
+    listen: str,
+    nodes: int | None,
+    gpus: int | None,
+    cluster: str | None,
+    policy: str,
+    backend: str,
+    store: str,
+    workers: int,
+    tls_cert: str,
+    tls_key: str,
+    alerts: str,
+    output: Output,
+) -> int:
+    """Run a server here until it is interrupted. Jobs go on when it stops, and are found again when it starts."""
+    from phalanx.server.options import Options, default_data
+    from phalanx.server.up import up as run
+
+    if bool(tls_cert) != bool(tls_key):
+        raise click.UsageError("--tls-cert and --tls-key go together")
+    host, port = address_of(listen)
+    options = Options(
+        data=data or default_data(),
+        host=host,
+        port=port,
+        store=store,
+        cluster=_absolute(cluster or ""),
+        nodes=nodes,
+        gpus=gpus,
+        policy=policy,
+        backend=backend,
+        workers=workers,
+        tls_cert=_absolute(tls_cert),
+        tls_key=_absolute(tls_key),
+        alerts=_absolute(alerts),
+    )
+    return run(options, lambda ready: _announce(ready, output), lambda line: click.echo(f"phalanx: {line}", err=True))
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """HOST:PORT, PORT, or [IPv6]:PORT."""
+    host, colon, port = text.rpartition(":")
+    host = host.strip("[]") if colon else "127.0.0.1"
+    if not port.isdecimal() or int(port) > 65535 or not host:
+        raise ListenError(f"--listen {text}: expected HOST:PORT, such as 127.0.0.1:8470")
+    return host, int(port)
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path) if path else ""
+
+
+def _announce(options: Options, output: Output) -> None:
+    token_file = options.file("admin.token")
+    ready = {"url": options.url, "token_file": str(token_file), "pid": os.getpid()}
+    if output == "json":
+        import json
+
+        click.echo(json.dumps(ready))
+    elif output == "yaml":
+        click.echo(as_yaml(ready), nl=False)
+    else:
+        click.echo(
+            f"phalanx is ready at {options.url}\n\n"
+            f"  export PHALANX_ADDR={options.url}\n"
+            f"  export PHALANX_TOKEN_FILE={token_file}\n"
+            "  phalanx submit --gpus 1 -- nvidia-smi\n\n"
+            f"The admin's token is in {token_file}; keep it to yourself. Logs are in {options.file('log')}."
+        )

@@ -1,0 +1,83 @@
+"""`phalanx users`: who may do what."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.output import Column, Output, emit, output_option
+
+COLUMNS = (Column("name"), Column("granted", "ROLES"), Column("disabled"))
+ROLES = click.Choice(["admin", "operator", "member", "viewer"])
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+@output_option
+def users(ctx: click.Context, output: Output) -> None:
+    """List the users with their roles; see also `users add|remove|grant|revoke|password`."""
+    if ctx.invoked_subcommand is None:
+        emit([_row(user) for user in connect().get("/users")["items"]], COLUMNS, output)
+
+
+@users.command()
+@click.argument("name")
+@click.option("--password", is_flag=True, help="Ask for a password. Without one, the user logs in by tokens only.")
+@click.option("--role", type=ROLES, help="A role to begin with.")
+@click.option("--queue", default="", help="Where the role holds: a queue and all below it. Default: everywhere.")
+def add(name: str, password: bool, role: str | None, queue: str) -> None:
+    """Add the user NAME."""
+    client = connect()
+    body: dict[str, Any] = {"name": name}
+    if password:
+        body["password"] = _new_password()
+    client.post("/users", body)
+    if role:
+        client.change("PUT", _role_path(name, queue), {"role": role})
+
+
+@users.command()
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove the user NAME with all tokens."""
+    connect().change("DELETE", f"/users/{quote(name, safe='')}")
+
+
+@users.command()
+@click.argument("name")
+@click.argument("role", type=ROLES)
+@click.option("--queue", default="", help="A queue and all below it. Default: everywhere.")
+def grant(name: str, role: str, queue: str) -> None:
+    """Give the user NAME a role."""
+    connect().change("PUT", _role_path(name, queue), {"role": role})
+
+
+@users.command()
+@click.argument("name")
+@click.option("--queue", default="", help="A queue and all below it. Default: everywhere.")
+def revoke(name: str, queue: str) -> None:
+    """Take the role of the user NAME at a queue away."""
+    connect().change("DELETE", _role_path(name, queue))
+
+
+@users.command()
+@click.argument("name")
+def password(name: str) -> None:
+    """Set the password of the user NAME, which is asked for."""
+    connect().change("PATCH", f"/users/{quote(name, safe='')}", {"password": _new_password()})
+
+
+def _new_password() -> str:
+    return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _role_path(name: str, queue: str) -> str:
+    return f"/users/{quote(name, safe='')}/roles/{quote(queue) or '-'}"
+
+
+def _row(user: dict[str, Any]) -> dict[str, Any]:
+    granted = [f"{role['role']}@{role['queue'] or '*'}" for role in user.get("roles") or ()]
+    return {**user, "granted": granted, "disabled": user.get("disabled", False)}

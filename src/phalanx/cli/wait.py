@@ -1,0 +1,25 @@
+"""`phalanx wait`: until a job is over."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.complete import live_jobs
+from phalanx.cli.exit import Exit
+from phalanx.cli.outcome import wait_for
+
+
+@click.command()
+@click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Give up after so long.")
+def wait(jobs: tuple[str, ...], timeout_s: float | None) -> int:
+    """Wait until the jobs ID... are over; the exit code says how the first that did not succeed came out."""
+    client = connect()
+    worst = Exit.OK
+    for job in jobs:
+        code, found = wait_for(client, job, timeout_s)
+        state = found["state"] if found else "gone"
+        click.echo(f"job {found['id'] if found else job}: {state}", err=True)
+        worst = worst or code
+    return worst

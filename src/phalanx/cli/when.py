@@ -1,0 +1,38 @@
+"""Times for people: how long, how long ago, and until when."""
+
+from __future__ import annotations
+
+import time
+
+UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+
+
+def span(duration_ms: float | None) -> str | None:
+    """A duration in its two largest units: `3d4h`, `12m5s`, `0s`."""
+    if duration_ms is None:
+        return None
+    left_ms = max(int(duration_ms), 0)
+    for i, (unit, unit_ms) in enumerate(UNITS):
+        if left_ms >= unit_ms:
+            text = f"{left_ms // unit_ms}{unit}"
+            if i + 1 < len(UNITS):
+                smaller, smaller_ms = UNITS[i + 1]
+                rest = left_ms % unit_ms // smaller_ms
+                text += f"{rest}{smaller}" if rest else ""
+            return text
+    return "0s"
+
+
+def now_ms() -> int:
+    """The time."""
+    return int(time.time() * 1000)
+
+
+def ago(at_ms: int | None) -> str | None:
+    """How long ago something was."""
+    return None if at_ms is None else span(now_ms() - at_ms)
+
+
+def clock(at_ms: int | None) -> str | None:
+    """A moment as local date and time."""
+    return None if at_ms is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))

@@ -1,0 +1,1 @@
+"""Accounts: who somebody is, and what they may do where."""

@@ -1,0 +1,24 @@
+"""Passwords, hashed with argon2."""
+
+from __future__ import annotations
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+LENGTH_MIN, LENGTH_MAX = 8, 1024
+
+_hasher = PasswordHasher()
+_NOBODY = _hasher.hash("nobody has this password")
+
+
+def hashed(password: str) -> str:
+    """What is kept of a password."""
+    return _hasher.hash(password)
+
+
+def matches(kept: str | None, password: str) -> bool:
+    """Whether a password is the one that was kept. Takes as long if there is none: time tells nobody who exists."""
+    try:
+        return _hasher.verify(kept or _NOBODY, password) and kept is not None
+    except (VerificationError, InvalidHashError):
+        return False

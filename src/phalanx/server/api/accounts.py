@@ -1,0 +1,221 @@
+"""Routes of users, roles, tokens and the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from phalanx.server.accounts import passwords
+from phalanx.server.accounts.ledger import password_of
+from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Account, Role, Scope, text_of
+from phalanx.server.accounts.tokens import new_token
+from phalanx.server.api import models
+from phalanx.server.api.auth import COOKIE, SignedIn, WorkerContext, caller_of
+from phalanx.server.api.bodies import (
+    NAME,
+    QUEUE,
+    LoginBody,
+    RoleBody,
+    SessionBody,
+    TokenBody,
+    UserBody,
+    UserChangeBody,
+)
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import LIST, WRITE, answers
+from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.clock import wall_ms
+from phalanx.server.loop.wire import AddToken, Caller, DropUser, PutRole, PutUser, RevokeToken
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import accounts as table
+
+router = APIRouter(tags=["accounts"])
+
+UserName = Annotated[str, Path(pattern=NAME)]
+QueuePath = Annotated[
+    str, Path(pattern=f"^-$|{QUEUE}", max_length=1000, description="A queue; - is the root, above all queues.")
+]
+TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
+
+
+@router.post("/login", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
+async def login(body: LoginBody, request: Request, context: WorkerContext) -> Response:
+    """Trade a user name and password for a token."""
+    kept = await context.read(password_of, body.user)
+    if not await run_in_threadpool(passwords.matches, kept, body.password):
+        raise Refusal("unauthenticated", "no such user and password")
+    caller = Caller(body.user, "", request.client.host if request.client else "")
+    made = TokenBody(name=body.name or "login", scopes=[scope.value for scope in ALL_SCOPES], ttl_s=body.ttl_s)
+    return await _make_token(context, caller, body.user, made)
+
+
+@router.post("/session", responses=answers(models.MeModel, WRITE))
+async def open_session(body: SessionBody, context: WorkerContext) -> Response:
+    """Keep a token in the browser's cookie, which lets pages be looked at and changes nothing."""
+    account = await context.account(body.token)
+    if account is None:
+        raise Refusal("unauthenticated", "this token is not valid")
+    response = as_json(_me(account))
+    secure = bool(context.options.tls_cert)
+    response.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=secure, path="/")
+    return response
+
+
+@router.get("/me", responses=answers(models.MeModel))
+async def me(account: SignedIn) -> Response:
+    """Show who you are to the server."""
+    return as_json(_me(account))
+
+
+@router.get("/users", responses=answers(models.UserListModel))
+async def list_users(account: SignedIn, context: WorkerContext) -> Response:
+    """List all users."""
+    _need_admin(account)
+    return as_list(await context.read(table.list_users))
+
+
+@router.post("/users", status_code=201, responses=answers(models.UserModel, WRITE, 201))
+async def make_user(body: UserBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
+    """Make a user. Roles and tokens are given afterwards."""
+    _need_admin(account)
+    kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
+    await hand_over(context, caller_of(request, account), PutUser(body.name, new=True, password=kept))
+    return await _user(context, body.name, 201)
+
+
+@router.patch("/users/{name}", responses=answers(models.UserModel, WRITE))
+async def change_user(
+    name: UserName, body: UserChangeBody, request: Request, account: SignedIn, context: WorkerContext
+) -> Response:
+    """Change a user's password, or shut a user out. Everybody may change their own password."""
+    if name != account.user or body.disabled is not None:
+        _need_admin(account)
+    elif Scope.WRITE not in account.scopes:
+        raise Refusal("forbidden", "this token is for looking only")
+    kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
+    change = PutUser(name, new=False, password=kept, disabled=body.disabled)
+    await hand_over(context, caller_of(request, account), change)
+    return await _user(context, name, 200)
+
+
+@router.delete("/users/{name}", status_code=204, responses=answers(models.ErrorModel, WRITE))
+async def drop_user(name: UserName, request: Request, account: SignedIn, context: WorkerContext) -> Response:
+    """Remove a user with all roles and tokens. Their jobs go on."""
+    _need_admin(account)
+    await hand_over(context, caller_of(request, account), DropUser(name))
+    return Response(status_code=204)
+
+
+@router.put("/users/{name}/roles/{queue:path}", responses=answers(models.UserModel, WRITE))
+async def give_role(
+    name: UserName, queue: QueuePath, body: RoleBody, request: Request, account: SignedIn, context: WorkerContext
+) -> Response:
+    """Give a user a role in a queue and everything below it. Admins of a queue may do so there."""
+    return await _set_role(context, request, account, PutRole(name, _queue(queue), body.role))
+
+
+@router.delete("/users/{name}/roles/{queue:path}", responses=answers(models.UserModel, WRITE))
+async def take_role(
+    name: UserName, queue: QueuePath, request: Request, account: SignedIn, context: WorkerContext
+) -> Response:
+    """Take a role from a user."""
+    return await _set_role(context, request, account, PutRole(name, _queue(queue), ""))
+
+
+@router.get("/tokens", responses=answers(models.TokenListModel))
+async def list_tokens(account: SignedIn, context: WorkerContext) -> Response:
+    """List your tokens; admins see everybody's."""
+    return as_list(await context.read(table.list_tokens, "" if account.may(Role.ADMIN) else account.user))
+
+
+@router.post("/tokens", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
+async def make_token(body: TokenBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
+    """Make a token. It can do no more than the token it is made with."""
+    user = body.user or account.user
+    if user != account.user:
+        _need_admin(account)
+    for scope in body.scopes:
+        if Scope(scope) not in account.scopes:
+            raise Refusal("forbidden", f"your own token lacks the scope {scope}")
+    if Scope.WRITE not in account.scopes:
+        raise Refusal("forbidden", "this token is for looking only")
+    return await _make_token(context, caller_of(request, account), user, body)
+
+
+@router.delete("/tokens/{token}", status_code=204, responses=answers(models.ErrorModel, WRITE))
+async def revoke_token(token: TokenId, request: Request, account: SignedIn, context: WorkerContext) -> Response:
+    """Revoke a token: it is worthless at once."""
+    own = {each["id"] for each in await context.read(table.list_tokens, account.user)}
+    if token not in own and not account.may(Role.ADMIN):
+        raise Refusal("not_found", f"you have no token {token!r}")
+    if token != account.token and Scope.WRITE not in account.scopes:
+        raise Refusal("forbidden", "this token is for looking only")
+    await hand_over(context, caller_of(request, account), RevokeToken(token))
+    return Response(status_code=204)
+
+
+@router.get("/audit", responses=answers(models.AuditListModel, LIST))
+async def list_audit(
+    account: SignedIn,
+    context: WorkerContext,
+    user: Annotated[str, Query(max_length=200)] = "",
+    target: Annotated[str, Query(max_length=200)] = "",
+    limit: Limit = 100,
+    cursor: Cursor = "",
+) -> Response:
+    """List who did what to what, when and from where, the newest first."""
+    _need_admin(account)
+    found = await context.read(table.audit_page, place_of(cursor), limit, user, target)
+    return as_list(found, found[-1]["number"] if len(found) == limit else None)
+
+
+def _me(account: Account) -> dict[str, object]:
+    return {
+        "user": account.user,
+        "roles": [{"queue": grant.queue, "role": grant.role.value} for grant in account.grants],
+        "scopes": [scope.value for scope in account.scopes],
+    }
+
+
+def _need_admin(account: Account) -> None:
+    if not account.may(Role.ADMIN):
+        raise Refusal("forbidden", "only an admin of the whole cluster may do this")
+
+
+def _queue(path: str) -> str:
+    return ROOT if path == "-" else path
+
+
+async def _make_token(context: Context, caller: Caller, user: str, body: TokenBody) -> Response:
+    token = new_token()
+    expires_ms = None if body.ttl_s is None else wall_ms() + 1000 * body.ttl_s
+    scopes = text_of(Scope(scope) for scope in body.scopes)
+    await hand_over(context, caller, AddToken(token.id, user, body.name, token.digest, scopes, expires_ms))
+    return as_json(
+        {
+            "id": token.id,
+            "token": token.token,
+            "user": user,
+            "name": body.name,
+            "scopes": scopes.split(","),
+            "expires_ms": expires_ms,
+        },
+        201,
+    )
+
+
+async def _set_role(context: Context, request: Request, account: Account, change: PutRole) -> Response:
+    if not account.may(Role.ADMIN, change.queue):
+        raise Refusal("forbidden", f"only an admin of {change.queue or 'the whole cluster'} may give roles there")
+    await hand_over(context, caller_of(request, account), change)
+    return await _user(context, change.name, 200)
+
+
+async def _user(context: Context, name: str, status: int) -> Response:
+    users = {user["name"]: user for user in await context.read(table.list_users)}
+    if name not in users:
+        raise Refusal("not_found", f"there is no user {name!r}")
+    return as_json(users[name], status)

@@ -1,0 +1,72 @@
+"""The app of a worker: its routes, its guard, and its line to the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Response
+
+from phalanx.server.api import accounts, errors, events, jobs, logs, nodes, planning, watching, web
+from phalanx.server.api.auth import SignedIn
+from phalanx.server.api.context import Context
+from phalanx.server.api.guard import Guard
+from phalanx.server.api.pages import as_json
+
+PREFIX = "/api/v1"
+DESCRIPTION = (
+    "Jobs on GPU clusters. Every request carries `Authorization: Bearer TOKEN`. Lists come in pages: ask for the next "
+    "with its cursor. Errors are `{code, message, detail}`. Times are milliseconds since 1970."
+)
+
+
+def create_app(context: Context) -> FastAPI:
+    """The app of a worker."""
+    app = FastAPI(
+        title="phalanx",
+        version=version("phalanx"),
+        description=DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.context = context
+    for module in (jobs, logs, nodes, planning, events, accounts):
+        app.include_router(module.router, prefix=PREFIX)
+    app.include_router(watching.router)
+    app.include_router(web.router)
+    app.add_api_route(f"{PREFIX}/openapi.json", _openapi_route(app), include_in_schema=False)
+    errors.install(app)
+    app.add_middleware(Guard, options=context.options, figures=context.figures)
+    return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The OpenAPI document of an app."""
+    return app.openapi()
+
+
+def _openapi_route(app: FastAPI) -> Any:
+    async def openapi_document(account: SignedIn) -> Response:
+        """The OpenAPI document."""
+        return as_json(openapi(app))
+
+    return openapi_document
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    context: Context = app.state.context
+    line = asyncio.create_task(context.engine.keep_connected())
+    try:
+        yield
+    finally:
+        line.cancel()
+        with suppress(asyncio.CancelledError):
+            await line
+        context.database.close()

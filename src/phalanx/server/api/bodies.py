@@ -1,0 +1,131 @@
+"""What requests carry. An unknown key is an error."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+QUEUE = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
+STEPS_MAX = 1 << 53
+YEARS_MS = 100 * 366 * 86_400_000
+
+Count = Annotated[StrictInt, Field(ge=0, le=STEPS_MAX)]
+Number = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e15)]
+Text = Annotated[StrictStr, Field(max_length=200)]
+Password = Annotated[StrictStr, Field(min_length=8, max_length=1024)]
+
+
+class Body(BaseModel):
+    """What all bodies have in common."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Body):
+    """An empty object."""
+
+
+class CheckpointBody(Body):
+    """How soon a job is to have saved its work."""
+
+    within_s: Annotated[StrictInt, Field(ge=1, le=86_400)] = 300
+
+
+class ResizeBody(Body):
+    """How many replicas an elastic job is to have."""
+
+    replicas: Annotated[StrictInt, Field(ge=1, le=100_000)]
+
+
+class ProgressBody(Body):
+    """What a running job says of itself."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {"step": 1200, "durable_step": 1000, "samples_per_s": 310.5, "stop_cost_ms": 2000}
+        },
+    )
+    step: Count = 0
+    samples_per_s: Number = 0.0
+    durable_step: Count = 0
+    stop_cost_ms: Annotated[StrictInt, Field(ge=0, le=YEARS_MS)] = 0
+    gpu_busy: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] = 0.0
+    memory_gb: Number = 0.0
+    metrics: dict[Text, Annotated[StrictFloat | StrictInt, Field(ge=-1e15, le=1e15)]] = Field({}, max_length=100)
+
+
+class DrainBody(Body):
+    """Why a node is drained."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"reason": "new fan"}})
+    reason: Text = ""
+
+
+class PlanBody(Body):
+    """Jobs to plan, each as a job file."""
+
+    jobs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+
+
+class WhatIfBody(Body):
+    """What is to be different."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"policy": "srtf", "fail": ["n3"]}})
+    policy: Text | None = None
+    add_nodes: Annotated[StrictInt, Field(ge=0, le=10_000)] = 0
+    fail: Annotated[list[Text], Field(max_length=10_000)] = []
+    jobs: Annotated[list[dict[str, Any]], Field(max_length=100)] = []
+
+
+class LoginBody(Body):
+    """A user, a password, and what the token is to be called."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"user": "ada", "password": "correct horse", "name": "laptop"}}
+    )
+    user: Annotated[StrictStr, Field(max_length=64)]
+    password: Annotated[StrictStr, Field(max_length=1024)]
+    name: Text = "login"
+    ttl_s: Annotated[StrictInt, Field(ge=60, le=366 * 86_400)] = 30 * 86_400
+
+
+class SessionBody(Body):
+    """A token to be kept in the browser's cookie."""
+
+    token: Annotated[StrictStr, Field(max_length=300)]
+
+
+class UserBody(Body):
+    """A new user. One without a password can only use tokens."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "ada"}})
+    name: Annotated[StrictStr, Field(pattern=NAME)]
+    password: Password | None = None
+
+
+class UserChangeBody(Body):
+    """What is to change of a user."""
+
+    password: Password | None = None
+    disabled: StrictBool | None = None
+
+
+class RoleBody(Body):
+    """A role."""
+
+    role: Literal["viewer", "member", "operator", "admin"]
+
+
+class TokenBody(Body):
+    """A new token of one's own, or (for admins) of another user. None never expires."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"name": "ci", "scopes": ["read", "write"], "ttl_s": 604800}}
+    )
+    name: Annotated[StrictStr, Field(min_length=1, max_length=64)]
+    user: Annotated[StrictStr, Field(pattern=NAME)] | None = None
+    scopes: Annotated[list[Literal["read", "write", "admin"]], Field(min_length=1, max_length=3)] = ["read", "write"]
+    ttl_s: Annotated[StrictInt, Field(ge=1, le=10 * 366 * 86_400)] | None = 90 * 86_400

@@ -1,0 +1,88 @@
+"""What every request of a worker may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import Request
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+
+from phalanx.server.accounts.ledger import account_of_digest
+from phalanx.server.accounts.roles import Account
+from phalanx.server.accounts.tokens import digest_of
+from phalanx.server.api.engine import Engine
+from phalanx.server.api.figures import HttpFigures
+from phalanx.server.clock import wall_ms
+from phalanx.server.options import Options
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import settings
+from phalanx.server.store.database import Database
+
+Found = TypeVar("Found")
+
+ACCOUNTS_KEPT = 10_000
+
+
+@dataclass(slots=True)
+class Context:
+    """A worker: its options, its view of the store, its line to the loop and its figures."""
+
+    options: Options
+    database: Database
+    engine: Engine
+    figures: HttpFigures
+    _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
+    _accounts_of: tuple[int, int] = (-1, -1)
+    _cluster: tuple[int, dict[str, Any]] = (-2, {})
+    _secret: bytes | None = None
+
+    async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
+        """Runs a query of the store beside everything else."""
+        return await run_in_threadpool(self._read, query, *arguments)
+
+    def _read(self, query: Callable[..., Found], *arguments: object) -> Found:
+        with self.database.reading() as connection:
+            return query(connection, *arguments)
+
+    async def account(self, token: str) -> Account | None:
+        """The account that a token stands for. Known ones are kept until the loop tells that accounts changed."""
+        version = (self.engine.epoch, self.engine.news.accounts)
+        if version != self._accounts_of or len(self._accounts) > ACCOUNTS_KEPT:
+            self._accounts, self._accounts_of = {}, version
+        digest = digest_of(token)
+        known = self._accounts.get(digest)
+        if known is not None and wall_ms() - known[1] < 1_000:
+            return known[0]
+        found = await self.read(account_of_digest, digest, wall_ms())
+        if found is not None:
+            self._accounts[digest] = (found, wall_ms())
+        return found
+
+    async def secret(self) -> bytes:
+        """What the tokens of attempts are signed with."""
+        if self._secret is None:
+            self._secret = await self.read(settings.get, "secret")
+        if self._secret is None:
+            raise Refusal("unavailable", "the engine is starting: try again in a moment", {"retry_after_s": 1})
+        return self._secret
+
+    async def cluster(self) -> dict[str, Any]:
+        """What is known of the cluster as a whole."""
+        if self._cluster[0] != self.engine.epoch:
+            self._cluster = (self.engine.epoch, await self.read(_cluster))
+        return self._cluster[1]
+
+
+def _cluster(connection: Connection) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(settings.get(connection, "cluster") or b"{}")
+    return found
+
+
+def context_of(request: Request) -> Context:
+    """The worker's context."""
+    context: Context = request.app.state.context
+    return context

@@ -1,0 +1,77 @@
+"""Errors as responses: always `{code, message, detail}`."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from phalanx.document import DocumentError
+from phalanx.server.refusal import CODES, Refusal
+from phalanx.server.store.database import StoreError
+
+log = logging.getLogger("phalanx.api")
+
+SHOWN_ERRORS = 20
+
+
+def refused(refusal: Refusal) -> Response:
+    """A refusal as a response."""
+    headers = {}
+    if refusal.code == "unauthenticated":
+        headers["WWW-Authenticate"] = "Bearer"
+    if refusal.detail and "retry_after_s" in refusal.detail:
+        headers["Retry-After"] = str(refusal.detail["retry_after_s"])
+    content = msgspec.json.encode(refusal.body)
+    return Response(content, refusal.status, headers, media_type="application/json")
+
+
+def install(app: FastAPI) -> None:
+    """Has every error of an app answered in the one form."""
+    app.add_exception_handler(Refusal, _refusal)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(DocumentError, _document)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(StoreError, _store)
+    app.add_exception_handler(Exception, _defect)
+
+
+async def _refusal(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return refused(error)
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [{"at": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()[:SHOWN_ERRORS]]
+    first = f"{found[0]['at']}: {found[0]['problem']}" if found else "the request is not as expected"
+    return refused(Refusal("invalid", first, {"errors": found}))
+
+
+async def _document(_: Request, error: Exception) -> Response:
+    assert isinstance(error, DocumentError)
+    return refused(Refusal("invalid", str(error), {"line": error.line, "key": error.key}))
+
+
+async def _http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = CODES.get(error.status_code, "bad_request" if error.status_code < 500 else "internal")
+    message = str(error.detail)
+    if code == "not_found":
+        message = "there is no such page; GET /api/v1/openapi.json lists what there is"
+    response = refused(Refusal(code, message))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _store(_: Request, error: Exception) -> Response:
+    log.error(str(error))
+    return refused(Refusal("unavailable", "the store cannot be read at the moment: try again", {"retry_after_s": 1}))
+
+
+async def _defect(request: Request, error: Exception) -> Response:
+    log.error("a defect", exc_info=error, extra={"method": request.method, "path": request.url.path})
+    return refused(Refusal("internal", "a defect of the server; its log has more"))

@@ -1,0 +1,121 @@
+"""The stream of events: the journal as it grows, for those who may see what it tells of."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Header, Query, Request
+from sqlalchemy import Connection, select
+from starlette.responses import StreamingResponse
+
+from phalanx.server.accounts.roles import Account
+from phalanx.server.api.auth import SignedIn, WorkerContext
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import LIST, content
+from phalanx.server.refusal import Refusal
+from phalanx.server.store.journal import Entry, entries
+from phalanx.server.store.tables import jobs
+
+router = APIRouter(tags=["events"])
+
+CHUNK = 500
+QUIET_S = 15.0
+"""After so long without an event a comment is sent, so that nobody on the way takes the stream for dead."""
+
+ABOUT_JOBS = ("claims", "actions", "verdicts", "reservations")
+"""The parts of a Decision that are about one job each."""
+
+
+@router.get("/events", responses=content("text/event-stream", LIST))
+async def stream_events(
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    since: Annotated[int | None, Query(ge=-1, le=1 << 62, description="Begin after this record.")] = None,
+    last_event_id: Annotated[str, Header(max_length=30, description="Goes on where a stream broke off.")] = "",
+    follow: Annotated[bool, Query(description="Wait for more when all has been sent.")] = True,
+) -> StreamingResponse:
+    """Stream journal records as server-sent events; without `since`, those that are made from now on."""
+    if last_event_id and not last_event_id.isdecimal():
+        raise Refusal("bad_request", "expected in Last-Event-ID the number of a record")
+    if not account.seen_queues:
+        raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")
+    start = int(last_event_id) if last_event_id else since if since is not None else context.engine.news.seq
+    body = _stream(request, account, context, start, follow)
+    return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+async def _stream(request: Request, account: Account, context: Context, seq: int, follow: bool) -> AsyncIterator[bytes]:
+    with context.figures.streams.track_inprogress():
+        yield b": phalanx journal\n\n"
+        while not await request.is_disconnected():
+            chunk, lines = await context.read(_chunk, seq, account)
+            if chunk:
+                yield b"".join(lines)
+                seq = chunk
+                continue
+            if not follow:
+                return
+            await context.engine.beyond(seq, QUIET_S)
+            if context.engine.news.seq <= seq:
+                yield b": still here\n\n"
+
+
+def _chunk(connection: Connection, seq: int, account: Account) -> tuple[int | None, list[bytes]]:
+    """The next records after one: the number of the last, and what the account may see of them."""
+    found = entries(connection, seq, CHUNK)
+    if not found:
+        return None, []
+    shown = [(entry, _body(entry)) for entry in found]
+    if not account.sees(""):
+        queues = _queues(connection, [job for _, body in shown for job in _jobs_in(body)])
+        seen = {job for job, queue in queues.items() if account.sees(queue)}
+        shown = [(entry, cut) for entry, body in shown if (cut := _cut(body, seen)) is not None]
+    return found[-1].seq, [_event(entry, body) for entry, body in shown]
+
+
+def _body(entry: Entry) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.json.decode(entry.line)["body"]
+    return body
+
+
+def _event(entry: Entry, body: dict[str, Any]) -> bytes:
+    about = {"seq": entry.seq, "now_ms": entry.now_ms}
+    content = msgspec.json.encode({**about, **body})
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.type.encode(), content)
+
+
+def _jobs_in(body: dict[str, Any]) -> list[str]:
+    if body["type"] == "Decision":
+        return [_job_of(part) for key in ABOUT_JOBS for part in body.get(key) or ()]
+    return [job] if (job := _job_of(body)) else []
+
+
+def _job_of(part: dict[str, Any]) -> str:
+    """The job that a part of a record is about."""
+    if "job" in part:
+        job = part["job"]
+        return str(job["id"]) if isinstance(job, dict) else str(job)
+    action = part.get("action") or part.get("id")
+    return str(action[1]) if action else ""
+
+
+def _cut(body: dict[str, Any], seen: set[str]) -> dict[str, Any] | None:
+    """What of a record may be seen by somebody who sees some jobs only; None if nothing."""
+    if body["type"] != "Decision":
+        job = _job_of(body)
+        return (
+            body if job in seen or (not job and body["type"] in ("NodeHealthChanged", "DeviceHealthChanged")) else None
+        )
+    cut = {key: [part for part in body.get(key) or () if _job_of(part) in seen] for key in ABOUT_JOBS if body.get(key)}
+    for claim in cut.get("claims", []):
+        claim.pop("victims", None)
+    kept = {key: parts for key, parts in cut.items() if parts}
+    return {"type": "Decision", **kept} if kept else None
+
+
+def _queues(connection: Connection, ids: list[str]) -> dict[str, str]:
+    found = connection.execute(select(jobs.c.id, jobs.c.queue).where(jobs.c.id.in_(list(dict.fromkeys(ids)))))
+    return {row.id: row.queue for row in found}

@@ -1,0 +1,332 @@
+"""Routes of jobs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+import msgspec
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from phalanx.engine.records import JobState
+from phalanx.server.accounts.roles import Account, Role
+from phalanx.server.api import models
+from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
+from phalanx.server.api.bodies import CheckpointBody, Nothing, ProgressBody, ResizeBody
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import LIST, WRITE, answers
+from phalanx.server.api.jobfile import JOB_FILE_SCHEMA, JobReader, files_of, text_of
+from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.clock import wall_ms
+from phalanx.server.loop.wire import (
+    Answer,
+    AskCheckpoint,
+    Caller,
+    ChangeJob,
+    Mutation,
+    ReportProgress,
+    SubmitJobs,
+)
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import jobs as table
+from phalanx.server.store.jobs import Filters, Page
+from phalanx.workload.job import Job
+
+router = APIRouter(tags=["jobs"])
+_reader = JobReader()
+
+_ID = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
+_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
+STATES = [state.value for state in JobState]
+
+Ref = Annotated[str, Path(max_length=200, description="The id of a job, or a name that only one job has.")]
+Key = Annotated[
+    str, Header(max_length=200, description="Makes a repeated request harmless: it gets the answer of the first.")
+]
+IfMatch = Annotated[str, Header(max_length=100, description="The ETag of the job as you know it.")]
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    responses=answers(models.SubmittedModel, WRITE, 201),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {"schema": JOB_FILE_SCHEMA},
+                "application/yaml": {"schema": {"type": "string"}, "example": "gpus: 8\ncommand: python train.py\n"},
+            },
+        }
+    },
+)
+async def submit(request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = "") -> Response:
+    """Submit a job: the body is a job file, as JSON or YAML. Answered when it is durable."""
+    if _media(request) not in ("application/json", "application/yaml"):
+        raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
+    content = await request.body()
+    types = (await context.cluster()).get("gpu_types", ())
+    job = _owned(_reader.one(text_of(content), types, wall_ms()), account)
+    answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
+    taken = msgspec.json.decode(answer.body)
+    ids, item = taken["ids"], taken["first"]
+    headers = {"Location": f"/api/v1/jobs/{ids[0]}", "ETag": f'"{item["version"]}"'}
+    if answer.repeated:
+        headers["Idempotent-Replay"] = "true"
+    return as_json({**item, "members": ids if len(ids) > 1 else []}, 201, headers)
+
+
+@router.post(
+    "/jobs:batch",
+    status_code=201,
+    responses=answers(models.IdsModel, WRITE, 201),
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["jobs"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "jobs": {"type": "array", "minItems": 1, "maxItems": 10_000, "items": JOB_FILE_SCHEMA}
+                        },
+                    }
+                }
+            },
+        }
+    },
+)
+async def submit_batch(
+    request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = ""
+) -> Response:
+    """Submit many jobs, all or none. Answered when they are durable."""
+    if _media(request) != "application/json":
+        raise Refusal("unsupported_media", "expected application/json")
+    content = await request.body()
+    types = (await context.cluster()).get("gpu_types", ())
+    jobs = [_owned(job, account) for job in _reader.many(files_of(content), types, wall_ms())]
+    answer = await hand_over(context, caller_of(request, account), _submission(jobs, idempotency_key, content))
+    headers = {"Idempotent-Replay": "true"} if answer.repeated else None
+    return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
+
+
+@router.get("/jobs", responses=answers(models.JobListModel, LIST))
+async def list_jobs(
+    account: SignedIn,
+    context: WorkerContext,
+    state: Annotated[str, Query(max_length=200, description="One state, or several with commas between.")] = "",
+    queue: Annotated[str, Query(max_length=1000, description="A queue, with all below it.")] = "",
+    user: Annotated[str, Query(max_length=200)] = "",
+    name: Annotated[str, Query(max_length=1000)] = "",
+    kind: Annotated[Literal["training", "service", "interactive"] | None, Query()] = None,
+    array_of: Annotated[str, Query(max_length=100)] = "",
+    label: Annotated[str, Query(max_length=1000, description="As key=value.")] = "",
+    others: Annotated[bool, Query(description="With what may be seen of the live jobs of other tenants.")] = False,
+    order: Annotated[Literal["newest", "oldest"], Query()] = "newest",
+    limit: Limit = 100,
+    cursor: Cursor = "",
+) -> Response:
+    """List the jobs you may see, page by page."""
+    states = [word for word in state.split(",") if word]
+    for word in states:
+        if word not in STATES:
+            raise Refusal("invalid", f"there is no state {word!r} (there is: {', '.join(STATES)})")
+    if others and (user or name or kind or array_of or label):
+        raise Refusal("invalid", "with others=true only state and queue may be asked for")
+    filters = Filters(
+        queues=[""] if others else account.seen_queues,
+        states=states,
+        queue=queue,
+        user=user,
+        name=name,
+        kind=kind or "",
+        array_of=array_of,
+        label=_label_of(label),
+    )
+    if others:
+        filters = filters._replace(states=[word for word in states or STATES if word not in table.FINAL])
+    items, place = await context.read(table.page, filters, Page(place_of(cursor), order == "newest", limit))
+    return as_list([_shown(item, account) for item in items] if others else items, place)
+
+
+@router.get("/jobs/{job}", responses=answers(models.JobDetailModel))
+async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
+    """Show a job: what was asked for, where it stands, and its present attempt."""
+    item = await find(job, account, context)
+    spec = await context.read(table.spec_of, item["id"])
+    attempts = await context.read(table.attempts_of, item["id"])
+    present = attempts[-1] if attempts and attempts[-1]["phase"] != "ended" else None
+    return as_json({**item, "spec": spec, "attempt": present}, headers={"ETag": f'"{item["version"]}"'})
+
+
+@router.get("/jobs/{job}/attempts", responses=answers(models.AttemptListModel))
+async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
+    """List all attempts at a job, the oldest first."""
+    item = await find(job, account, context)
+    return as_list(await context.read(table.attempts_of, item["id"]))
+
+
+@router.post("/jobs/{job}:cancel", responses=answers(models.JobModel, WRITE))
+async def cancel(
+    job: Ref,
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    _: Nothing | None = None,
+    if_match: IfMatch = "",
+) -> Response:
+    """Cancel a job: it is given notice, and is gone after its grace at the latest."""
+    return await _change(request, job, "cancel", account, context, if_match)
+
+
+@router.post("/jobs/{job}:hold", responses=answers(models.JobModel, WRITE))
+async def hold(
+    job: Ref,
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    _: Nothing | None = None,
+    if_match: IfMatch = "",
+) -> Response:
+    """Have a waiting job not start for now."""
+    return await _change(request, job, "hold", account, context, if_match)
+
+
+@router.post("/jobs/{job}:release", responses=answers(models.JobModel, WRITE))
+async def release(
+    job: Ref,
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    _: Nothing | None = None,
+    if_match: IfMatch = "",
+) -> Response:
+    """Let a held job start again."""
+    return await _change(request, job, "release", account, context, if_match)
+
+
+@router.post("/jobs/{job}:resize", responses=answers(models.JobModel, WRITE))
+async def resize(job: Ref, body: ResizeBody, account: SignedIn, context: WorkerContext) -> Response:
+    """Change how many replicas an elastic job has."""
+    item = await _changeable(job, account, context)
+    raise Refusal(
+        "conflict",
+        f"job {item['id']} cannot be given {body.replicas} replicas by hand: the policy sizes elastic jobs, "
+        "between the `replicas: {min, max}` of their gang",
+    )
+
+
+@router.post("/jobs/{job}:checkpoint", responses=answers(models.UntilModel, WRITE))
+async def checkpoint(
+    job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
+) -> Response:
+    """Ask a running job to save its work. It hears of it when it next reports its progress."""
+    item = await _changeable(job, account, context)
+    within_ms = 1000 * (body or CheckpointBody()).within_s
+    answer = await hand_over(context, caller_of(request, account), AskCheckpoint(item["id"], within_ms))
+    return Response(answer.body, media_type="application/json")
+
+
+@router.post("/jobs/{job}/progress", responses=answers(models.NoticeModel, WRITE))
+async def report_progress(
+    job: Ref, body: ProgressBody, request: Request, attempt: Reporting, context: WorkerContext
+) -> Response:
+    """Report how far a running attempt is, by the token of that attempt; hear whether to save the work now."""
+    if job != attempt.job:
+        raise Refusal("forbidden", f"this token is for job {attempt.job} only")
+    caller = Caller(f"job {attempt.job}/{attempt.attempt}", "", request.client.host if request.client else "")
+    report = ReportProgress(attempt.job, attempt.attempt, **body.model_dump())
+    answer = await hand_over(context, caller, report)
+    return Response(answer.body, media_type="application/json")
+
+
+async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
+    """The job of an id or a unique name, if the account may see it; what it may not see is not there."""
+    if _ID.fullmatch(ref):
+        item = await context.read(table.one, ref)
+        found = [item] if item is not None else []
+    else:
+        found = await context.read(table.named, ref)
+    seen = [item for item in found if account.sees(item["queue"])]
+    if not seen:
+        raise Refusal("not_found", f"there is no job {ref!r}")
+    if len(seen) > 1:
+        ids = [item["id"] for item in seen]
+        raise Refusal("conflict", f"several jobs are named {ref!r}: say which of {', '.join(ids)}", {"ids": ids})
+    return seen[0]
+
+
+async def _changeable(ref: str, account: Account, context: Context) -> dict[str, Any]:
+    item = await find(ref, account, context)
+    if not account.may_change(item["queue"], item["user"]):
+        raise Refusal("forbidden", f"job {item['id']} belongs to {item['user'] or 'nobody'}: ask them or an operator")
+    return item
+
+
+async def _change(request: Request, ref: str, verb: str, account: Account, context: Context, if_match: str) -> Response:
+    item = await _changeable(ref, account, context)
+    change = ChangeJob(item["id"], verb, _version_of(if_match))
+    await hand_over(context, caller_of(request, account), change)
+    changed = await context.read(table.one, item["id"])
+    assert changed is not None
+    return as_json(changed, headers={"ETag": f'"{changed["version"]}"'})
+
+
+async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
+    """Has the loop make a change. What it refuses is raised."""
+    answer = await context.engine.ask(caller, body)
+    if answer.status >= 400:
+        refusal = msgspec.json.decode(answer.body)
+        raise Refusal(refusal["code"], refusal["message"], refusal["detail"])
+    return answer
+
+
+def _submission(jobs: list[Job], key: str, content: bytes) -> SubmitJobs:
+    return SubmitJobs(jobs, key, sha256(content).hexdigest() if key else "")
+
+
+def _owned(job: Job, account: Account) -> Job:
+    """A job as its submitter's own. Operators may submit for others."""
+    if not account.may(Role.MEMBER, job.queue):
+        raise Refusal("forbidden", f"you may not submit to the queue {job.queue!r}: ask an admin for the role member")
+    if job.user and job.user != account.user and not account.may(Role.OPERATOR, job.queue):
+        raise Refusal("forbidden", f"only operators of {job.queue!r} may submit for somebody else")
+    return job if job.user else replace(job, user=account.user)
+
+
+def _shown(item: dict[str, Any], account: Account) -> dict[str, Any]:
+    """A job, or what may be seen of one of another tenant."""
+    if account.sees(item["queue"]):
+        return item
+    return {
+        "queue": item["queue"],
+        "gpus": item["gpus"],
+        "expected_end_ms": item["expected_end_ms"],
+        "redacted": True,
+    }
+
+
+def _label_of(text: str) -> tuple[str, str] | None:
+    if not text:
+        return None
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise Refusal("invalid", "expected label=KEY=VALUE")
+    return key, value
+
+
+def _version_of(if_match: str) -> int | None:
+    if not if_match or if_match.strip() == "*":
+        return None
+    match = _ETAG.fullmatch(if_match.strip())
+    if match is None:
+        raise Refusal("precondition_failed", 'expected in If-Match the ETag of the job, such as "993"')
+    return int(match[1])
+
+
+def _media(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()

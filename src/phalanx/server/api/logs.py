@@ -1,0 +1,100 @@
+"""Logs of jobs: what their tasks print, as files of the attempt's folder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import StreamingResponse
+
+from phalanx.server.api.auth import SignedIn, WorkerContext
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import READ, content
+from phalanx.server.api.jobs import Ref, find
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import jobs as table
+
+router = APIRouter(tags=["jobs"])
+
+PIECE_BYTES = 1 << 18
+LOOK_S = 0.2
+
+
+@router.get("/jobs/{job}/logs", responses=content("text/plain", READ))
+async def read_logs(
+    job: Ref,
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    rank: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    stream: Annotated[Literal["out", "err"], Query()] = "out",
+    attempt: Annotated[int | None, Query(ge=1, le=1_000_000, description="The newest, if not given.")] = None,
+    offset: Annotated[int, Query(ge=0, le=1 << 62, description="Begin at this byte.")] = 0,
+    tail: Annotated[int | None, Query(ge=0, le=1 << 30, description="Begin so many bytes before the end.")] = None,
+    follow: Annotated[bool, Query(description="Wait for more until the attempt has ended.")] = False,
+) -> StreamingResponse:
+    """Read what a task of a job has printed. `X-Phalanx-Offset` is where the answer begins."""
+    item = await find(job, account, context)
+    number = attempt or item["attempts"]
+    if not number:
+        raise Refusal("not_found", f"job {item['id']} has not been started yet, so it has printed nothing")
+    if number > item["attempts"]:
+        raise Refusal("not_found", f"job {item['id']} has had {item['attempts']} attempts, not {number}")
+    path = context.options.file("jobs", item["id"], str(number), f"{rank}.{stream}")
+    if not follow and not path.is_file():
+        raise Refusal(
+            "not_found", f"attempt {item['id']}/{number} has no task of rank {rank} that has printed anything"
+        )
+    if tail is not None:
+        offset = max(_size(path) - tail, 0)
+    body = _follow(request, context, path, offset, item["id"], number) if follow else _read(path, offset)
+    headers = {"X-Phalanx-Offset": str(offset), "X-Phalanx-Attempt": str(number)}
+    return StreamingResponse(body, media_type="text/plain; charset=utf-8", headers=headers)
+
+
+async def _read(path: Path, offset: int) -> AsyncIterator[bytes]:
+    """What is there now; what is printed meanwhile is for the next request."""
+    end = _size(path)
+    while offset < end:
+        piece = await asyncio.to_thread(_piece, path, offset, min(PIECE_BYTES, end - offset))
+        if not piece:
+            return
+        yield piece
+        offset += len(piece)
+
+
+async def _follow(
+    request: Request, context: Context, path: Path, offset: int, job: str, attempt: int
+) -> AsyncIterator[bytes]:
+    with context.figures.streams.track_inprogress():
+        while not await request.is_disconnected():
+            ended = await _ended(context, job, attempt)
+            piece = await asyncio.to_thread(_piece, path, offset, PIECE_BYTES)
+            if piece:
+                yield piece
+                offset += len(piece)
+            elif ended:
+                return
+            else:
+                await asyncio.sleep(LOOK_S)
+
+
+async def _ended(context: Context, job: str, attempt: int) -> bool:
+    attempts = await context.read(table.attempts_of, job)
+    return all(each["phase"] == "ended" for each in attempts if each["number"] == attempt)
+
+
+def _piece(path: Path, offset: int, size: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    except FileNotFoundError:
+        return b""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0

@@ -1,0 +1,400 @@
+"""What the API answers with, for its description. Requests are in `bodies`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+JobStateName = Literal["waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled"]
+
+JOB_EXAMPLE: dict[str, Any] = {
+    "id": "4821",
+    "name": "llama-70b",
+    "queue": "research/llm",
+    "user": "ada",
+    "kind": "training",
+    "priority": 100,
+    "state": "running",
+    "reason": None,
+    "held": False,
+    "gpus": 32,
+    "nodes": ["n0", "n1", "n2", "n3"],
+    "submitted_ms": 1790000000000,
+    "started_ms": 1790000060000,
+    "ended_ms": None,
+    "expected_end_ms": 1790014460000,
+    "attempts": 1,
+    "preemptions": 0,
+    "exit_code": None,
+    "end_reason": "",
+    "array_of": "",
+    "labels": {"team": "llm"},
+    "version": 993,
+}
+
+
+class Answered(BaseModel):
+    """What everything the API answers with has in common: it has these keys and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorModel(Answered):
+    """Every error. `code` is for programs, `message` for people."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"code": "not_found", "message": "there is no job '7'", "detail": None}},
+    )
+    code: str
+    message: str
+    detail: dict[str, Any] | None
+
+
+class JobModel(Answered):
+    """A job as lists show it."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": JOB_EXAMPLE})
+    id: str
+    name: str
+    queue: str
+    user: str
+    kind: Literal["training", "service", "interactive"]
+    priority: int
+    state: JobStateName
+    reason: str | None = Field(description="Why it waits; null if it does not.")
+    held: bool
+    gpus: int = Field(description="GPUs it holds; those it asks for while it waits.")
+    nodes: list[str]
+    submitted_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    expected_end_ms: int | None
+    attempts: int
+    preemptions: int
+    exit_code: int | None
+    end_reason: str
+    array_of: str
+    labels: dict[str, str]
+    version: int = Field(description="The journal record that changed it last; its ETag.")
+
+
+class OtherJobModel(Answered):
+    """What is shown of a job of another tenant."""
+
+    queue: str
+    gpus: int
+    expected_end_ms: int | None
+    redacted: Literal[True]
+
+
+class SlotModel(Answered):
+    """Where one task runs."""
+
+    rank: int
+    role: str
+    node: str
+    devices: list[int]
+
+
+class AttemptModel(Answered):
+    """One try at running a job."""
+
+    job: str
+    number: int
+    phase: str
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    outcome: Literal["succeeded", "failed", "lost", "stopped"] | None
+    exit_code: int | None
+    reason: str
+    nodes: list[str]
+    slots: list[SlotModel]
+
+
+class JobDetailModel(JobModel):
+    """A job with what was asked for, and its present attempt."""
+
+    spec: dict[str, Any]
+    attempt: AttemptModel | None
+
+
+class SubmittedModel(JobModel):
+    """A job that was taken. An array is shown by its first member; `members` are the ids of all."""
+
+    members: list[str]
+
+
+class JobListModel(Answered):
+    """A page of jobs. `next` is the cursor of the next page."""
+
+    items: list[JobModel | OtherJobModel]
+    next: str | None
+
+
+class AttemptListModel(Answered):
+    """All attempts at a job."""
+
+    items: list[AttemptModel]
+    next: str | None = None
+
+
+class IdsModel(Answered):
+    """The ids of the jobs that were taken, in order; arrays by their members."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"ids": ["4821", "4822.0", "4822.1"]}})
+    ids: list[str]
+
+
+class UntilModel(Answered):
+    """Until when a job was asked to save its work."""
+
+    until_ms: int
+
+
+class NoticeModel(Answered):
+    """What a running job is told when it reports: save your work until then; you will be stopped then."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"checkpoint_until_ms": 1790000090000, "stop_at_ms": None}}
+    )
+    checkpoint_until_ms: int | None
+    stop_at_ms: int | None
+
+
+class NodeModel(Answered):
+    """A node, and what happens on it."""
+
+    name: str
+    health: Literal["healthy", "suspect", "draining", "failed"]
+    reason: str
+    gpus: int
+    gpus_used: int
+    gpu_type: str
+    gpu_memory_gb: float
+    cpus_milli: int
+    memory_mb: int
+    path: list[str]
+    labels: dict[str, str]
+    spot: bool
+    jobs: list[str] = Field(description="Jobs there that you may see.")
+
+
+class NodeListModel(Answered):
+    """A page of nodes."""
+
+    items: list[NodeModel]
+    next: str | None
+
+
+class QueueModel(Answered):
+    """A queue, and what waits and runs in it."""
+
+    name: str
+    waiting: int
+    running: int
+    gpus_used: int
+    gpus_waiting: int
+
+
+class QueueListModel(Answered):
+    """All queues that have a job."""
+
+    items: list[QueueModel]
+    next: str | None = None
+
+
+class ClusterModel(Answered):
+    """The cluster as a whole."""
+
+    name: str
+    levels: list[str]
+    nodes: int
+    gpus: int
+    gpus_used: int
+    gpu_types: list[str]
+    policy: str
+    placement: str
+    term: int
+
+
+class PolicyModel(Answered):
+    """What decides who goes next, and where."""
+
+    policy: str
+    placement: str
+
+
+class ReservationModel(Answered):
+    """Devices a job will have from a moment on."""
+
+    job: str
+    at_ms: int
+    nodes: list[str]
+
+
+class ReservationListModel(Answered):
+    """All reservations."""
+
+    items: list[ReservationModel]
+    next: str | None = None
+
+
+class WhyModel(Answered):
+    """Why a job is where it is: one dominant reason and the counts behind it."""
+
+    job: str
+    state: JobStateName
+    reason: str | None
+    why: str
+    ruled_out: dict[str, int]
+    gpus_free: int | None
+    gpus_needed: int | None
+    behind: str
+    waits_for: list[str]
+    not_before_ms: int | None
+    fits_now: bool
+    expected_start_ms: int | None
+
+
+class PlannedModel(Answered):
+    """What would become of a job that was submitted now."""
+
+    job: str
+    name: str
+    state: str
+    gpus: int
+    nodes: list[str]
+    slots: list[SlotModel]
+    victims: list[str]
+    expected_start_ms: int | None
+    communication_ms: float | None
+    why: str
+
+
+class PlanModel(Answered):
+    """The real decision on the live state, with nothing changed."""
+
+    items: list[PlannedModel]
+    next: str | None = None
+
+
+class FutureModel(Answered):
+    """One future of the live state, in virtual time, until all that waits and runs now is over."""
+
+    policy: str
+    jobs: int
+    finished: int
+    unfinished: int
+    makespan_s: float | None
+    mean_jct_s: float | None
+    mean_wait_s: float | None
+    gpu_allocated: float | None
+
+
+class WhatIfModel(Answered):
+    """Two futures: as it is, and what if."""
+
+    base: FutureModel
+    changed: FutureModel
+
+
+class GrantModel(Answered):
+    """A role in a queue and everything below it; the empty queue is the root."""
+
+    queue: str
+    role: Literal["viewer", "member", "operator", "admin"]
+
+
+class MeModel(Answered):
+    """Who you are to the server."""
+
+    user: str
+    roles: list[GrantModel]
+    scopes: list[str]
+
+
+class UserModel(Answered):
+    """A user."""
+
+    name: str
+    disabled: bool
+    has_password: bool
+    created_ms: int
+    roles: list[GrantModel]
+
+
+class UserListModel(Answered):
+    """All users."""
+
+    items: list[UserModel]
+    next: str | None = None
+
+
+class TokenModel(Answered):
+    """A token, without its secret."""
+
+    id: str
+    user: str
+    name: str
+    scopes: list[str]
+    created_ms: int
+    expires_ms: int | None
+    revoked_ms: int | None
+
+
+class TokenListModel(Answered):
+    """Tokens."""
+
+    items: list[TokenModel]
+    next: str | None = None
+
+
+class NewTokenModel(Answered):
+    """A new token. The secret is shown once."""
+
+    id: str
+    token: str
+    user: str
+    name: str
+    scopes: list[str]
+    expires_ms: int | None
+
+
+class AuditModel(Answered):
+    """Who did what to what, when and from where."""
+
+    number: int
+    at_ms: int
+    user: str
+    token: str
+    origin: str
+    verb: str
+    target: str
+    detail: str
+    outcome: str
+
+
+class AuditListModel(Answered):
+    """A page of the audit log, the newest first."""
+
+    items: list[AuditModel]
+    next: str | None
+
+
+class BackendModel(Answered):
+    """What carries out plans, and what it can do."""
+
+    name: str
+    summary: str
+    can: list[str]
+    lacks: dict[str, str]
+
+
+class BackendListModel(Answered):
+    """The backends."""
+
+    items: list[BackendModel]
+    next: str | None = None

@@ -1,0 +1,120 @@
+"""Routes of nodes, queues and the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from phalanx.cluster.cluster import Health
+from phalanx.server.accounts.roles import Account, Role
+from phalanx.server.api import models
+from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
+from phalanx.server.api.bodies import DrainBody, Nothing
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import LIST, WRITE, answers
+from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.loop.wire import ChangeNode
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import jobs as job_table
+from phalanx.server.store import nodes as table
+
+router = APIRouter(tags=["cluster"])
+
+Name = Annotated[str, Path(max_length=200, description="The name of a node.")]
+
+
+@router.get("/nodes", responses=answers(models.NodeListModel, LIST))
+async def list_nodes(
+    account: SignedIn,
+    context: WorkerContext,
+    health: Annotated[Literal["healthy", "suspect", "draining", "failed"] | None, Query()] = None,
+    limit: Limit = 1_000,
+    cursor: Cursor = "",
+) -> Response:
+    """List the nodes in the order of the cluster file. Everybody who may look at anything may look at nodes."""
+    _need_eyes(account)
+    found = await context.read(table.page, place_of(cursor), limit, health or "")
+    place = found[-1]["position"] if len(found) == limit else None
+    return as_list(await _shown(found, account, context), place)
+
+
+@router.get("/nodes/{name}", responses=answers(models.NodeModel))
+async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Response:
+    """Show a node."""
+    _need_eyes(account)
+    return as_json(await _node(name, account, context))
+
+
+@router.post("/nodes/{name}:drain", responses=answers(models.NodeModel, WRITE))
+async def drain(
+    name: Name, request: Request, account: SignedIn, context: WorkerContext, body: DrainBody | None = None
+) -> Response:
+    """Have a node take no new work. What runs there goes on."""
+    reason = (body or DrainBody()).reason
+    return await _set_health(request, name, Health.DRAINING, reason, account, context)
+
+
+@router.post("/nodes/{name}:undrain", responses=answers(models.NodeModel, WRITE))
+async def undrain(
+    name: Name, request: Request, account: SignedIn, context: WorkerContext, _: Nothing | None = None
+) -> Response:
+    """Let a node take work again."""
+    return await _set_health(request, name, Health.HEALTHY, "", account, context)
+
+
+@router.get("/queues", responses=answers(models.QueueListModel))
+async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
+    """List the queues you may look at, with what waits and runs in them."""
+    totals = await context.read(job_table.queue_totals)
+    return as_list([total for total in totals if account.sees(total["name"])])
+
+
+@router.get("/cluster", responses=answers(models.ClusterModel))
+async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
+    """Show the cluster as a whole."""
+    _need_eyes(account)
+    used = await context.read(table.gpus_used)
+    return as_json({**await context.cluster(), "gpus_used": used})
+
+
+@router.get("/policy", responses=answers(models.PolicyModel))
+async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
+    """Show what decides who goes next, and where."""
+    _need_eyes(account)
+    cluster = await context.cluster()
+    return as_json({"policy": cluster["policy"], "placement": cluster["placement"]})
+
+
+async def _set_health(
+    request: Request, name: str, health: Health, reason: str, account: Account, context: Context
+) -> Response:
+    if not account.may(Role.OPERATOR):
+        raise Refusal("forbidden", "only an operator of the whole cluster may drain nodes")
+    await hand_over(context, caller_of(request, account), ChangeNode(name, health.value, reason))
+    return as_json(await _node(name, account, context))
+
+
+async def _node(name: str, account: Account, context: Context) -> dict[str, Any]:
+    node = await context.read(table.one, name)
+    if node is None:
+        raise Refusal("not_found", f"there is no node {name!r}")
+    return (await _shown([node], account, context))[0]
+
+
+async def _shown(nodes: list[dict[str, Any]], account: Account, context: Context) -> list[dict[str, Any]]:
+    """Nodes with the jobs that the account may see."""
+    if not account.sees(""):
+        ids = [job for node in nodes for job in node["jobs"]]
+        queues = await context.read(table.queues_of, ids)
+        for node in nodes:
+            node["jobs"] = [job for job in node["jobs"] if account.sees(queues[job])]
+    for node in nodes:
+        del node["position"]
+    return nodes
+
+
+def _need_eyes(account: Account) -> None:
+    if not account.seen_queues:
+        raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")

@@ -1,0 +1,128 @@
+"""Routes that ask the planner: why, plan, what-if, reservations, snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Response
+
+from phalanx.server.accounts.roles import Account, Role
+from phalanx.server.api import models
+from phalanx.server.api.auth import SignedIn, WorkerContext
+from phalanx.server.api.bodies import PlanBody, WhatIfBody
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import READ, WRITE, answers, content
+from phalanx.server.api.jobfile import JobReader
+from phalanx.server.api.jobs import Ref, find
+from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.clock import wall_ms
+from phalanx.server.planner.questions import (
+    Foresee,
+    ListReservations,
+    PlanJobs,
+    Question,
+    TakeSnapshot,
+    Why,
+    encoded,
+    reply_of,
+)
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import nodes as node_table
+from phalanx.server.unix import short_address
+from phalanx.workload.job import Job
+
+router = APIRouter(tags=["planning"])
+_reader = JobReader()
+
+PATIENCE_S = 90.0
+
+
+@router.get("/jobs/{job}/why", responses=answers(models.WhyModel))
+async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
+    """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
+    item = await find(job, account, context)
+    told = msgspec.json.decode(await ask(context, Why(item["id"])))
+    seen = await _seen(context, account, [told["behind"], *(key.partition("/")[0] for key in told["waits_for"])])
+    told["waits_for"] = [key for key in told["waits_for"] if key.partition("/")[0] in seen]
+    told["behind"] = told["behind"] if told["behind"] in seen else ""
+    return as_json(told)
+
+
+@router.post("/plan", responses=answers(models.PlanModel, WRITE))
+async def plan(body: PlanBody, account: SignedIn, context: WorkerContext) -> Response:
+    """Decide where jobs would go if they were submitted now, on the live state, and change nothing."""
+    jobs = await _jobs(body.jobs, account, context)
+    told = msgspec.json.decode(await ask(context, PlanJobs(jobs)))
+    for item in told["items"]:
+        seen = await _seen(context, account, [key.partition("/")[0] for key in item["victims"]])
+        item["victims"] = [key for key in item["victims"] if key.partition("/")[0] in seen]
+    return as_json(told)
+
+
+@router.post("/what-if", responses=answers(models.WhatIfModel, WRITE))
+async def what_if(body: WhatIfBody, account: SignedIn, context: WorkerContext) -> Response:
+    """Show two futures of the live state: as it is, and with something changed."""
+    if not account.sees(""):
+        raise Refusal("forbidden", "what-if tells of everybody's jobs: it needs the role viewer of the whole cluster")
+    if body.policy is not None or body.add_nodes:
+        raise Refusal("invalid", "only `fail` and `jobs` can be changed on a live state so far")
+    jobs = await _jobs(body.jobs, account, context)
+    base, changed = await asyncio.gather(ask(context, Foresee()), ask(context, Foresee(jobs=jobs, fail=body.fail)))
+    return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
+
+
+@router.get("/reservations", responses=answers(models.ReservationListModel))
+async def list_reservations(account: SignedIn, context: WorkerContext) -> Response:
+    """List who has been promised which nodes from when on."""
+    items = msgspec.json.decode(await ask(context, ListReservations()))["items"]
+    seen = await _seen(context, account, [item["job"] for item in items])
+    return as_list([item for item in items if item["job"] in seen])
+
+
+@router.get("/snapshot", responses=content("application/octet-stream", READ))
+async def snapshot(account: SignedIn, context: WorkerContext) -> Response:
+    """Download the State as it is, for `phalanx why --state` and for replays elsewhere."""
+    if not account.may(Role.ADMIN):
+        raise Refusal("forbidden", "a snapshot holds everybody's jobs: only an admin may take one")
+    return Response(await ask(context, TakeSnapshot()), media_type="application/octet-stream")
+
+
+async def ask(context: Context, question: Question) -> bytes:
+    """Has the planner answer. What it refuses is raised."""
+    path = context.options.file("run", "planner.sock")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            with short_address(path) as address:
+                reader, writer = await asyncio.open_unix_connection(address)
+            try:
+                writer.write(encoded(question))
+                writer.write_eof()
+                reply = reply_of(await reader.read(-1))
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, msgspec.DecodeError):
+        raise Refusal("unavailable", "the planner is starting or busy: ask again", {"retry_after_s": 1}) from None
+    if reply.status >= 400:
+        refusal = msgspec.json.decode(reply.body)
+        raise Refusal(refusal["code"], refusal["message"], refusal["detail"])
+    return reply.body
+
+
+async def _jobs(files: list[dict[str, Any]], account: Account, context: Context) -> list[Job]:
+    types = (await context.cluster()).get("gpu_types", ())
+    jobs = _reader.many(files, types, wall_ms())
+    for job in jobs:
+        if not account.sees(job.queue):
+            raise Refusal("forbidden", f"you may not look at the queue {job.queue!r}")
+    return jobs
+
+
+async def _seen(context: Context, account: Account, ids: list[str]) -> set[str]:
+    """Those of some jobs that the account may see."""
+    wanted = [job for job in ids if job]
+    if not wanted:
+        return set()
+    queues = await context.read(node_table.queues_of, wanted)
+    return {job for job, queue in queues.items() if account.sees(queue)}

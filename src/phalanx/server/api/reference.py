@@ -1,0 +1,146 @@
+"""The reference of the API as a page of the documentation, made from the OpenAPI document.
+
+`python -m phalanx.server.api.reference > docs/reference/rest.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from phalanx.server.api.app import create_app, openapi
+from phalanx.server.api.process import context_for
+from phalanx.server.options import Options
+from phalanx.server.refusal import STATUS
+
+INTRODUCTION = """# The REST API
+
+Everything below `/api/v1`. This page is made from the server's own OpenAPI document, which is at
+`/api/v1/openapi.json`; `/api/v1/docs` renders it in a browser, with nothing loaded from elsewhere.
+
+**Tokens.** Every request carries `Authorization: Bearer TOKEN`. Without one only `/healthz`, `/readyz` and the landing
+page are open; `POST /api/v1/login` and `POST /api/v1/session` take what stands for one. A browser's cookie is enough to
+look, never to change anything.
+
+**Lists** are `{"items": […], "next": CURSOR}`. The next page is asked for with `?cursor=CURSOR` and the same filters;
+`next` is null on the last. Pages follow one another without gaps while jobs come and go.
+
+**Asking twice.** `Idempotency-Key: TEXT` on `POST /jobs` and `POST /jobs:batch` makes a repeated request harmless:
+within a day the same key with the same body gets the answer of the first, with the header `Idempotent-Replay: true`;
+with another body it is a `conflict`.
+
+**Old news.** `GET /jobs/{job}` has an `ETag`; a change with `If-Match` is refused with `precondition_failed` if the job
+has changed since.
+
+**Durable.** A change is answered when it is on the disk. If the engine goes away before it answers, the response is
+`unavailable`: ask again with the same key.
+
+**Times** are milliseconds since 1970. `{job}` is an id, or a name that only one live job has.
+
+**Events** (`GET /events`) are server-sent: `id` is the number of the journal record, and a stream that broke off goes
+on with `Last-Event-ID`.
+
+**Errors** are `{"code", "message", "detail"}`:
+"""
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI document, without a server."""
+    return openapi(create_app(context_for(Options(data="/nonexistent"))))
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page."""
+    return "\n".join([INTRODUCTION, *_errors(), *_routes(found), *_objects(found)]).rstrip() + "\n"
+
+
+def _errors() -> Iterator[str]:
+    yield "| status | code |"
+    yield "| --- | --- |"
+    for code, status in STATUS.items():
+        yield f"| {status} | `{code}` |"
+    yield ""
+
+
+def _routes(found: dict[str, Any]) -> Iterator[str]:
+    yield "## Routes\n"
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            yield f"### {method.upper()} {path}\n"
+            yield f"{operation['description']}\n"
+            yield from _parameters(operation.get("parameters", []))
+            yield from _body(operation, found)
+            yield from _answers(operation)
+
+
+def _parameters(parameters: list[dict[str, Any]]) -> Iterator[str]:
+    if parameters:
+        yield "| parameter | in | type | |"
+        yield "| --- | --- | --- | --- |"
+        for each in parameters:
+            yield f"| `{each['name']}` | {each['in']} | {_type(each['schema'])} | {each.get('description', '')} |"
+        yield ""
+
+
+def _body(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    for media, content in operation.get("requestBody", {}).get("content", {}).items():
+        yield f"Body: `{media}`, {_type(content['schema'])}\n"
+        example = content.get("example", _resolved(content["schema"], found).get("example"))
+        if example is not None:
+            yield "```\n" + (example if isinstance(example, str) else json.dumps(example)).strip() + "\n```\n"
+
+
+def _answers(operation: dict[str, Any]) -> Iterator[str]:
+    good = {status: answer for status, answer in operation["responses"].items() if int(status) < 400}
+    bad = [status for status in operation["responses"] if int(status) >= 400]
+    for status, answer in good.items():
+        types = [
+            f"`{media}` {_type(content.get('schema', {}))}" for media, content in answer.get("content", {}).items()
+        ]
+        yield f"Answers {status}: {', '.join(types) or 'nothing'}; or {', '.join(bad)}.\n"
+
+
+def _objects(found: dict[str, Any]) -> Iterator[str]:
+    yield "## Objects\n"
+    for name, schema in sorted(found["components"]["schemas"].items()):
+        yield f"### {name}\n"
+        yield f"{schema.get('description', '')}\n"
+        required = schema.get("required", [])
+        if schema.get("properties"):
+            yield "| key | type | |"
+            yield "| --- | --- | --- |"
+        for key, value in schema.get("properties", {}).items():
+            optional = "" if key in required else "optional. "
+            yield f"| `{key}` | {_type(value)} | {optional}{value.get('description', '')} |"
+        yield ""
+
+
+def _resolved(schema: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref", "").rpartition("/")[2]
+    resolved: dict[str, Any] = found["components"]["schemas"][reference] if reference else schema
+    return resolved
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if schema.get("title") == "JobFile":
+        return "[job file](job-file.md)"
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(f"`{value}`" for value in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if schema.get("type") == "object" and schema.get("properties", {}).get("jobs"):
+        return "`{jobs: [job file, …]}`"
+    return str(schema.get("type", "anything"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(document()))

@@ -1,0 +1,71 @@
+"""Routes for those who watch over the server: metrics, backends, the debug bundle."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from fastapi import APIRouter, Response
+from prometheus_client import CollectorRegistry, generate_latest, multiprocess
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+
+from phalanx.server.accounts.roles import Role
+from phalanx.server.api import models
+from phalanx.server.api.auth import SignedIn, WorkerContext
+from phalanx.server.api.context import Context
+from phalanx.server.api.described import READ, answers, content
+from phalanx.server.api.pages import as_list
+from phalanx.server.api.planning import ask
+from phalanx.server.bundle import bundle
+from phalanx.server.metrics import ClusterMetrics
+from phalanx.server.planner.questions import TakeSnapshot
+from phalanx.server.refusal import Refusal
+from phalanx.server.store import settings
+
+router = APIRouter(tags=["watching"])
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""Where workers leave their figures for one another: whichever is asked answers for all."""
+
+
+@router.get("/metrics", responses=content("text/plain", READ))
+async def metrics(account: SignedIn, context: WorkerContext) -> Response:
+    """Metrics for Prometheus, of all workers and the loop."""
+    if not account.sees(""):
+        raise Refusal("forbidden", "metrics tell of every queue: they need the role viewer of the whole cluster")
+    return Response(await run_in_threadpool(_metrics, context), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@router.get("/api/v1/backends", responses=answers(models.BackendListModel))
+async def list_backends(account: SignedIn, context: WorkerContext) -> Response:
+    """List what carries out plans, what it can do, and why it cannot do the rest."""
+    offer = await context.read(_offer)
+    return as_list([offer] if offer else [])
+
+
+@router.get("/api/v1/debug/bundle", responses=content("application/zip", READ))
+async def debug_bundle(account: SignedIn, context: WorkerContext) -> Response:
+    """Download what somebody else needs to see what happened here, with a replayable snapshot."""
+    if not account.may(Role.ADMIN):
+        raise Refusal("forbidden", "a bundle holds everybody's jobs: only an admin may take one")
+    state = await ask(context, TakeSnapshot())
+    figures = await run_in_threadpool(_metrics, context)
+    made = await context.read(bundle, context.options, state, figures)
+    headers = {"Content-Disposition": 'attachment; filename="phalanx-bundle.zip"'}
+    return Response(made, media_type="application/zip", headers=headers)
+
+
+def _metrics(context: Context) -> bytes:
+    registry = CollectorRegistry()
+    if SHARED in os.environ:
+        multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    registry.register(ClusterMetrics(context.database, context.options))
+    figures = generate_latest(registry)
+    return figures if SHARED in os.environ else figures + generate_latest(context.figures.registry)
+
+
+def _offer(connection: Connection) -> dict[str, object] | None:
+    found: dict[str, object] | None = msgspec.json.decode(settings.get(connection, "backend") or b"null")
+    return found

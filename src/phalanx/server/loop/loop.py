@@ -1,0 +1,125 @@
+"""The loop: events are made durable and folded in, a decision is made, made durable and carried out, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from phalanx.backends.live import LiveBackend, adoptable
+from phalanx.engine.event import Event
+from phalanx.engine.plan import Plan
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
+from phalanx.server.clock import Clock
+from phalanx.server.loop.book import Book
+from phalanx.server.loop.desk import Asked, Desk
+from phalanx.server.loop.notices import Notices
+from phalanx.server.loop.office import Office
+from phalanx.server.loop.pulse import Pulse
+from phalanx.server.loop.snapshotter import Snapshotter
+from phalanx.server.loop.wire import Answer, News, json_of
+from phalanx.server.refusal import Refusal
+from phalanx.server.store.database import Database, FullStoreError, StoreError
+
+REST_S = 1.0
+"""The longest the loop rests: then it looks after its children and its figures."""
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a loop works with."""
+
+    database: Database
+    backend: LiveBackend
+    desk: Desk
+    clock: Clock
+    snapshotter: Snapshotter
+    pulse: Pulse
+    need_room: Callable[[], None]
+    tell: Callable[[str], None]
+
+
+class Loop:
+    """Owns the State. Everything happens in one thread, one turn after another."""
+
+    def __init__(self, state: State, around: Surroundings) -> None:
+        self._state = state
+        self._around = around
+        self._book = Book(state)
+        self._notices = Notices(state)
+        self._office = Office(state, self._book, self._notices, around.need_room)
+        self._stopping = False
+
+    def run(self) -> None:
+        """Takes turns until `stop`. An error of the store ends it: what was not durable has not happened."""
+        around = self._around
+        around.backend.wake = around.desk.poke
+        around.backend.adopt(adoptable(self._state), around.clock.now_ms())
+        self._turn([])
+        while not self._stopping:
+            self._turn(around.desk.wait(self._rest_s()))
+
+    def stop(self) -> None:
+        """Has `run` return after the present turn."""
+        self._stopping = True
+        self._around.desk.poke()
+
+    def _rest_s(self) -> float:
+        moments = (self._state.next_wakeup(), self._around.backend.next_event_ms())
+        due = min((moment for moment in moments if moment is not None), default=None)
+        if due is None:
+            return REST_S
+        return min(max(due - self._around.clock.now_ms(), 0) / 1000, REST_S)
+
+    def _turn(self, asked: list[Asked]) -> None:
+        around = self._around
+        now = around.clock.now_ms()
+        with around.pulse.turn():
+            self._take_in(asked, around.backend.events(now), now)
+            plan = self._decide(now)
+            for action in plan.actions:
+                around.backend.carry_out(action, now)
+        around.desk.announce(News(self._state.seq, self._office.accounts_version))
+        around.snapshotter.look_after(self._state)
+        around.pulse.measure(self._state)
+
+    def _take_in(self, asked: list[Asked], events: list[Event], now: int) -> None:
+        """Makes what was asked for and what has happened durable, in one transaction, and only then answers."""
+        if not asked and not events:
+            return
+        answers: list[Answer] = []
+        try:
+            with self._around.database.writing() as connection, self._around.pulse.commit(len(asked), len(events)):
+                for event in events:
+                    self._fold(event, now)
+                answers.extend(self._office.answer(connection, each.request, now) for each in asked)
+                self._book.write(connection)
+                self._office.write(connection)
+        except StoreError as error:
+            self._apologise(asked, error)
+            raise
+        for each, answer in zip(asked, answers, strict=True):
+            self._around.desk.answer(each.visitor, answer)
+
+    def _fold(self, event: Event, now: int) -> None:
+        try:
+            record(self._state, self._book.journal, event, now)
+        except ValueError as error:
+            # A backend that contradicts the State is a defect, but no reason to stop serving.
+            self._around.tell(f"the backend reported what cannot be: {error}")
+
+    def _decide(self, now: int) -> Plan:
+        with self._around.pulse.decision():
+            plan = turn(self._state, self._book.journal, (), now)
+        if self._book.journal.dirty:
+            with self._around.database.writing() as connection:
+                self._book.write(connection)
+        self._notices.note(plan, self._state.now)
+        return plan
+
+    def _apologise(self, asked: list[Asked], error: StoreError) -> None:
+        code = "storage_full" if isinstance(error, FullStoreError) else "unavailable"
+        refusal = Refusal(code, f"nothing was changed, the store could not be written: {error}")
+        for each in asked:
+            answer = Answer(each.request.number, refusal.status, json_of(refusal.body))
+            self._around.desk.answer(each.visitor, answer)

@@ -1,0 +1,271 @@
+"""The office: does what is asked for, one mutation at a time, in the transaction that makes it durable.
+
+What may not be is refused before anything changes. Who may ask for what was checked by the API worker that passed the
+request on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import singledispatchmethod
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, insert, select
+
+from phalanx.cluster.cluster import Health
+from phalanx.engine.apply import check
+from phalanx.engine.event import JobCancelled, JobHeld, JobReleased, JobSubmitted, NodeHealthChanged, Progress
+from phalanx.engine.records import JobRecord, Phase
+from phalanx.engine.state import State, UnknownJobError
+from phalanx.engine.turn import record
+from phalanx.server.accounts import ledger
+from phalanx.server.fresh import fresh_item
+from phalanx.server.loop.book import Book
+from phalanx.server.loop.notices import Notices
+from phalanx.server.loop.wire import (
+    AddToken,
+    Answer,
+    AskCheckpoint,
+    ChangeJob,
+    ChangeNode,
+    DropUser,
+    Mutation,
+    PutRole,
+    PutUser,
+    ReportProgress,
+    Request,
+    RevokeToken,
+    SubmitJobs,
+    json_of,
+)
+from phalanx.server.refusal import Refusal
+from phalanx.server.store.bulk import Bulk
+from phalanx.server.store.tables import audit, idempotency
+from phalanx.workload.array import members
+from phalanx.workload.job import Job
+
+VERBS: dict[str, Callable[[str], JobCancelled | JobHeld | JobReleased]] = {
+    "cancel": JobCancelled,
+    "hold": JobHeld,
+    "release": JobReleased,
+}
+DETAIL_MAX = 500
+AUDITED = Bulk(audit, without=("number",))
+
+
+class Office:
+    """Carries out mutations on a State. `need_room` refuses new work where there is no room to write it down."""
+
+    def __init__(self, state: State, book: Book, notices: Notices, need_room: Callable[[], None]) -> None:
+        self._state = state
+        self._book = book
+        self._journal = book.journal
+        self._notices = notices
+        self._need_room = need_room
+        self._next_id = 1 + max((int(job.partition(".")[0]) for job in state.jobs if _is_number(job)), default=0)
+        self._now = 0
+        self._connection: Connection | None = None
+        self._entries: list[dict[str, Any]] = []
+        self.accounts_version = 0
+
+    def answer(self, connection: Connection, request: Request, now: int) -> Answer:
+        """Carries out a request. The answer may be sent once the transaction is durable."""
+        self._connection, self._now = connection, now
+        body = request.body
+        repeated = self._repeated(request)
+        if repeated is not None:
+            return repeated
+        try:
+            done = self._do(body)
+            status, outcome = (201 if isinstance(body, SubmitJobs | AddToken) else 200), "done"
+        except Refusal as refusal:
+            done, status, outcome = refusal.body, refusal.status, refusal.code
+        content = json_of(done)
+        if not isinstance(body, ReportProgress):
+            self._audit(request, done, outcome)
+        if isinstance(body, SubmitJobs) and body.key and outcome == "done":
+            self._remember(request, body, content)
+        return Answer(request.number, status, content)
+
+    def _repeated(self, request: Request) -> Answer | None:
+        """The answer of before, to a request that was made before."""
+        body = request.body
+        if not isinstance(body, SubmitJobs) or not body.key:
+            return None
+        assert self._connection is not None
+        where = (idempotency.c.user == request.caller.user) & (idempotency.c.key == body.key)
+        known = self._connection.execute(select(idempotency).where(where)).one_or_none()
+        if known is None:
+            return None
+        if known.body != body.body:
+            refusal = Refusal(
+                "conflict", f"the Idempotency-Key {body.key!r} was used for another request: take a new one"
+            )
+            return Answer(request.number, refusal.status, json_of(refusal.body))
+        return Answer(request.number, 201, known.answer, repeated=True)
+
+    def _remember(self, request: Request, body: SubmitJobs, content: bytes) -> None:
+        assert self._connection is not None
+        self._connection.execute(
+            insert(idempotency).values(
+                user=request.caller.user, key=body.key, body=body.body, answer=content, at_ms=self._now
+            )
+        )
+
+    def _audit(self, request: Request, done: Any, outcome: str) -> None:
+        target, detail = described(request.body, done)
+        caller = request.caller
+        self._entries.append(
+            {
+                "at_ms": self._now,
+                "user": caller.user,
+                "token": caller.token,
+                "origin": caller.origin,
+                "verb": verb_of(request.body),
+                "target": target,
+                "detail": detail[:DETAIL_MAX],
+                "outcome": outcome,
+            }
+        )
+
+    def write(self, connection: Connection) -> None:
+        """Writes the audit log of what was answered, in the same transaction."""
+        AUDITED.run(connection, self._entries)
+        self._entries = []
+
+    @singledispatchmethod
+    def _do(self, body: Mutation) -> Any:
+        raise TypeError(f"nobody knows how to do a {type(body).__name__}")
+
+    @_do.register
+    def _submit(self, body: SubmitJobs) -> Any:
+        self._need_room()
+        families = [members(_numbered(job, self._next_id + i)) for i, job in enumerate(body.jobs)]
+        for index, family in enumerate(families):
+            self._check(JobSubmitted(family[0]), {"index": index})
+        self._next_id += len(families)
+        for family in families:
+            for member in family:
+                record(self._state, self._journal, JobSubmitted(member), self._now)
+        ids = [member.id for family in families for member in family]
+        return {"ids": ids, "first": fresh_item(self._state, self._state.jobs[ids[0]])}
+
+    @_do.register
+    def _change_job(self, body: ChangeJob) -> Any:
+        held = self._job(body.job)
+        self._match(held, body.version)
+        self._check(VERBS[body.verb](body.job))
+        if not (body.verb == "cancel" and held.cancelled):
+            record(self._state, self._journal, VERBS[body.verb](body.job), self._now)
+        return {"id": body.job}
+
+    def _match(self, held: JobRecord, version: int | None) -> None:
+        assert self._connection is not None
+        if version is not None and version != self._book.version_of(self._connection, held.job.id):
+            raise Refusal("precondition_failed", f"job {held.job.id} has changed since: look at it again")
+
+    @_do.register
+    def _ask_checkpoint(self, body: AskCheckpoint) -> Any:
+        attempt = self._job(body.job).attempt
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            raise Refusal("conflict", f"job {body.job} does not run, so it has nothing to save")
+        until_ms = self._now + body.within_ms
+        self._notices.ask_checkpoint(attempt.key, until_ms)
+        return {"until_ms": until_ms}
+
+    @_do.register
+    def _progress(self, body: ReportProgress) -> Any:
+        attempt = self._state.attempt(body.job, body.attempt)
+        if attempt is None:
+            raise Refusal("conflict", f"attempt {body.job}/{body.attempt} has ended: stop")
+        event = Progress(**msgspec.structs.asdict(body))
+        self._check(event)
+        record(self._state, self._journal, event, self._now)
+        return self._notices.answer(attempt, body.durable_step)
+
+    @_do.register
+    def _change_node(self, body: ChangeNode) -> Any:
+        if body.node not in self._state.topology.number:
+            raise Refusal("not_found", f"there is no node {body.node!r}")
+        event = NodeHealthChanged(body.node, Health(body.health), body.reason)
+        record(self._state, self._journal, event, self._now)
+        return {"name": body.node}
+
+    @_do.register(PutUser)
+    @_do.register(DropUser)
+    @_do.register(PutRole)
+    @_do.register(AddToken)
+    @_do.register(RevokeToken)
+    def _account(self, body: PutUser | DropUser | PutRole | AddToken | RevokeToken) -> Any:
+        assert self._connection is not None
+        done = ledger.change(self._connection, body, self._now)
+        self.accounts_version += 1
+        return done
+
+    def _job(self, job: str) -> JobRecord:
+        try:
+            return self._state.record(job)
+        except UnknownJobError as error:
+            raise Refusal("not_found", str(error)) from None
+
+    def _check(self, event: Any, detail: dict[str, Any] | None = None) -> None:
+        try:
+            check(self._state, event)
+        except ValueError as error:
+            final = isinstance(event, JobCancelled | JobHeld | JobReleased)
+            raise Refusal("conflict" if final else "invalid", str(error), detail) from None
+
+
+def verb_of(body: Mutation) -> str:
+    """What a mutation is called in the audit log."""
+    match body:
+        case ChangeJob(verb=verb):
+            return f"{verb} job"
+        case ChangeNode(health=health):
+            return "undrain node" if health == Health.HEALTHY else "drain node"
+        case PutUser(new=new):
+            return "create user" if new else "change user"
+        case PutRole(role=role):
+            return "grant role" if role else "take role"
+        case _:
+            return {
+                SubmitJobs: "submit jobs",
+                AskCheckpoint: "checkpoint job",
+                DropUser: "delete user",
+                AddToken: "create token",
+                RevokeToken: "revoke token",
+                ReportProgress: "report progress",
+            }[type(body)]
+
+
+def described(body: Mutation, done: Any) -> tuple[str, str]:
+    """To what a mutation was done, and more about it."""
+    match body:
+        case SubmitJobs(jobs=jobs):
+            ids = done.get("ids", []) if isinstance(done, dict) else []
+            queues = dict.fromkeys(job.queue for job in jobs)
+            shown = ids[0] if len(ids) == 1 else f"{ids[0]}…{ids[-1]}" if ids else ""
+            return shown, f"{len(jobs)} in {', '.join(queues)}"
+        case ChangeJob(job=job) | AskCheckpoint(job=job) | ReportProgress(job=job):
+            return job, ""
+        case ChangeNode(node=node, reason=reason):
+            return node, reason
+        case PutRole(name=name, queue=queue, role=role):
+            return name, f"{role or 'nothing'} in {queue or 'every queue'}"
+        case AddToken(id=number, user=user, name=name, scopes=scopes):
+            return number, f"{name} of {user}: {scopes}"
+        case RevokeToken(id=number):
+            return number, ""
+        case PutUser(name=name) | DropUser(name=name):
+            return name, ""
+
+
+def _numbered(job: Job, number: int) -> Job:
+    """A job with its id. It came over the wire and is known to nobody else, so it need not be copied."""
+    object.__setattr__(job, "id", str(number))
+    return job
+
+
+def _is_number(job: str) -> bool:
+    return job.partition(".")[0].isdecimal()

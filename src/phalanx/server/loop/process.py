@@ -1,0 +1,209 @@
+"""The process of the loop: recovers the State, opens the desk, and takes turns until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from phalanx.backends.capability import Offer
+from phalanx.backends.live import LiveBackend
+from phalanx.backends.registry import Setting, open_backend
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.formats.native import read_cluster
+from phalanx.engine.event import ClusterDefined
+from phalanx.engine.state import State
+from phalanx.engine.turn import record
+from phalanx.errors import PhalanxError
+from phalanx.server.accounts.ledger import change, has_users
+from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
+from phalanx.server.accounts.tokens import attempt_token, new_token
+from phalanx.server.clock import Clock
+from phalanx.server.log import log_to_stderr
+from phalanx.server.loop.book import Book
+from phalanx.server.loop.desk import Desk
+from phalanx.server.loop.loop import Loop, Surroundings
+from phalanx.server.loop.pulse import Pulse
+from phalanx.server.loop.snapshotter import Snapshotter
+from phalanx.server.loop.wire import AddToken, PutRole, PutUser, json_of
+from phalanx.server.options import Options, options_of
+from phalanx.server.refusal import Refusal
+from phalanx.server.rehearsal import RehearsalBackend
+from phalanx.server.store import settings
+from phalanx.server.store.database import Database, StoreError, open_database
+from phalanx.server.store.recovery import recover
+from phalanx.server.store.snapshots import newest_first
+from phalanx.server.view import write_cluster
+from phalanx.workload.job import Job
+
+ROOM_BYTES = 64 << 20
+"""Below so much free space no new work is taken: what runs must still be able to write down how it ends."""
+
+PLACEMENT = "topology"
+BROKEN = 3
+"""The exit code of a loop whose store cannot be written: whoever started it may start it again."""
+
+
+class LoopError(PhalanxError):
+    """The loop cannot start."""
+
+
+def main(line: str) -> int:
+    """Runs the loop of a server. `line` holds its options."""
+    options = options_of(line)
+    log = log_to_stderr("loop")
+    try:
+        database = open_database(options.store_url)
+        state = _state_of(database, options)
+        loop, desk = _loop(database, state, options)
+    except PhalanxError as error:
+        log.error(str(error))
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.stop())
+    log.info("ready", extra={"seq": state.seq, "jobs": len(state.jobs)})
+    try:
+        loop.run()
+    except StoreError as error:
+        log.error(str(error))
+        return BROKEN
+    finally:
+        desk.close()
+    return 0
+
+
+def _state_of(database: Database, options: Options) -> State:
+    with database.reading() as connection:
+        state = recover(connection, options.store_url)
+    with database.writing() as connection:
+        if state.seq < 0:
+            book = Book(state)
+            cluster = _cluster_of(options)
+            policy = options.policy or cluster.policy
+            try:
+                record(state, book.journal, ClusterDefined(cluster, policy, placement=PLACEMENT), Clock().now_ms())
+            except ValueError as error:
+                raise LoopError(f"the cluster cannot be defined: {error}") from error
+            book.write(connection)
+            write_cluster(connection, state, PLACEMENT)
+        if settings.get(connection, "secret") is None:
+            settings.put(connection, "secret", secrets.token_bytes(32))
+        if not has_users(connection):
+            _first_admin(connection, options.file("admin.token"))
+    return state
+
+
+def _first_admin(connection: Connection, path: Path) -> None:
+    """Makes the first account. Its token is in a file that only this user can read, and nowhere else."""
+    now, token = Clock().now_ms(), new_token()
+    change(connection, PutUser("admin", new=True), now)
+    change(connection, PutRole("admin", ROOT, Role.ADMIN.value), now)
+    change(connection, AddToken(token.id, "admin", "first", token.digest, text_of(ALL_SCOPES)), now)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token.token + "\n")
+
+
+def _cluster_of(options: Options) -> Cluster:
+    if options.cluster:
+        path = Path(options.cluster)
+        try:
+            return read_cluster(path.read_text(), options.cluster)
+        except (OSError, UnicodeDecodeError) as error:
+            raise LoopError(f"{options.cluster}: {error}") from error
+    if options.backend == "local":
+        from phalanx.backends.local.machine import local_cluster
+
+        return local_cluster(options.nodes, options.gpus)
+    return flat(options.nodes or 1, options.gpus or 8)
+
+
+def _backend_of(state: State, database: Database, options: Options) -> LiveBackend:
+    with database.reading() as connection:
+        secret = settings.get(connection, "secret") or b""
+
+    def environment(job: str, attempt: int) -> dict[str, str]:
+        return {
+            "PHALANX_PROGRESS_URL": f"{options.url}/api/v1/jobs/{job}/progress",
+            "PHALANX_PROGRESS_TOKEN": attempt_token(secret, job, attempt),
+        }
+
+    def job_of(job: str) -> Job:
+        return state.record(job).job
+
+    if options.backend == "rehearsal":
+        return RehearsalBackend(job_of, lambda job: state.record(job).executed_ms(state.now))
+    return open_backend(options.backend, Setting(Path(options.data), job_of, state.cluster, environment))
+
+
+def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Desk]:
+    log = log_to_stderr("loop")
+    backend = _backend_of(state, database, options)
+    with database.writing() as connection:
+        newest = newest_first(connection)
+        settings.put(connection, "backend", _told(backend.offer()))
+    desk = Desk(options.file("run", "engine.sock"), log.warning)
+    around = Surroundings(
+        database=database,
+        backend=backend,
+        desk=desk,
+        clock=Clock(state.now),
+        snapshotter=Snapshotter(options.store_url, newest[0].seq if newest else -1, desk.leave_open, log.warning),
+        pulse=Pulse(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
+        need_room=_Room(options.data),
+        tell=log.warning,
+    )
+    return Loop(state, around), desk
+
+
+def _told(offer: Offer) -> bytes:
+    return json_of(
+        {"name": offer.name, "summary": offer.summary, "can": [each.value for each in offer.has], "lacks": offer.lacks}
+    )
+
+
+class _Publisher:
+    """Writes figures where the API finds them, whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_suffix(".part")
+
+    def __call__(self, content: bytes) -> None:
+        try:
+            self._beside.write_bytes(content)
+            self._beside.replace(self._path)
+        except OSError:
+            # A full disk must not end the loop for want of figures.
+            return
+
+
+class _Room:
+    """Refuses new work while the disk is nearly full. Looks at most once a second."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._looked_s = float("-inf")
+        self._free_bytes = 0
+
+    def __call__(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._looked_s > 1:
+            self._looked_s = now_s
+            self._free_bytes = shutil.disk_usage(self._folder).free
+        if self._free_bytes < ROOM_BYTES:
+            raise Refusal(
+                "storage_full",
+                f"the disk of the server is full ({self._free_bytes >> 20} MB free, {ROOM_BYTES >> 20} needed): "
+                "no new work is taken until there is room; what runs goes on",
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,71 @@
+"""The snapshotter: has a copy of the process write the State down, while the loop goes on."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+
+from phalanx.engine.snapshot import dump
+from phalanx.engine.state import State
+from phalanx.errors import PhalanxError
+from phalanx.server.store import snapshots
+from phalanx.server.store.database import open_database
+
+EVERY_RECORDS = 20_000
+"""Folding so many records takes about a second, which a restart can afford."""
+
+
+class Snapshotter:
+    """Takes a snapshot when many records have been made since the last.
+
+    The loop has one thread, so that a copy of it made by `fork` is whole; memory is shared until either changes it.
+    """
+
+    def __init__(
+        self, url: str, newest_seq: int, close_in_copy: Callable[[], None], tell: Callable[[str], None]
+    ) -> None:
+        self._url = url
+        self._newest_seq = newest_seq
+        self._close_in_copy = close_in_copy
+        self._tell = tell
+        self._child: int | None = None
+
+    def look_after(self, state: State) -> None:
+        """Begins a snapshot if it is time, and takes leave of one that is done. The State must be durable."""
+        if self._child is not None:
+            self._reap(os.WNOHANG)
+        elif state.seq - self._newest_seq >= EVERY_RECORDS:
+            self.begin(state)
+
+    def begin(self, state: State) -> None:
+        """Begins a snapshot of the State as it is."""
+        self._newest_seq = state.seq
+        gc.freeze()
+        self._child = os.fork()
+        if self._child == 0:
+            os._exit(self._write(state))
+
+    def finish(self) -> None:
+        """Waits for a snapshot that is being taken."""
+        if self._child is not None:
+            self._reap(0)
+
+    def _reap(self, options: int) -> None:
+        assert self._child is not None
+        child, status = os.waitpid(self._child, options)
+        if child:
+            self._child = None
+            if status:
+                self._tell(f"the snapshot at record {self._newest_seq} failed; the next is tried later")
+
+    def _write(self, state: State) -> int:
+        """In the copy: nothing of the original's connections is touched, and nothing is tidied up at the end."""
+        try:
+            self._close_in_copy()
+            os.nice(5)
+            snapshots.write(open_database(self._url), state, dump(state))
+        except (PhalanxError, OSError) as error:
+            self._tell(f"no snapshot at record {state.seq}: {error}")
+            return 1
+        return 0

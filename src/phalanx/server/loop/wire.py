@@ -1,0 +1,186 @@
+"""What API workers and the loop say to each other, and how it is framed: a length, then one message."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from phalanx.workload.job import Job
+
+LENGTH = struct.Struct(">I")
+FRAME_BYTES_MAX = 256 << 20
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks: the user, by which token, from where."""
+
+    user: str
+    token: str = ""
+    origin: str = ""
+
+
+class SubmitJobs(msgspec.Struct, frozen=True, tag=True):
+    """Jobs to be submitted, all or none. `key` and `body` recognise a request that is made again."""
+
+    jobs: list[Job]
+    key: str = ""
+    body: str = ""
+
+
+class ChangeJob(msgspec.Struct, frozen=True, tag=True):
+    """Cancel, hold or release a job, unless it has changed since `version`."""
+
+    job: str
+    verb: str
+    version: int | None = None
+
+
+class AskCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """Have a running job save its work within so many milliseconds."""
+
+    job: str
+    within_ms: int
+
+
+class ReportProgress(msgspec.Struct, frozen=True, tag=True):
+    """What an attempt says of itself."""
+
+    job: str
+    attempt: int
+    step: int = 0
+    samples_per_s: float = 0.0
+    durable_step: int = 0
+    stop_cost_ms: int = 0
+    gpu_busy: float = 0.0
+    memory_gb: float = 0.0
+    metrics: dict[str, float] = {}
+
+
+class ChangeNode(msgspec.Struct, frozen=True, tag=True):
+    """Drain a node, or let it take work again."""
+
+    node: str
+    health: str
+    reason: str = ""
+
+
+class PutUser(msgspec.Struct, frozen=True, tag=True):
+    """Make a user, or change one. None leaves as it is."""
+
+    name: str
+    new: bool
+    password: str | None = None
+    disabled: bool | None = None
+
+
+class DropUser(msgspec.Struct, frozen=True, tag=True):
+    """Remove a user with all tokens and roles."""
+
+    name: str
+
+
+class PutRole(msgspec.Struct, frozen=True, tag=True):
+    """Give a user a role in a queue and below; an empty role takes it away."""
+
+    name: str
+    queue: str
+    role: str
+
+
+class AddToken(msgspec.Struct, frozen=True, tag=True):
+    """Keep a new token, of which only the digest is known here."""
+
+    id: str
+    user: str
+    name: str
+    digest: str
+    scopes: str
+    expires_ms: int | None = None
+
+
+class RevokeToken(msgspec.Struct, frozen=True, tag=True):
+    """Make a token worthless from now on."""
+
+    id: str
+
+
+Mutation = (
+    SubmitJobs
+    | ChangeJob
+    | AskCheckpoint
+    | ReportProgress
+    | ChangeNode
+    | PutUser
+    | DropUser
+    | PutRole
+    | AddToken
+    | RevokeToken
+)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A mutation that a worker asks for, with a number of the worker's own to tell the answer by."""
+
+    number: int
+    caller: Caller
+    body: Mutation
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    """What became of a request, sent once it is durable. `body` is JSON; `repeated` says that it was done before."""
+
+    number: int
+    status: int
+    body: bytes
+    repeated: bool = False
+
+
+class News(msgspec.Struct, frozen=True, tag=True):
+    """Tells every worker how far the journal is durable, and how often accounts have changed."""
+
+    seq: int
+    accounts: int
+
+
+_request = msgspec.msgpack.Decoder(Request)
+_message: msgspec.msgpack.Decoder[Answer | News] = msgspec.msgpack.Decoder(Answer | News)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def framed(message: Request | Answer | News) -> bytes:
+    """A message as it goes over the wire."""
+    content = _encoder.encode(message)
+    return LENGTH.pack(len(content)) + content
+
+
+def request_of(content: bytes | memoryview) -> Request:
+    """A request from its frame."""
+    return _request.decode(content)
+
+
+def message_of(content: bytes) -> Answer | News:
+    """What the loop says, from its frame."""
+    return _message.decode(content)
+
+
+def frames(buffer: bytearray) -> list[bytes]:
+    """Takes the whole frames out of what was received so far."""
+    found: list[bytes] = []
+    at = 0
+    while len(buffer) - at >= LENGTH.size:
+        (size,) = LENGTH.unpack_from(buffer, at)
+        if size > FRAME_BYTES_MAX:
+            raise ValueError(f"a frame of {size} bytes; expected at most {FRAME_BYTES_MAX}")
+        if len(buffer) - at - LENGTH.size < size:
+            break
+        found.append(bytes(buffer[at + LENGTH.size : at + LENGTH.size + size]))
+        at += LENGTH.size + size
+    del buffer[:at]
+    return found
+
+
+def json_of(value: Any) -> bytes:
+    """A value as JSON."""
+    return msgspec.json.encode(value)

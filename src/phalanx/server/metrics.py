@@ -1,0 +1,107 @@
+"""Metrics for Prometheus: what the store and the loop tell, collected when somebody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import Connection, func, select
+
+from phalanx.server.loop.pulse import BOUNDS_S, Durations, Figures
+from phalanx.server.options import Options
+from phalanx.server.store import jobs, nodes, settings
+from phalanx.server.store.database import Database
+from phalanx.server.store.tables import alerts, tokens
+
+STATES = ("waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled")
+HEALTHS = ("healthy", "suspect", "draining", "failed")
+
+
+class ClusterMetrics(Collector):
+    """The cluster, the jobs, the queues and the loop as metrics."""
+
+    def __init__(self, database: Database, options: Options) -> None:
+        self._database = database
+        self._options = options
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, from one look at the store."""
+        with self._database.reading() as connection:
+            yield from _of_jobs(connection)
+            yield from _of_nodes(connection)
+            yield from _of_accounts(connection)
+        yield from _of_loop(self._figures())
+
+    def _figures(self) -> Figures | None:
+        try:
+            return msgspec.json.decode(self._options.file("run", "pulse.json").read_bytes(), type=Figures)
+        except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+            return None
+
+
+def _of_jobs(connection: Connection) -> Iterator[Metric]:
+    totals = jobs.state_totals(connection)
+    by_state = GaugeMetricFamily("phalanx_jobs", "Jobs by state.", labels=["state"])
+    for state in STATES:
+        by_state.add_metric([state], totals.get(state, 0))
+    yield by_state
+    waiting = GaugeMetricFamily("phalanx_queue_jobs_waiting", "Jobs that wait, by queue.", labels=["queue"])
+    running = GaugeMetricFamily("phalanx_queue_jobs_running", "Jobs that hold devices, by queue.", labels=["queue"])
+    used = GaugeMetricFamily("phalanx_queue_gpus_used", "GPUs that jobs hold, by queue.", labels=["queue"])
+    wanted = GaugeMetricFamily("phalanx_queue_gpus_waiting", "GPUs that waiting jobs ask for.", labels=["queue"])
+    for queue in jobs.queue_totals(connection):
+        waiting.add_metric([queue["name"]], queue["waiting"])
+        running.add_metric([queue["name"]], queue["running"])
+        used.add_metric([queue["name"]], queue["gpus_used"])
+        wanted.add_metric([queue["name"]], queue["gpus_waiting"])
+    yield from (waiting, running, used, wanted)
+
+
+def _of_nodes(connection: Connection) -> Iterator[Metric]:
+    cluster = msgspec.json.decode(settings.get(connection, "cluster") or b"{}")
+    yield GaugeMetricFamily("phalanx_gpus", "GPUs of the cluster.", value=cluster.get("gpus", 0))
+    yield GaugeMetricFamily("phalanx_gpus_used", "GPUs that jobs hold.", value=nodes.gpus_used(connection))
+    totals = nodes.health_totals(connection)
+    by_health = GaugeMetricFamily("phalanx_nodes", "Nodes by health.", labels=["health"])
+    for health in HEALTHS:
+        by_health.add_metric([health], totals.get(health, 0))
+    yield by_health
+
+
+def _of_accounts(connection: Connection) -> Iterator[Metric]:
+    live = connection.execute(select(func.count()).where(tokens.c.revoked_ms.is_(None))).scalar() or 0
+    yield GaugeMetricFamily("phalanx_tokens", "Tokens that are not revoked.", value=live)
+    firing = GaugeMetricFamily("phalanx_alerts_firing", "Alerts that fire, by rule.", labels=["rule"])
+    for rule, count in connection.execute(select(alerts.c.rule, func.count()).group_by(alerts.c.rule)):
+        firing.add_metric([rule], count)
+    yield firing
+
+
+def _of_loop(figures: Figures | None) -> Iterator[Metric]:
+    if figures is None:
+        return
+    yield GaugeMetricFamily(
+        "phalanx_loop_started_seconds", "When the loop was started.", value=figures.started_ms / 1e3
+    )
+    yield GaugeMetricFamily("phalanx_journal_seq", "The newest record of the journal.", value=figures.seq)
+    yield GaugeMetricFamily(
+        "phalanx_jobs_in_line", "Jobs that could start if there was room.", value=figures.jobs_in_line
+    )
+    yield GaugeMetricFamily("phalanx_gpus_in_line", "GPUs that jobs in line ask for.", value=figures.gpus_in_line)
+    yield GaugeMetricFamily("phalanx_attempts", "Attempts that hold devices or a claim.", value=figures.attempts)
+    yield CounterMetricFamily("phalanx_loop_requests", "Mutations that the loop was asked for.", value=figures.requests)
+    yield CounterMetricFamily("phalanx_loop_events", "Events that the backend reported.", value=figures.events)
+    yield _histogram("phalanx_loop_turn_seconds", "Time of a turn of the loop.", figures.turns)
+    yield _histogram("phalanx_loop_commit_seconds", "Time until events were durable.", figures.commits)
+    yield _histogram("phalanx_loop_decision_seconds", "Time of a decision.", figures.decisions)
+
+
+def _histogram(name: str, help_text: str, durations: Durations) -> Metric:
+    buckets: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), durations.classes, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=durations.total_s)

@@ -1,0 +1,126 @@
+"""How questions are answered. Each answer may use its State up: it has a copy of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import Any
+
+from phalanx.engine.action import Stop
+from phalanx.engine.cycle import decide
+from phalanx.engine.explain import explain
+from phalanx.engine.plan import Plan
+from phalanx.engine.snapshot import dump
+from phalanx.engine.state import State, UnknownJobError
+from phalanx.placement.ranks import communication
+from phalanx.server.loop.wire import json_of
+from phalanx.server.planner.future import Future
+from phalanx.server.planner.questions import Foresee, ListReservations, PlanJobs, Question, Reply, TakeSnapshot, Why
+from phalanx.server.refusal import Refusal
+from phalanx.workload.job import Job
+
+
+def answer(question: Question, state: State) -> Reply:
+    """Answers a question."""
+    try:
+        done = _answer(question, state)
+    except Refusal as refusal:
+        return Reply(refusal.status, json_of(refusal.body))
+    except UnknownJobError as error:
+        return Reply(404, json_of(Refusal("not_found", str(error)).body))
+    except ValueError as error:
+        return Reply(422, json_of(Refusal("invalid", str(error)).body))
+    return Reply(200, done if isinstance(done, bytes) else json_of(done))
+
+
+@singledispatch
+def _answer(question: object, state: State) -> Any:
+    raise TypeError(f"nobody can answer a {type(question).__name__}")
+
+
+@_answer.register
+def _why(question: Why, state: State) -> dict[str, Any]:
+    explanation = explain(state, question.job)
+    refusal = explanation.refusal
+    told = {
+        "job": question.job,
+        "state": explanation.state.value,
+        "reason": explanation.reason.value if explanation.reason else None,
+        "why": why_of(state, question.job),
+        "ruled_out": dict(refusal.ruled_out) if refusal else {},
+        "gpus_free": refusal.gpus_free if refusal else None,
+        "gpus_needed": refusal.gpus_needed if refusal else None,
+        "behind": explanation.behind,
+        "waits_for": list(explanation.waits_for),
+        "not_before_ms": explanation.not_before_ms,
+        "fits_now": explanation.fits_now,
+        "expected_start_ms": None,
+    }
+    if explanation.reason is not None:
+        told["expected_start_ms"] = Future(state).start_of(question.job)
+    return told
+
+
+def why_of(state: State, job: str) -> str:
+    """Why a job is where it is, in a few words."""
+    explanation = explain(state, job)
+    reason = explanation.reason
+    return reason.value.replace("_", " ") if reason else f"it is {explanation.state.value}"
+
+
+@_answer.register
+def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
+    """The real decision on the live State. What follows from it is foreseen afterwards, on the same copy."""
+    future = Future(state)
+    jobs = [replace(job, id=f"plan-{number}") for number, job in enumerate(question.jobs, start=1)]
+    for job in jobs:
+        future.submit(job)
+    plan = decide(state, state.now)
+    items = [_planned(state, plan, job) for job in jobs]
+    for item in items:
+        item["expected_start_ms"] = state.now if item["nodes"] and not item["victims"] else future.start_of(item["job"])
+    return {"items": items, "next": None}
+
+
+def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
+    claim = next((claim for claim in plan.claims if claim.job == job.id), None)
+    placement = claim.placement if claim is not None else None
+    cost = communication(state.topology, job, placement) if placement is not None else None
+    verdict = next((verdict.reason.value for verdict in plan.verdicts if verdict.job == job.id), "behind")
+    stopped = [action.id.job for action in plan.actions if isinstance(action, Stop)]
+    return {
+        "job": job.id,
+        "name": job.name,
+        "state": "waiting" if claim is None or claim.waits else "starting",
+        "gpus": job.gang.gpus_max,
+        "nodes": list(placement.nodes) if placement is not None else [],
+        "slots": [
+            {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
+            for slot in (placement.slots if placement is not None else ())
+        ],
+        "victims": [key for key in (claim.victims if claim is not None else ()) if key.partition("/")[0] in stopped],
+        "expected_start_ms": None,
+        "communication_ms": cost.total_ms if cost is not None else None,
+        "why": "" if claim is not None and not claim.waits else "making room" if claim else verdict.replace("_", " "),
+    }
+
+
+@_answer.register
+def _foresee(question: Foresee, state: State) -> dict[str, Any]:
+    future = Future(state)
+    for node in question.fail:
+        future.fail(node)
+    for number, job in enumerate(question.jobs, start=1):
+        future.submit(replace(job, id=f"what-if-{number}"))
+    return future.outcome()
+
+
+@_answer.register
+def _reservations(question: ListReservations, state: State) -> dict[str, Any]:
+    items = [{"job": each.job, "at_ms": each.at_ms, "nodes": list(each.placement.nodes)} for each in state.reservations]
+    return {"items": items, "next": None}
+
+
+@_answer.register
+def _snapshot(question: TakeSnapshot, state: State) -> bytes:
+    return dump(state)

@@ -1,0 +1,116 @@
+"""The process of the planner: follows the journal, and has a copy of itself answer each question."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+
+import msgspec
+
+from phalanx.engine.state import State
+from phalanx.errors import PhalanxError
+from phalanx.server.log import log_to_stderr
+from phalanx.server.loop.wire import json_of
+from phalanx.server.options import options_of
+from phalanx.server.planner.answers import answer
+from phalanx.server.planner.questions import Reply, encoded, question_of
+from phalanx.server.refusal import Refusal
+from phalanx.server.store.database import Database, open_reader
+from phalanx.server.store.recovery import catch_up, recover
+from phalanx.server.unix import bind_unix
+
+AT_ONCE = 4
+"""Questions pondered at a time: whoever comes next is asked to come again."""
+
+PATIENCE_S = 60
+LOOK_S = 1.0
+QUESTION_BYTES_MAX = 64 << 20
+
+
+class Planner:
+    """A State that follows the journal, and copies of it at work."""
+
+    def __init__(self, database: Database, url: str) -> None:
+        self._database = database
+        self._url = url
+        self._children: dict[int, float] = {}
+        with database.reading() as connection:
+            self.state: State = recover(connection, url)
+
+    def catch_up(self) -> None:
+        """Folds in what was journaled meanwhile."""
+        with self._database.reading() as connection:
+            catch_up(connection, self.state, self._url)
+
+    def receive(self, visitor: socket.socket) -> None:
+        """Has a copy of this process answer. The State is one it may use up."""
+        self.reap()
+        if len(self._children) >= AT_ONCE:
+            busy = Refusal("unavailable", "many questions are being pondered: ask again", {"retry_after_s": 1})
+            _send(visitor, Reply(busy.status, json_of(busy.body)))
+            return
+        self.catch_up()
+        gc.freeze()
+        child = os.fork()
+        if child == 0:
+            os._exit(_answer(visitor, self.state))
+        self._children[child] = time.monotonic()
+
+    def reap(self) -> None:
+        """Takes leave of copies that are done, and ends those that ponder too long."""
+        for child, began_s in list(self._children.items()):
+            done, _ = os.waitpid(child, os.WNOHANG)
+            if done:
+                del self._children[child]
+            elif time.monotonic() - began_s > PATIENCE_S:
+                os.kill(child, signal.SIGKILL)
+
+
+def main(line: str) -> int:
+    """Runs the planner of a server. `line` holds its options."""
+    options = options_of(line)
+    log = log_to_stderr("planner")
+    listener = bind_unix(options.file("run", "planner.sock"))
+    listener.settimeout(LOOK_S)
+    try:
+        planner = Planner(open_reader(options.store_url), options.store_url)
+        log.info("ready", extra={"seq": planner.state.seq})
+        while True:
+            try:
+                visitor, _ = listener.accept()
+            except TimeoutError:
+                planner.reap()
+                planner.catch_up()
+                continue
+            with visitor:
+                planner.receive(visitor)
+    except PhalanxError as error:
+        log.error(str(error))
+        return 1
+
+
+def _answer(visitor: socket.socket, state: State) -> int:
+    """In the copy: nothing of the original's is touched, and nothing is tidied up at the end."""
+    visitor.settimeout(PATIENCE_S)
+    try:
+        with visitor.makefile("rb") as stream:
+            content = stream.read(QUESTION_BYTES_MAX)
+        _send(visitor, answer(question_of(content), state))
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+        return 1
+    return 0
+
+
+def _send(visitor: socket.socket, reply: Reply) -> None:
+    with suppress(OSError):
+        visitor.sendall(encoded(reply))
+        visitor.shutdown(socket.SHUT_WR)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

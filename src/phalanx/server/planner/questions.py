@@ -1,0 +1,63 @@
+"""What a planner can be asked, and its answer."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.workload.job import Job
+
+
+class Why(msgspec.Struct, frozen=True, tag=True):
+    """Why is a job where it is, and when will it start?"""
+
+    job: str
+
+
+class PlanJobs(msgspec.Struct, frozen=True, tag=True):
+    """What would become of jobs that were submitted now?"""
+
+    jobs: list[Job]
+
+
+class Foresee(msgspec.Struct, frozen=True, tag=True):
+    """How would all that waits and runs go on, with something changed or nothing?"""
+
+    jobs: list[Job] = []
+    fail: list[str] = []
+
+
+class ListReservations(msgspec.Struct, frozen=True, tag=True):
+    """Who has been promised devices from a moment on?"""
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True, tag=True):
+    """The State itself, as bytes."""
+
+
+Question = Why | PlanJobs | Foresee | ListReservations | TakeSnapshot
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer: JSON, or bytes for a snapshot. A status of 400 or more comes with an error."""
+
+    status: int
+    body: bytes
+
+
+_question: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_reply = msgspec.msgpack.Decoder(Reply)
+
+
+def question_of(content: bytes) -> Question:
+    """A question from its bytes."""
+    return _question.decode(content)
+
+
+def reply_of(content: bytes) -> Reply:
+    """A reply from its bytes."""
+    return _reply.decode(content)
+
+
+def encoded(message: Question | Reply) -> bytes:
+    """A question or reply as bytes."""
+    return msgspec.msgpack.encode(message)

@@ -1,0 +1,158 @@
+"""Looking jobs up in the view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, true
+
+from phalanx.engine.plan import Reason
+from phalanx.server.store import settings
+from phalanx.server.store.tables import attempts, classes, job_labels, jobs, journal
+
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+class Filters(NamedTuple):
+    """Which jobs to list. `queues` are those that may be seen at all, each with everything below it."""
+
+    queues: Sequence[str]
+    states: Sequence[str] = ()
+    queue: str = ""
+    user: str = ""
+    name: str = ""
+    kind: str = ""
+    array_of: str = ""
+    label: tuple[str, str] | None = None
+
+
+class Page(NamedTuple):
+    """Where a list goes on: from a job on (not with it), in which direction, at most how many."""
+
+    after: int | None
+    newest_first: bool
+    limit: int
+
+
+def in_subtree(queue: str) -> ColumnElement[bool]:
+    """Jobs of a queue and of all below it. '0' is the character behind '/'."""
+    if not queue:
+        return true()
+    return or_(jobs.c.queue == queue, and_(jobs.c.queue > f"{queue}/", jobs.c.queue < f"{queue}0"))
+
+
+def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[dict[str, Any]], int | None]:
+    """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
+    query = _selected().where(or_(*(in_subtree(queue) for queue in filters.queues)) if filters.queues else ~true())
+    if filters.queue:
+        query = query.where(in_subtree(filters.queue))
+    if filters.states:
+        query = query.where(jobs.c.state.in_(filters.states))
+    for column, wanted in (
+        (jobs.c.user, filters.user),
+        (jobs.c.name, filters.name),
+        (jobs.c.kind, filters.kind),
+        (jobs.c.array_of, filters.array_of),
+    ):
+        if wanted:
+            query = query.where(column == wanted)
+    if filters.label is not None:
+        key, value = filters.label
+        labelled = select(job_labels.c.number).where((job_labels.c.key == key) & (job_labels.c.value == value))
+        query = query.where(jobs.c.number.in_(labelled))
+    number = jobs.c.number
+    if where.after is not None:
+        query = query.where(number < where.after if where.newest_first else number > where.after)
+    query = query.order_by(number.desc() if where.newest_first else number).limit(where.limit)
+    rows = connection.execute(query).all()
+    return items(connection, rows), rows[-1].number if len(rows) == where.limit else None
+
+
+def one(connection: Connection, job: str) -> dict[str, Any] | None:
+    """A job by its id."""
+    found = connection.execute(_selected().where(jobs.c.id == job)).all()
+    return items(connection, found)[0] if found else None
+
+
+def named(connection: Connection, name: str) -> list[dict[str, Any]]:
+    """The jobs of a name: those that are not over, or else the newest that is."""
+    live = _selected().where((jobs.c.name == name) & jobs.c.state.not_in(FINAL)).order_by(jobs.c.number).limit(10)
+    found = connection.execute(live).all()
+    if not found:
+        newest = _selected().where(jobs.c.name == name).order_by(jobs.c.number.desc()).limit(1)
+        found = connection.execute(newest).all()
+    return items(connection, found)
+
+
+def spec_of(connection: Connection, job: str) -> Any:
+    """A job as it was submitted."""
+    line = connection.execute(
+        select(journal.c.line).join(jobs, jobs.c.submit_seq == journal.c.seq).where(jobs.c.id == job)
+    ).scalar_one()
+    return msgspec.json.decode(line)["body"]["job"]
+
+
+def attempts_of(connection: Connection, job: str) -> list[dict[str, Any]]:
+    """All attempts at a job, the oldest first."""
+    found = connection.execute(select(attempts).where(attempts.c.job == job).order_by(attempts.c.number))
+    return [
+        {**row._mapping, "nodes": msgspec.json.decode(row.nodes), "slots": msgspec.json.decode(row.slots)}
+        for row in found
+    ]
+
+
+def queue_totals(connection: Connection) -> list[dict[str, Any]]:
+    """What waits and runs in every queue that has a job."""
+    found = connection.execute(
+        select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus))
+        .where(jobs.c.state.not_in(FINAL))
+        .group_by(jobs.c.queue, jobs.c.state)
+    )
+    totals: dict[str, dict[str, Any]] = {}
+    for queue, state, count, gpus in found:
+        total = totals.setdefault(queue, {"name": queue, "waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0})
+        kind, of = ("waiting", "gpus_waiting") if state == "waiting" else ("running", "gpus_used")
+        total[kind] += count
+        total[of] += gpus
+    return [totals[name] for name in sorted(totals)]
+
+
+def state_totals(connection: Connection) -> dict[str, int]:
+    """How many jobs there are in each state."""
+    found = connection.execute(select(jobs.c.state, func.count()).group_by(jobs.c.state))
+    return {row[0]: row[1] for row in found}
+
+
+def items(connection: Connection, rows: Sequence[Row[Any]]) -> list[dict[str, Any]]:
+    """Rows as everybody sees them: with the one reason why each waits."""
+    head = (settings.get(connection, "head") or b" ").decode().split(" ")[1] if any(row.shape for row in rows) else ""
+    return [_item(row._mapping, head) for row in rows]
+
+
+def _selected() -> Any:
+    return select(jobs, classes.c.verdict).outerjoin(classes, classes.c.shape == jobs.c.shape)
+
+
+def _item(row: Any, head: str) -> dict[str, Any]:
+    item = dict(row)
+    for hidden in ("number", "submit_seq", "shape", "wait_reason", "verdict"):
+        del item[hidden]
+    item["held"] = bool(row["held"])
+    item["reason"] = _reason(row, head)
+    item["nodes"] = msgspec.json.decode(row["nodes"])
+    item["labels"] = msgspec.json.decode(row["labels"])
+    return item
+
+
+def _reason(row: Any, head: str) -> str | None:
+    """Why a job waits: it may not stand in line, or stands behind the head, or its kind was refused."""
+    if row["wait_reason"]:
+        return str(row["wait_reason"])
+    if not row["shape"]:
+        return None
+    verdict = str(row["verdict"] or Reason.UNDECIDED.value)
+    if head and row["shape"] != head and verdict != Reason.NEVER_FITS.value:
+        return Reason.BEHIND.value
+    return verdict

@@ -1,0 +1,114 @@
+"""The journal in the store: records wait in memory until the transaction that makes them durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from phalanx.engine.event import Event
+from phalanx.engine.journal import Journal, Record
+from phalanx.engine.plan import Plan
+from phalanx.server.store.bulk import Bulk
+from phalanx.server.store.tables import journal
+
+RECORDS = Bulk(journal)
+
+CHUNK = 5_000
+"""Records read at a time: a long journal is never in memory as a whole."""
+
+
+class Entry(NamedTuple):
+    """A record as it is stored. `job` is the job it is about, where it is about one."""
+
+    seq: int
+    now_ms: int
+    type: str
+    job: str
+    line: bytes
+
+
+class StoredJournal(Journal):
+    """The journal of the live State: knows its length, and what is not durable yet."""
+
+    def __init__(self, length: int = 0) -> None:
+        super().__init__()
+        self.length = length
+        self._pending: list[dict[str, Any]] = []
+        self._fresh: list[Record] = []
+
+    def next(self, now: int, body: Event | Plan) -> Record:
+        """The record that would come next."""
+        return Record(self.length, now, body)
+
+    def append(self, record: Record, line: bytes) -> None:
+        """Takes a record in; it is durable after `flush` and the end of that transaction."""
+        self.length += 1
+        self._fresh.append(record)
+        self._pending.append(
+            {
+                "seq": record.seq,
+                "now_ms": record.now,
+                "type": type_of(record.body),
+                "job": job_of(record.body),
+                "line": line,
+            }
+        )
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something that is not durable yet."""
+        return bool(self._pending)
+
+    def flush(self, connection: Connection) -> list[Record]:
+        """Writes what is not durable yet, and says what that was."""
+        fresh, self._fresh = self._fresh, []
+        if self._pending:
+            RECORDS.run(connection, self._pending)
+            self._pending = []
+        return fresh
+
+
+def type_of(body: Event | Plan) -> str:
+    """What a record is, in one word: as it is tagged in its line."""
+    return "Decision" if isinstance(body, Plan) else type(body).__name__
+
+
+def job_of(body: Event | Plan) -> str:
+    """The job that a record is about; empty where it is about many or none."""
+    if isinstance(body, Plan):
+        return ""
+    action = getattr(body, "action", None)
+    if action is not None:
+        return str(action.job)
+    job = getattr(body, "job", "")
+    return job if isinstance(job, str) else str(job.id)
+
+
+def newest_seq(connection: Connection) -> int:
+    """The number of the newest record; -1 if there is none."""
+    newest = connection.execute(select(func.max(journal.c.seq))).scalar()
+    return -1 if newest is None else int(newest)
+
+
+def entries(connection: Connection, after_seq: int, limit: int = CHUNK) -> list[Entry]:
+    """The records that follow one, at most so many."""
+    found = connection.execute(select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit))
+    return [Entry(*row) for row in found]
+
+
+def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
+    """The lines of all records that follow one."""
+    while True:
+        chunk = entries(connection, seq)
+        yield from (entry.line for entry in chunk)
+        if len(chunk) < CHUNK:
+            return
+        seq = chunk[-1].seq
+
+
+def line_of(connection: Connection, seq: int) -> bytes | None:
+    """One record as it was written."""
+    found: bytes | None = connection.execute(select(journal.c.line).where(journal.c.seq == seq)).scalar()
+    return found

@@ -1,0 +1,51 @@
+"""Migrations: what brings a store of any older version to the newest, one step after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, inspect, text
+
+from phalanx.errors import PhalanxError
+from phalanx.server.store.tables import metadata
+
+
+class NewerStoreError(PhalanxError):
+    """The store was written by a newer phalanx."""
+
+
+def create_tables(connection: Connection) -> None:
+    """Version 1: the tables as they are defined. A later version alters what this one made."""
+    metadata.create_all(connection)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables,)
+"""What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
+
+
+def migrate(connection: Connection, url: str) -> int:
+    """Brings a store to the newest version, in the caller's transaction; the version it had before."""
+    found = version_of(connection)
+    if found > len(MIGRATIONS):
+        raise NewerStoreError(
+            f"{url}: a store of version {found}; this phalanx knows up to version {len(MIGRATIONS)}, start a newer one"
+        )
+    for number, step in enumerate(MIGRATIONS[found:], start=found + 1):
+        step(connection)
+        _set_version(connection, number)
+    return found
+
+
+def version_of(connection: Connection) -> int:
+    """The version of a store; 0 for an empty database."""
+    if not inspect(connection).has_table("store_version"):
+        return 0
+    return int(connection.execute(text("SELECT version FROM store_version")).scalar_one())
+
+
+def _set_version(connection: Connection, number: int) -> None:
+    if number == 1:
+        connection.execute(text("CREATE TABLE store_version (version INTEGER NOT NULL)"))
+        connection.execute(text("INSERT INTO store_version (version) VALUES (1)"))
+    else:
+        connection.execute(text("UPDATE store_version SET version = :number"), {"number": number})

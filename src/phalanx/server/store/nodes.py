@@ -1,0 +1,66 @@
+"""Looking nodes up in the view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Row, func, select
+
+from phalanx.server.store.tables import jobs, nodes
+
+FACTS = {
+    "gpus": 0,
+    "gpu_type": "",
+    "gpu_memory_gb": 0.0,
+    "cpus_milli": 0,
+    "memory_mb": 0,
+    "path": (),
+    "spot": False,
+}
+"""What is shown of a node as its owner described it."""
+
+
+def page(connection: Connection, after: int | None, limit: int, health: str = "") -> list[dict[str, Any]]:
+    """One page of nodes, in the order of the cluster file."""
+    query = select(nodes).where(nodes.c.position > (-1 if after is None else after))
+    if health:
+        query = query.where(nodes.c.health == health)
+    return [_item(row) for row in connection.execute(query.order_by(nodes.c.position).limit(limit))]
+
+
+def one(connection: Connection, name: str) -> dict[str, Any] | None:
+    """A node by its name."""
+    found = connection.execute(select(nodes).where(nodes.c.name == name)).one_or_none()
+    return _item(found) if found is not None else None
+
+
+def gpus_used(connection: Connection) -> int:
+    """GPUs that attempts hold, on all nodes."""
+    return int(connection.execute(select(func.sum(nodes.c.gpus_used))).scalar() or 0)
+
+
+def health_totals(connection: Connection) -> dict[str, int]:
+    """How many nodes there are of each health."""
+    found = connection.execute(select(nodes.c.health, func.count()).group_by(nodes.c.health))
+    return {row[0]: row[1] for row in found}
+
+
+def queues_of(connection: Connection, ids: list[str]) -> dict[str, str]:
+    """The queues of some jobs."""
+    found = connection.execute(select(jobs.c.id, jobs.c.queue).where(jobs.c.id.in_(ids)))
+    return {row.id: row.queue for row in found}
+
+
+def _item(row: Row[Any]) -> dict[str, Any]:
+    facts = msgspec.json.decode(row.facts)
+    return {
+        "name": row.name,
+        "position": row.position,
+        "health": row.health,
+        "reason": row.reason,
+        "gpus_used": row.gpus_used,
+        "jobs": msgspec.json.decode(row.jobs),
+        **{key: facts.get(key, default) for key, default in FACTS.items()},
+        "labels": dict(facts.get("labels", ())),
+    }

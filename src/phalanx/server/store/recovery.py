@@ -1,0 +1,59 @@
+"""Recovery: the State after the newest durable record, from the newest snapshot and the journal behind it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+
+from phalanx.engine.apply import apply
+from phalanx.engine.journal import decode
+from phalanx.engine.snapshot import SnapshotError, load
+from phalanx.engine.state import State
+from phalanx.server.store.database import StoreError
+from phalanx.server.store.journal import lines_after
+from phalanx.server.store.snapshots import content_of, newest_first
+
+
+def recover(connection: Connection, url: str) -> State:
+    """The State of a store; a fresh State if nothing was ever journaled."""
+    with _undisturbed():
+        state = _from_snapshot(connection) or State()
+        catch_up(connection, state, url)
+    return state
+
+
+def catch_up(connection: Connection, state: State, url: str) -> None:
+    """Folds in the records that follow a State."""
+    for line in lines_after(connection, state.seq):
+        try:
+            apply(state, decode(line), line)
+        except ValueError as error:
+            raise StoreError(f"{url}: the journal cannot be folded after record {state.seq}: {error}") from error
+
+
+def _from_snapshot(connection: Connection) -> State | None:
+    """The newest that can be read. One of another release, or a torn one, costs time and nothing else."""
+    for snapshot in newest_first(connection):
+        try:
+            state = load(content_of(connection, snapshot))
+        except SnapshotError:
+            continue
+        if str(state.digest) == snapshot.digest and state.seq == snapshot.seq:
+            return state
+    return None
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Nothing of a State that is being built is garbage: looking for some takes longer than building it."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+        gc.freeze()

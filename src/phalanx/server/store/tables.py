@@ -1,0 +1,202 @@
+"""The tables, as the newest migration leaves them.
+
+`journal` is the truth. `jobs`, `attempts`, `nodes` and `classes` are a view of the State, written in the transaction of
+the records they follow from, for everybody who only reads. The rest is what no record tells: accounts, the audit log,
+snapshots, and answers kept for those who ask twice.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+metadata = MetaData()
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("now_ms", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("job", Text, nullable=False, default=""),
+    Column("line", LargeBinary, nullable=False),
+    Index("journal_by_job", "job", "seq"),
+)
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("now_ms", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("parts", Integer, nullable=False),
+)
+
+snapshot_parts = Table(
+    "snapshot_parts",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("held", Boolean, nullable=False),
+    Column("wait_reason", Text, nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Column("submitted_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("ended_ms", BigInteger),
+    Column("expected_end_ms", BigInteger),
+    Column("attempts", Integer, nullable=False),
+    Column("preemptions", Integer, nullable=False),
+    Column("exit_code", Integer),
+    Column("end_reason", Text, nullable=False),
+    Column("array_of", Text, nullable=False),
+    Column("labels", Text, nullable=False),
+    Column("submit_seq", BigInteger, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Index("jobs_by_state", "state", "number"),
+    Index("jobs_by_queue", "queue", "number"),
+    Index("jobs_by_user", "user", "number"),
+    Index("jobs_by_name", "name", "number"),
+    Index("jobs_by_array", "array_of", "number"),
+)
+
+job_labels = Table(
+    "job_labels",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+)
+
+attempts = Table(
+    "attempts",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("phase", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("started_ms", BigInteger),
+    Column("ended_ms", BigInteger),
+    Column("outcome", Text),
+    Column("exit_code", Integer),
+    Column("reason", Text, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Column("slots", Text, nullable=False),
+)
+
+classes = Table(
+    "classes",
+    metadata,
+    Column("shape", Text, primary_key=True),
+    Column("verdict", Text, nullable=False),
+)
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("position", Integer, nullable=False, unique=True),
+    Column("health", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("gpus_used", Integer, nullable=False),
+    Column("jobs", Text, nullable=False),
+    Column("facts", Text, nullable=False),
+)
+
+users = Table(
+    "users",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("password", Text),
+    Column("disabled", Boolean, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("role", Text, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False, unique=True),
+    Column("scopes", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expires_ms", BigInteger),
+    Column("revoked_ms", BigInteger),
+    Index("tokens_by_user", "user"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("token", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("verb", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+)
+
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Column("answer", LargeBinary, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Index("idempotency_by_time", "at_ms"),
+)
+
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("rule", Text, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("value", Float, nullable=False),
+    Column("action", Text, nullable=False),
+)

@@ -1,0 +1,239 @@
+"""`up`: starts the processes of a server, watches over them, and ends them together."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+
+from phalanx.errors import PhalanxError
+from phalanx.server.options import Options
+from phalanx.server.store.database import open_database
+
+READY_S = 120.0
+STOP_S = 10.0
+AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""How long to wait before a process that ended is started again: longer each time, until it has lived for a while."""
+
+LIVED_S = 30.0
+FOLDERS = ("run", "log", "jobs", "backend", "run/figures")
+KILLED_WITH_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+class UpError(PhalanxError):
+    """The server cannot be started."""
+
+
+@dataclass(slots=True)
+class Part:
+    """One process of the tree."""
+
+    name: str
+    command: list[str]
+    handles: tuple[int, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    started_s: float = 0.0
+    failures: int = 0
+    due_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Tree:
+    """A server: one loop, one planner, some API workers. Whatever ends is started again."""
+
+    options: Options
+    listener: socket.socket
+    tell: Callable[[str], None]
+    parts: list[Part] = field(default_factory=list)
+    stopping: bool = False
+
+    def start(self) -> None:
+        """Starts everything."""
+        line, handle = self.options.line(), self.listener.fileno()
+        module = [sys.executable, "-m"]
+        self.parts = [
+            Part("loop", [*module, "phalanx.server.loop.process", line]),
+            Part("planner", [*module, "phalanx.server.planner.process", line]),
+            *(
+                Part(f"api-{number}", [*module, "phalanx.server.api.process", line, str(handle)], (handle,))
+                for number in range(1, self.options.workers + 1)
+            ),
+        ]
+        for part in self.parts:
+            self._start(part)
+
+    def watch(self) -> None:
+        """Starts again what has ended, if its time has come."""
+        now_s = time.monotonic()
+        for part in self.parts:
+            process = part.process
+            if process is not None and process.poll() is not None:
+                part.process = None
+                part.failures = 1 if now_s - part.started_s > LIVED_S else part.failures + 1
+                part.due_s = now_s + AGAIN_S[min(part.failures - 1, len(AGAIN_S) - 1)]
+                self.tell(f"{part.name} ended ({_ending(process.returncode)}) and is started again")
+            if part.process is None and now_s >= part.due_s:
+                self._start(part)
+
+    def stop(self) -> None:
+        """Ends everything: first who takes requests, the loop last. Jobs go on."""
+        for part in reversed(self.parts):
+            if part.process is not None:
+                part.process.terminate()
+        deadline_s = time.monotonic() + STOP_S
+        for part in self.parts:
+            if part.process is not None:
+                try:
+                    part.process.wait(max(deadline_s - time.monotonic(), 0.1))
+                except subprocess.TimeoutExpired:
+                    part.process.kill()
+                    part.process.wait()
+
+    def _start(self, part: Part) -> None:
+        part.started_s = time.monotonic()
+        with self.options.file("log", f"{part.name}.log").open("ab") as log:
+            part.process = subprocess.Popen(
+                part.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=part.handles,
+                env=self._environment(part),
+                preexec_fn=_die_with_parent,
+            )
+
+    def _environment(self, part: Part) -> dict[str, str]:
+        if not part.name.startswith("api"):
+            return dict(os.environ)
+        return {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self.options.file("run", "figures"))}
+
+
+def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str], None]) -> int:
+    """Runs a server until SIGTERM or SIGINT. `ready` is called once, when it takes work."""
+    options = _prepared(options)
+    with _lock(options):
+        # Opened once before anything starts: what is wrong with the store is told here, to whoever started the server.
+        open_database(options.store_url).close()
+        listener, options = _listen(options)
+        tree = Tree(options, listener, tell)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: _stop(tree))
+        tree.start()
+        try:
+            if not _until_ready(tree):
+                return 0 if tree.stopping else 1
+            ready(options)
+            while not tree.stopping:
+                tree.watch()
+                time.sleep(0.1)
+        finally:
+            tree.stop()
+    return 0
+
+
+def _stop(tree: Tree) -> None:
+    tree.stopping = True
+
+
+def _prepared(options: Options) -> Options:
+    data = Path(options.data).absolute()
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        # Job logs, tokens and the store are nobody else's business.
+        data.chmod(0o700)
+        shutil.rmtree(data / "run" / "figures", ignore_errors=True)
+        for folder in FOLDERS:
+            (data / folder).mkdir(exist_ok=True)
+    except OSError as error:
+        raise UpError(f"{data}: {error.strerror}: choose another folder with --data") from error
+    from msgspec.structs import replace
+
+    return replace(options, data=str(data))
+
+
+def _lock(options: Options) -> socket.socket:
+    """Holds the data folder for this server: two that write one store would undo each other's work."""
+    file = options.file("run", "lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise UpError(f"{options.data}: another server uses this folder: stop it, or choose another --data") from None
+    return file  # type: ignore[return-value]
+
+
+def _listen(options: Options) -> tuple[socket.socket, Options]:
+    from msgspec.structs import replace
+
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.host, options.port))
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UpError(f"{options.host}:{options.port}: {error}: choose another address with --listen") from error
+    listener.listen(2048)
+    listener.setblocking(False)
+    return listener, replace(options, port=listener.getsockname()[1])
+
+
+def _until_ready(tree: Tree) -> bool:
+    deadline_s = time.monotonic() + READY_S
+    while time.monotonic() < deadline_s and not tree.stopping:
+        if _is_ready(tree.options):
+            return True
+        loop = tree.parts[0].process
+        if loop is not None and loop.poll() == 1:
+            raise UpError(f"the server did not start: {_last_error(tree.options)}")
+        tree.watch()
+        time.sleep(0.05)
+    if tree.stopping:
+        return False
+    raise UpError(f"the server was not ready within {READY_S:.0f} s; see {tree.options.file('log')}")
+
+
+def _is_ready(options: Options) -> bool:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
+    connection = (
+        HTTPSConnection(host, options.port, timeout=2, context=ssl._create_unverified_context())
+        if options.tls_cert
+        else HTTPConnection(host, options.port, timeout=2)
+    )
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _last_error(options: Options) -> str:
+    lines = options.file("log", "loop.log").read_text(errors="replace").strip().splitlines()
+    try:
+        return str(json.loads(lines[-1])["message"])
+    except (IndexError, ValueError, KeyError, TypeError):
+        return lines[-1] if lines else "it said nothing"
+
+
+def _ending(code: int) -> str:
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def _die_with_parent() -> None:
+    """Has the kernel end this process when `up` is gone, however that happens."""
+    ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)

@@ -1,0 +1,159 @@
+"""kill -9 at any moment: what was acknowledged is there, nothing starts twice, and what ran is found again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import httpx2
+import pytest
+from running import Server, eventually
+
+from phalanx.bench import kills
+
+
+@pytest.fixture
+def local(folder: Path) -> Server:
+    return Server(folder, "--backend", "local", "--nodes", "2", "--gpus", "8")
+
+
+def test_random_kills_under_load_lose_and_double_nothing() -> None:
+    rows = {row["name"]: row for row in kills.run(6, lambda line: None)}
+    assert [name for name, row in rows.items() if row["met"] is False] == []
+
+
+def test_a_job_that_runs_when_all_is_killed_is_found_again_and_ends_once(local: Server, folder: Path) -> None:
+    local.start()
+    ledger = folder.parent / "ledger"
+    script = (
+        f'echo "$PHALANX_ATTEMPT" >> {ledger}; for i in $(seq 1000); do [ -e {ledger}.go ] && exit 0; sleep 0.1; done'
+    )
+    job = local.submit(gpus=1, command=["bash", "-c", script])
+    local.wait(job["id"], "running")
+    local.kill()
+    local.start()
+    found = local.job(job["id"])
+    assert (found["state"], found["attempts"]) == ("running", 1)
+    Path(f"{ledger}.go").touch()
+    local.wait(job["id"], "succeeded")
+    assert ledger.read_text() == "1\n"
+    local.stop()
+
+
+def test_jobs_end_as_they_ended_while_nobody_watched(local: Server, folder: Path) -> None:
+    local.start()
+    mark = folder.parent / "mark"
+    jobs = {
+        code: local.submit(
+            gpus=1, command=["bash", "-c", f"touch {mark}.{code}; sleep 0.5; touch {mark}.{code}.end; exit {code}"]
+        )
+        for code in (0, 3)
+    }
+    eventually(lambda: all(Path(f"{mark}.{code}").exists() for code in jobs))
+    local.kill()
+    eventually(lambda: all(Path(f"{mark}.{code}.end").exists() for code in jobs))
+    local.start()
+    assert local.wait(jobs[0]["id"], "succeeded", "failed")["state"] == "succeeded"
+    failed = local.wait(jobs[3]["id"], "succeeded", "failed")
+    assert (failed["state"], failed["exit_code"], failed["attempts"]) == ("failed", 3, 1)
+    local.stop()
+
+
+def test_a_key_still_stands_for_its_answer_after_a_crash(folder: Path) -> None:
+    server = Server(folder, "--backend", "rehearsal").start()
+    body, headers = {"gpus": 1, "command": "true", "begin": "+1h"}, {"Idempotency-Key": "the same"}
+    first = server.client.post("/jobs", json=body, headers=headers).json()
+    server.kill()
+    server.start()
+    again = server.client.post("/jobs", json=body, headers=headers)
+    assert again.json()["id"] == first["id"]
+    assert again.headers["Idempotent-Replay"] == "true"
+    assert len(server.client.get("/jobs").json()["items"]) == 1
+    server.stop()
+
+
+def test_lists_are_read_while_the_loop_does_nothing_but_decide(folder: Path) -> None:
+    """The loop is held still, as it would be by a decision that takes long."""
+    server = Server(folder, "--backend", "rehearsal").start()
+    job = server.submit(gpus=1, begin="+1h")
+    loop = server.pid("loop")
+    os.kill(loop, signal.SIGSTOP)
+    try:
+        for _ in range(50):
+            assert server.client.get("/jobs", timeout=10).json()["items"][0]["id"] == job["id"]
+        assert server.client.get(f"/jobs/{job['id']}/why", timeout=30).json()["reason"] == "begin_time"
+        late: list[httpx2.Response] = []
+        asking = threading.Thread(target=lambda: late.append(server.client.post(f"/jobs/{job['id']}:hold")))
+        asking.start()
+        assert server.client.get("/jobs", timeout=10).status_code == 200
+        assert not late, "a change waits for the loop"
+    finally:
+        os.kill(loop, signal.SIGCONT)
+    asking.join(30)
+    assert late[0].status_code == 200
+    server.stop()
+
+
+def test_who_asks_while_the_loop_is_gone_is_told_to_ask_again(folder: Path) -> None:
+    server = Server(folder, "--backend", "rehearsal").start()
+    os.kill(server.pid("loop"), signal.SIGSTOP)
+    asked: list[httpx2.Response] = []
+    asking = threading.Thread(target=lambda: asked.append(server.client.post("/jobs", json={"command": "true"})))
+    asking.start()
+    server.kill("loop")
+    asking.join(30)
+    assert asked[0].status_code == 503
+    assert asked[0].json()["code"] == "unavailable"
+    assert asked[0].headers["Retry-After"] == "1"
+    eventually(lambda: server.client.get(server.url + "/readyz").status_code == 200)
+    assert server.submit(gpus=1)["id"] == "1", "what was not acknowledged has not happened"
+    server.stop()
+
+
+@pytest.mark.parametrize("part", ["api", "planner"])
+def test_what_is_killed_is_started_again(folder: Path, part: str) -> None:
+    server = Server(folder, "--backend", "rehearsal").start()
+    job = server.submit(gpus=1, begin="+1h")
+    old = server.pid(part)
+    server.kill(part)
+
+    def answered() -> bool:
+        try:
+            return server.client.get(f"/jobs/{job['id']}/why").status_code == 200 and server.pid(part) != old
+        except (httpx2.TransportError, AssertionError):
+            return False
+
+    eventually(answered)
+    server.stop()
+
+
+def test_a_folder_is_used_by_one_server_at_a_time(folder: Path) -> None:
+    from phalanx.server.options import Options
+    from phalanx.server.up import UpError, up
+
+    server = Server(folder, "--backend", "rehearsal").start()
+    with pytest.raises(UpError, match="another server uses this folder"):
+        up(Options(data=str(folder), port=0), lambda options: None, lambda line: None)
+    server.stop()
+
+
+def test_an_address_that_is_taken_is_told(folder: Path, rehearsal: Server) -> None:
+    from phalanx.server.options import Options
+    from phalanx.server.up import UpError, up
+
+    port = int(rehearsal.url.rpartition(":")[2])
+    with pytest.raises(UpError, match="choose another address"):
+        up(Options(data=str(folder), port=port), lambda options: None, lambda line: None)
+
+
+def test_a_damaged_store_is_told_to_who_starts_the_server(folder: Path) -> None:
+    from phalanx.server.options import Options
+    from phalanx.server.store.database import StoreError
+    from phalanx.server.up import up
+
+    folder.mkdir()
+    (folder / "phalanx.db").write_bytes(b"no database " * 1000)
+    with pytest.raises(StoreError, match="damaged"):
+        up(Options(data=str(folder), port=0), lambda options: None, lambda line: None)

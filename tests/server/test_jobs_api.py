@@ -1,0 +1,293 @@
+"""Jobs over HTTP: submitted, listed, changed, and asked about."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from running import Server, eventually
+
+
+def test_a_job_that_is_submitted_starts_and_ends(rehearsal: Server) -> None:
+    job = rehearsal.submit(name="quick", gpus=1, duration="100ms")
+    assert job["state"] == "waiting"
+    assert job["user"] == "admin"
+    done = rehearsal.wait(job["id"], "succeeded")
+    assert done["started_ms"] >= done["submitted_ms"]
+    assert done["ended_ms"] - done["started_ms"] >= 100
+    attempts = rehearsal.client.get(f"/jobs/{job['id']}/attempts").json()["items"]
+    assert [(each["number"], each["phase"], each["outcome"]) for each in attempts] == [(1, "ended", "succeeded")]
+
+
+def test_a_job_file_may_be_yaml(rehearsal: Server) -> None:
+    text = "name: yaml-job\ngpus: 1\ncommand: [sleep, '1']\nduration: 50ms\n"
+    response = rehearsal.client.post("/jobs", content=text, headers={"Content-Type": "application/yaml"})
+    assert response.status_code == 201
+    assert rehearsal.job("yaml-job")["spec"]["execution"]["command"] == ["sleep", "1"]
+
+
+def test_what_is_wrong_with_a_job_file_is_told_with_its_line_and_key(rehearsal: Server) -> None:
+    text = "gpus: 1\nqueeu: a\n"
+    response = rehearsal.client.post("/jobs", content=text, headers={"Content-Type": "application/yaml"})
+    assert response.status_code == 422
+    assert response.json()["code"] == "invalid"
+    assert "queeu" in response.json()["message"]
+    assert response.json()["detail"]["line"] == 2
+
+
+def test_an_array_is_submitted_member_by_member(rehearsal: Server) -> None:
+    job = rehearsal.submit(name="sweep", gpus=1, array="0-2", duration="50ms")
+    base = job["id"].partition(".")[0]
+    assert job["members"] == [f"{base}.0", f"{base}.1", f"{base}.2"]
+    listed = rehearsal.client.get("/jobs", params={"array_of": base, "order": "oldest"}).json()["items"]
+    assert [each["id"] for each in listed] == job["members"]
+
+
+def test_a_batch_is_taken_as_a_whole_or_not_at_all(rehearsal: Server) -> None:
+    name = f"batch-{uuid4()}"
+    good = {"name": name, "gpus": 1, "command": "true", "duration": "50ms"}
+    response = rehearsal.client.post("/jobs:batch", json={"jobs": [good, {**good, "gpus": -1}]})
+    assert response.status_code == 422
+    assert response.json()["detail"]["index"] == 1
+    assert rehearsal.client.get("/jobs", params={"name": name}).json()["items"] == []
+    response = rehearsal.client.post("/jobs:batch", json={"jobs": [good] * 3})
+    assert response.status_code == 201
+    assert len(rehearsal.client.get("/jobs", params={"name": name}).json()["items"]) == 3
+
+
+def test_a_batch_that_the_engine_refuses_changes_nothing(rehearsal: Server) -> None:
+    name = f"batch-{uuid4()}"
+    good = {"name": name, "gpus": 1, "command": "true"}
+    response = rehearsal.client.post("/jobs:batch", json={"jobs": [good, {**good, "after": [{"job": "99999999"}]}]})
+    assert response.status_code == 422
+    assert response.json()["detail"] == {"index": 1}
+    assert rehearsal.client.get("/jobs", params={"name": name}).json()["items"] == []
+
+
+def test_a_repeated_request_is_answered_as_the_first_and_done_once(rehearsal: Server) -> None:
+    name, key = f"once-{uuid4()}", str(uuid4())
+    body = {"name": name, "gpus": 1, "command": "true", "duration": "10s"}
+    first, second = (rehearsal.client.post("/jobs", json=body, headers={"Idempotency-Key": key}) for _ in range(2))
+    assert first.status_code == second.status_code == 201
+    assert first.json()["id"] == second.json()["id"]
+    assert "Idempotent-Replay" not in first.headers
+    assert second.headers["Idempotent-Replay"] == "true"
+    assert len(rehearsal.client.get("/jobs", params={"name": name}).json()["items"]) == 1
+    other = rehearsal.client.post("/jobs", json={**body, "gpus": 2}, headers={"Idempotency-Key": key})
+    assert other.status_code == 409
+    rehearsal.client.post(f"/jobs/{first.json()['id']}:cancel").raise_for_status()
+
+
+def test_a_job_is_cancelled_once(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1)
+    rehearsal.wait(job["id"], "running")
+    assert rehearsal.client.post(f"/jobs/{job['id']}:cancel").status_code == 200
+    rehearsal.wait(job["id"], "cancelled")
+    again = rehearsal.client.post(f"/jobs/{job['id']}:cancel")
+    assert again.status_code == 409
+    assert "already cancelled" in again.json()["message"]
+
+
+def test_a_held_job_waits_until_it_is_released(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1, duration="50ms", begin="+1h")
+    held = rehearsal.client.post(f"/jobs/{job['id']}:hold").json()
+    assert (held["held"], held["reason"]) == (True, "held")
+    released = rehearsal.client.post(f"/jobs/{job['id']}:release").json()
+    assert (released["held"], released["reason"]) == (False, "begin_time")
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+
+
+def test_a_change_by_somebody_with_old_news_is_refused(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1, begin="+1h")
+    etag = rehearsal.client.get(f"/jobs/{job['id']}").headers["ETag"]
+    held = rehearsal.client.post(f"/jobs/{job['id']}:hold", headers={"If-Match": etag})
+    assert held.status_code == 200
+    stale = rehearsal.client.post(f"/jobs/{job['id']}:release", headers={"If-Match": etag})
+    assert stale.status_code == 412
+    fresh = rehearsal.client.post(f"/jobs/{job['id']}:cancel", headers={"If-Match": held.headers["ETag"]})
+    assert fresh.status_code == 200
+
+
+def test_names_work_when_they_are_unique(rehearsal: Server) -> None:
+    name = f"twin-{uuid4()}"
+    one = rehearsal.submit(name=name, gpus=1)
+    assert rehearsal.job(name)["id"] == one["id"]
+    two = rehearsal.submit(name=name, gpus=1)
+    response = rehearsal.client.get(f"/jobs/{name}")
+    assert response.status_code == 409
+    assert response.json()["detail"]["ids"] == [one["id"], two["id"]]
+    for job in (one, two):
+        rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+
+
+def test_what_is_not_there_is_not_found(rehearsal: Server) -> None:
+    for path in ("/jobs/99999999", "/jobs/nobody", "/jobs/1/nothing", "/nodes/nowhere", "/nothing"):
+        response = rehearsal.client.get(path)
+        assert response.status_code == 404
+        assert response.json()["code"] == "not_found"
+
+
+def test_pages_follow_one_another_without_a_gap(rehearsal: Server) -> None:
+    name = f"paged-{uuid4()}"
+    jobs = [{"name": name, "gpus": 1, "command": "true", "duration": "20ms"}] * 25
+    ids = rehearsal.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
+    found: list[str] = []
+    parameters: dict[str, Any] = {"name": name, "limit": 10}
+    while True:
+        page = rehearsal.client.get("/jobs", params=parameters).json()
+        found += [each["id"] for each in page["items"]]
+        if page["next"] is None:
+            break
+        parameters["cursor"] = page["next"]
+    assert found == ids[::-1]
+
+
+def test_lists_are_filtered(rehearsal: Server) -> None:
+    label = uuid4().hex
+    jobs = [
+        {"gpus": 1, "command": "true", "queue": "research/llm", "labels": {"t": label}, "begin": "+1h"},
+        {"gpus": 1, "command": "true", "queue": "research-2", "labels": {"t": label}, "begin": "+1h"},
+        {"gpus": 1, "command": "true", "queue": "research", "labels": {"t": label}, "begin": "+1h", "kind": "service"},
+    ]
+    ids = rehearsal.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
+
+    def found(**filters: str) -> list[str]:
+        listed = rehearsal.client.get("/jobs", params={"label": f"t={label}", "order": "oldest", **filters}).json()
+        return [each["id"] for each in listed["items"]]
+
+    assert found() == ids
+    assert found(queue="research") == [ids[0], ids[2]], "with all below, and not what only looks alike"
+    assert found(kind="service") == [ids[2]]
+    assert found(state="waiting", user="admin") == ids
+    assert found(user="nobody") == []
+    for job in ids:
+        rehearsal.client.post(f"/jobs/{job}:cancel").raise_for_status()
+    assert found(state="cancelled,running") == ids
+
+
+@pytest.mark.parametrize("parameters", [{"state": "dancing"}, {"limit": 0}, {"limit": 1001}, {"label": "x"}])
+def test_filters_that_make_no_sense_are_refused(rehearsal: Server, parameters: dict[str, Any]) -> None:
+    assert rehearsal.client.get("/jobs", params=parameters).status_code == 422
+
+
+@pytest.mark.parametrize("cursor", ["x", "djE6LTE", "????", "djE6OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk"])
+def test_a_cursor_that_nobody_gave_is_refused(rehearsal: Server, cursor: str) -> None:
+    assert rehearsal.client.get("/jobs", params={"cursor": cursor}).status_code == 400
+
+
+def test_why_tells_what_a_job_lacks_and_when_it_will_start(rehearsal: Server) -> None:
+    fill = [{"gang": [{"replicas": 4, "gpus": 8}], "command": "true", "duration": "1h", "name": "fill"}]
+    wait = [{"gpus": 8, "command": "true", "duration": "1h", "name": "waits"}]
+    filler, waiter = rehearsal.client.post("/jobs:batch", json={"jobs": fill + wait}).json()["ids"]
+    rehearsal.wait(filler, "running")
+    why = rehearsal.client.get(f"/jobs/{waiter}/why").json()
+    assert why["reason"] == "gpus"
+    assert (why["gpus_free"], why["gpus_needed"]) == (0, 8)
+    started = rehearsal.job(filler)["started_ms"]
+    assert abs(why["expected_start_ms"] - (started + 3_600_000)) < 10_000
+    assert rehearsal.job(waiter)["reason"] == "gpus"
+    planned = rehearsal.client.post("/plan", json={"jobs": [{"gpus": 1, "command": "true"}]}).json()["items"][0]
+    assert planned["state"] == "waiting"
+    assert planned["expected_start_ms"] > started
+    futures = rehearsal.client.post(
+        "/what-if", json={"jobs": [{"gpus": 8, "command": "true", "duration": "2h"}]}
+    ).json()
+    assert futures["changed"]["jobs"] == futures["base"]["jobs"] + 1
+    assert futures["changed"]["makespan_s"] >= futures["base"]["makespan_s"]
+    for job in (waiter, filler):
+        rehearsal.client.post(f"/jobs/{job}:cancel").raise_for_status()
+    rehearsal.wait(filler, "cancelled")
+
+
+def test_a_job_is_asked_to_save_its_work_and_hears_of_its_end(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1)
+    rehearsal.wait(job["id"], "running")
+    until = rehearsal.client.post(f"/jobs/{job['id']}:checkpoint", json={"within_s": 60}).json()["until_ms"]
+    token = attempt_token_of(rehearsal, job["id"])
+    client = rehearsal.as_user(token)
+    report = {"step": 10, "durable_step": 5, "samples_per_s": 2.5, "metrics": {"loss": 0.5}}
+    told = client.post(f"/jobs/{job['id']}/progress", json=report).json()
+    assert told == {"checkpoint_until_ms": until, "stop_at_ms": None}
+    saved = client.post(f"/jobs/{job['id']}/progress", json={**report, "durable_step": 10}).json()
+    assert saved["checkpoint_until_ms"] is None, "it has saved its work since"
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+    rehearsal.wait(job["id"], "cancelled")
+    gone = client.post(f"/jobs/{job['id']}/progress", json=report)
+    assert gone.status_code == 409
+
+
+def attempt_token_of(server: Server, job: str) -> str:
+    """The token of a job's first attempt, made as the loop makes it."""
+    from phalanx.server.accounts.tokens import attempt_token
+    from phalanx.server.store import settings
+    from phalanx.server.store.database import open_reader, sqlite_url
+
+    with open_reader(sqlite_url(server.data / "phalanx.db")).reading() as connection:
+        return attempt_token(settings.get(connection, "secret") or b"", job, 1)
+
+
+def test_nodes_can_be_drained_and_let_work_again(rehearsal: Server) -> None:
+    drained = rehearsal.client.post("/nodes/n3:drain", json={"reason": "new fan"}).json()
+    assert (drained["health"], drained["reason"]) == ("draining", "new fan")
+    assert rehearsal.client.get("/nodes", params={"health": "draining"}).json()["items"][0]["name"] == "n3"
+    assert rehearsal.client.post("/nodes/n3:undrain").json()["health"] == "healthy"
+    assert rehearsal.client.post("/nodes/nowhere:drain").status_code == 404
+
+
+def test_the_cluster_and_its_queues_are_shown(rehearsal: Server) -> None:
+    cluster = rehearsal.client.get("/cluster").json()
+    assert (cluster["nodes"], cluster["gpus"], cluster["policy"]) == (4, 32, "fifo")
+    job = rehearsal.submit(queue="seen/here", gpus=2, begin="+1h")
+    queues = {queue["name"]: queue for queue in rehearsal.client.get("/queues").json()["items"]}
+    assert queues["seen/here"]["gpus_waiting"] == 2
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+    assert rehearsal.client.get("/policy").json() == {"policy": "fifo", "placement": "topology"}
+    assert rehearsal.client.get("/backends").json()["items"][0]["name"] == "rehearsal"
+    assert rehearsal.client.get("/reservations").json()["items"] == []
+
+
+def test_every_mutation_is_in_the_audit_log(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1, begin="+1h")
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel")
+    entries = rehearsal.client.get("/audit", params={"target": job["id"]}).json()["items"]
+    assert [(each["verb"], each["outcome"]) for each in entries] == [
+        ("cancel job", "conflict"),
+        ("cancel job", "done"),
+        ("submit jobs", "done"),
+    ]
+    assert {(each["user"], each["origin"]) for each in entries} == {("admin", "127.0.0.1")}
+
+
+def test_metrics_tell_of_jobs_gpus_and_the_loop(rehearsal: Server) -> None:
+    def metrics() -> dict[str, float]:
+        text = rehearsal.client.get(rehearsal.url + "/metrics").text
+        lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
+    assert metrics()["phalanx_gpus"] == 32
+    assert metrics()['phalanx_jobs{state="succeeded"}'] >= 0
+    seq = metrics()["phalanx_journal_seq"]
+    rehearsal.submit(gpus=1, duration="10ms")
+    eventually(lambda: metrics()["phalanx_journal_seq"] > seq)
+    assert metrics()['phalanx_loop_turn_seconds_bucket{le="+Inf"}'] > 0
+
+
+def test_a_debug_bundle_can_be_replayed(rehearsal: Server) -> None:
+    import io
+    import zipfile
+
+    from phalanx.engine.journal import Journal
+    from phalanx.engine.snapshot import load
+    from phalanx.engine.turn import verify
+
+    content = rehearsal.client.get("/debug/bundle").raise_for_status().content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        state = load(archive.read("snapshot.bin"))
+        lines = [line for line in archive.read("journal.jsonl").splitlines() if line]
+        everything = b"".join(archive.read(name) for name in archive.namelist())
+    replayed = verify(Journal.read(lines[: state.seq + 1]))
+    assert str(replayed.digest) == str(state.digest)
+    secret = (rehearsal.data / "admin.token").read_text().strip()
+    assert secret.encode() not in everything

@@ -1,0 +1,52 @@
+"""Snapshots: a State as bytes and back, and nothing else."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+
+import pytest
+
+from builders import everything, random_run
+from phalanx.engine import snapshot
+from phalanx.engine.snapshot import SnapshotError, dump, load
+from phalanx.engine.turn import turn
+
+
+@pytest.mark.parametrize("policy", ["fifo", "priority", "srtf"])
+def test_a_state_that_was_written_is_read_back_and_decides_the_same(policy: str) -> None:
+    run = random_run(7, 60, policy)
+    copy = load(dump(run.state))
+    assert everything(copy) == everything(run.state)
+    now = run.state.now + 60_000
+    assert turn(copy, type(run.journal)(run.journal.records), (), now) == turn(run.state, run.journal, (), now)
+
+
+def test_a_snapshot_cannot_run_code() -> None:
+    class Evil:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (print, ("taken over",))
+
+    header = dump(random_run(1, 3).state).partition(b"\n")[0]
+    with pytest.raises(SnapshotError, match=r"builtins\.print"):
+        load(header + b"\n" + zlib.compress(pickle.dumps(Evil())))
+
+
+@pytest.mark.parametrize("content", [b"", b"phalanx snapshot", b"phalanx snapshot 1 x 0\n", b"\x00" * 100])
+def test_bytes_that_are_no_snapshot_are_refused(content: bytes) -> None:
+    with pytest.raises(SnapshotError):
+        load(content)
+
+
+def test_a_torn_snapshot_is_refused() -> None:
+    content = dump(random_run(1, 3).state)
+    for end in range(0, len(content), 97):
+        with pytest.raises(SnapshotError):
+            load(content[:end])
+
+
+def test_a_snapshot_of_a_release_with_other_fields_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = dump(random_run(1, 3).state)
+    monkeypatch.setattr(snapshot, "form", lambda: "another")
+    with pytest.raises(SnapshotError, match="another release"):
+        load(content)
