@@ -78,7 +78,7 @@ def test_only_the_part_asked_for_is_run() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nonsense"], "there is no benchmark 'nonsense' (there is: placement, simulate)"),
+        (["nonsense"], f"there is no benchmark 'nonsense' (there is: {', '.join(BENCHMARKS)})"),
         (["placement", "--only", "luck"], "benchmark placement has no part 'luck' (it has: speed, quality, mesh)"),
     ],
 )

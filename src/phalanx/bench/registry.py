@@ -51,13 +51,38 @@ def _published(quick: bool, tell: Tell) -> list[Row]:
     return published.run(published.QUICK if quick else published.FULL, tell)
 
 
+def _reshard(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import reshard
+
+    return reshard.run(reshard.QUICK if quick else reshard.FULL, tell)
+
+
+def _cells(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import cells
+
+    return cells.run(cells.QUICK if quick else cells.FULL, tell)
+
+
+def _sharing(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import sharing
+
+    return sharing.run(sharing.QUICK if quick else sharing.FULL, tell)
+
+
 MESHES, MESHES_QUICK = 500, 5
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
+    "checkpoint": {
+        "reshard": Part("planning a load on another number of ranks", _reshard),
+    },
     "placement": {
         "speed": Part("time to place a gang, to refuse one, and from an event to the plan", _speed),
         "quality": Part("stranded GPU-hours and waits beside best-fit, first-fit and random", _quality),
         "mesh": Part("communication cost of a mesh beside the cheapest there is", _mesh),
+    },
+    "cells": {
+        "steps": Part("random histories of virtual clusters, with the guarantee asserted at every step", _cells),
+        "sharing": Part("queueing delay of tenants alone, sharing by quota and sharing by cells", _sharing),
     },
     "simulate": {
         "speed": Part("whole runs of 100,000 jobs under three policies at two loads", _virtual("speed")),

@@ -1,0 +1,89 @@
+"""How often the real start lies in the interval that was forecast: on the half of a trace that the forecast has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.topology import Topology
+from phalanx.engine.event import Event, JobSubmitted
+from phalanx.engine.state import State
+from phalanx.simulate.costs import Costs
+from phalanx.simulate.forecast import Forecast, Outlook, forecast
+from phalanx.simulate.run import Run
+from phalanx.simulate.speed import SpeedModel
+from phalanx.simulate.submission import Submitter
+from phalanx.simulate.trace import Trace
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How many starts were forecast, how many of them came within their interval, and before or after it."""
+
+    starts: int
+    inside: int
+    early: int
+    late: int
+
+    @property
+    def coverage(self) -> float | None:
+        """The part that came within."""
+        return self.inside / self.starts if self.starts else None
+
+
+def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook: Outlook, told: bool) -> Calibration:
+    """Runs a trace and looks ahead at so many moments of its second half, over all who wait then.
+
+    Without `told`, nobody says how long a job takes: lengths are learned from the first half alone.
+    """
+    run = _run(cluster, trace, policy, outlook.costs, told)
+    half = trace.jobs[len(trace.jobs) // 2].submit_ms
+    last = trace.jobs[-1].submit_ms
+    ahead: list[Forecast] = []
+    for number in range(moments):
+        _go(run, half + (last - half) * number // moments)
+        ahead.append(forecast(run.state, outlook))
+    _go(run, None)
+    return _counted(run.state, ahead)
+
+
+def _run(cluster: Cluster, trace: Trace, policy: str, costs: Costs, told: bool) -> Run:
+    submitter = Submitter(cluster)
+    works: dict[str, Work] = {}
+    arrivals: list[tuple[int, Event]] = []
+    for traced in trace.jobs:
+        job = submitter.job(traced)
+        works[job.id] = Work(traced.duration_ms, traced.ending, job)
+        arrivals.append((traced.submit_ms, JobSubmitted(job if told else replace(job, duration_ms=None))))
+    backend = VirtualBackend(works, costs, SpeedModel(Topology(cluster)))
+    return Run.of(cluster, policy, backend, arrivals)
+
+
+def _go(run: Run, until_ms: int | None) -> None:
+    while (at := run.next_moment()) is not None and (until_ms is None or at <= until_ms):
+        run.turn(at)
+
+
+def _counted(state: State, ahead: list[Forecast]) -> Calibration:
+    starts = inside = early = late = 0
+    for real_ms, low_ms, high_ms in _compared(state, ahead):
+        starts += 1
+        if real_ms < low_ms:
+            early += 1
+        elif high_ms is not None and real_ms > high_ms:
+            late += 1
+        else:
+            inside += 1
+    return Calibration(starts, inside, early, late)
+
+
+def _compared(state: State, ahead: list[Forecast]) -> Iterator[tuple[int, int, int | None]]:
+    """The first real start after each forecast, and its interval. Who never started is not compared."""
+    for made in ahead:
+        for job, span in made.spans.items():
+            real_ms = state.jobs[job].first_start_ms
+            if real_ms is not None and real_ms > made.at_ms:
+                yield real_ms, made.not_before_ms(job) or 0, span.late_ms
