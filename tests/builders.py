@@ -177,7 +177,18 @@ def stops(plan: Plan) -> list[str]:
     return [action.id.job for action in plan.actions if isinstance(action, Stop)]
 
 
-NOT_COMPARED = ("fit", "packing", "topology", "cluster", "policy", "digest", "capacity", "stoppable", "_settled_seq")
+NOT_COMPARED = (
+    "fit",
+    "packing",
+    "topology",
+    "cluster",
+    "policy",
+    "digest",
+    "capacity",
+    "stoppable",
+    "_settled_seq",
+    "touched",
+)
 """What is a cache, cannot change, or is compared by its own fingerprint."""
 
 

@@ -55,7 +55,7 @@ NEEDS = {
     "polars": Need(lambda: has_modules("polars"), "uv sync --extra traces"),
     "plotly": Need(lambda: has_modules("plotly"), "uv sync --extra report"),
     "highspy": Need(lambda: has_modules("highspy"), "uv sync --extra solve"),
-    "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun"),
+    "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun runc"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
     "kubernetes": Need(
         lambda: has_modules("kubernetes") and has_programs("etcd", "kube-apiserver"),

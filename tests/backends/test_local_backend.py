@@ -12,6 +12,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,8 +151,14 @@ def test_a_secret_is_read_from_its_file_and_a_missing_one_is_refused(make: Calla
     bench.start("sh", "-c", "echo $KEY", execution=Execution(secrets=("KEY",)))
     bench.end()
     assert bench.printed() == "abc\n"
-    bench.backend.carry_out(Start(ActionId(1, "7", 2, 0), Placement(slots(1))), 0)
+    holders = [path for path in bench.data.rglob("*") if path.is_file() and "abc" in path.read_text(errors="replace")]
+    logs = [path for path in holders if path.suffix == ".out"]
+    assert all(path.stat().st_mode & 0o007 == 0 for path in logs)
+    assert all(
+        path.stat().st_mode & 0o077 == 0 for path in holders if path not in logs and path.parent.name != "secrets"
+    )
     bench.job = replace(bench.job, execution=Execution(("true",), secrets=("NONE",)))
+    bench.backend.carry_out(Start(ActionId(1, "7", 2, 0), Placement(slots(1))), 0)
     refused = bench.wait(lambda event: isinstance(event, Failed | Done) and event.action.attempt == 2)
     assert isinstance(refused, Failed)
     assert "secret 'NONE'" in refused.reason
@@ -254,6 +261,12 @@ def test_a_task_of_a_service_is_restarted_when_it_ends(bench: Bench) -> None:
     bench.stop()
 
 
+def test_a_service_goes_on_even_if_its_tasks_exit_with_0(bench: Bench) -> None:
+    bench.start("sh", "-c", "echo again; exit 0", tasks=2, kind=Kind.SERVICE)
+    until(lambda: bench.printed().count("again") >= 2)
+    bench.stop()
+
+
 def test_a_task_of_a_service_that_gives_up_again_and_again_ends_the_attempt(bench: Bench) -> None:
     bench.start("sh", "-c", "exit 9", kind=Kind.SERVICE)
     ended = bench.end()
@@ -298,12 +311,53 @@ def test_an_interactive_job_on_which_something_happens_is_not_ended(bench: Bench
     assert bench.end().cause == "exit"
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 2 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a disk")
+def test_on_a_full_disk_new_work_is_refused_and_the_old_goes_on_and_its_end_is_told_in_time(small_disk: Path) -> None:
+    bench = Bench(small_disk)
+    bench.start("sh", "-c", f"while [ ! -e {small_disk}/done ]; do sleep 0.05; done")
+    (small_disk / "done.new").touch()
+    with suppress(OSError), (small_disk / "filling").open("wb", buffering=0) as filling:
+        while filling.write(bytes(4096)):
+            pass
+    second = ActionId(1, "8", 1, 0)
+    bench.backend.carry_out(Start(second, Placement(slots(1))), 0)
+    refused = bench.wait(lambda event: isinstance(event, Failed) and event.action == second)
+    assert isinstance(refused, Failed)
+    assert refused.retryable
+    assert "No space left" in refused.reason
+    (small_disk / "done.new").rename(small_disk / "done")
+    assert not any(isinstance(event, AttemptEnded) for event in bench.seen)
+    (small_disk / "filling").unlink()
+    assert bench.end().outcome is Outcome.SUCCEEDED
+    bench.backend.close()
+
+
 @pytest.mark.skipif(not find_grounds()["cpu"], reason="no control groups can be made here")
 def test_a_task_gets_no_more_cpu_than_its_limit(bench: Bench) -> None:
     gang = a_job("7", 1, task={"cpus_milli": 200}).gang
     bench.start("sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; cat /proc/self/cgroup; times", gang=gang)
     bench.end()
     assert "phalanx/7.1.0" in bench.printed()
+
+
+def test_a_start_whose_shepherd_does_not_come_up_has_failed_for_now(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    failed = bench.start("true")
+    assert isinstance(failed, Failed)
+    assert failed.retryable
+    assert "shepherd.log" in failed.reason
 
 
 def test_an_image_without_an_engine_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,14 +393,14 @@ def copy_with_libraries(source: Path, root: Path, target: Path) -> None:
     shutil.copy(source.resolve(), place)
 
 
-@pytest.mark.skipif(not shutil.which("podman"), reason="needs podman: apt-get install podman crun")
+@pytest.mark.needs("podman")
 def test_a_task_runs_in_the_image_it_names_and_leaves_nothing_behind(bench: Bench, tmp_path: Path) -> None:
     image = image_of_this_machine(tmp_path)
     # What an administrator sets where limits may not be raised and control groups are of both versions.
     settings = tmp_path / "containers.conf"
     settings.write_text(
         '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
-        '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
+        f'[engine]\nruntime = "{"runc" if shutil.which("runc") else "crun"}"\ncgroup_manager = "cgroupfs"\n'
     )
     script = "echo rank $PHALANX_RANK of $WORLD_SIZE; cat /etc/hostname 2>/dev/null; test ! -e /work; exec sleep 600"
     execution = Execution(image=image, env=(("COLOUR", "green"), ("CONTAINERS_CONF", str(settings))))

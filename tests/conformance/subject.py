@@ -25,7 +25,7 @@ from phalanx.backends.local.processes import Process, process, processes, variab
 from phalanx.engine.backend import Backend
 from phalanx.workload.job import Execution, Job
 
-PATIENCE_S = 10.0
+PATIENCE_S = 60.0
 """Far longer than anything takes; only a failing test waits so long."""
 
 
@@ -58,6 +58,12 @@ class Subject(Protocol):
 
     def living(self, job: str) -> int:
         """Tasks of a job that live in the world."""
+
+    def processes(self, job: str) -> list[Process]:
+        """All processes of a job, wherever they went."""
+
+    def keeper(self, job: str) -> int:
+        """The process that looks after a job's tasks."""
 
     def sabotage(self, job: str, rank: int) -> None:
         """Has the first start of a job fail at one task."""

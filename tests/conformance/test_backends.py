@@ -275,10 +275,10 @@ def test_a_second_stop_can_shorten_the_grace(rig: Rig) -> None:
 @about(Program.FAMILY)
 def test_a_stop_ends_children_that_left_their_process_group(rig: Rig) -> None:
     rig.run("a", Program.FAMILY)
-    rig.until(lambda: len(rig.subject.processes("a")) >= 4)  # type: ignore[attr-defined]
+    rig.until(lambda: len(rig.subject.processes("a")) >= 4)
     rig.cancel("a")
     rig.finish("a")
-    assert rig.subject.processes("a") == []  # type: ignore[attr-defined]
+    assert rig.subject.processes("a") == []
 
 
 @about(Program.SUCCEED)
@@ -660,11 +660,11 @@ def test_what_runs_and_belongs_to_nobody_is_ended_after_a_crash(apart: Rig) -> N
 @about(Program.FAMILY, Capability.ADOPT)
 def test_an_attempt_whose_keeper_was_killed_is_ended_wholly_and_tried_again(apart: Rig) -> None:
     apart.run("a", Program.FAMILY)
-    apart.until(lambda: len(apart.subject.processes("a")) >= 4)  # type: ignore[attr-defined]
-    first = [each.pid for each in apart.subject.processes("a")]  # type: ignore[attr-defined]
-    os.kill(apart.subject.keeper("a"), signal.SIGKILL)  # type: ignore[attr-defined]
+    apart.until(lambda: len(apart.subject.processes("a")) >= 4)
+    first = [each.pid for each in apart.subject.processes("a")]
+    os.kill(apart.subject.keeper("a"), signal.SIGKILL)
     apart.until(lambda: apart.record("a").attempts == 2 and apart.record("a").state is JobState.RUNNING)
-    assert not any(each.pid in first for each in apart.subject.processes("a"))  # type: ignore[attr-defined]
+    assert not any(each.pid in first for each in apart.subject.processes("a"))
 
 
 @about(Program.CHATTY, Capability.LOGS)
@@ -692,3 +692,15 @@ def test_a_clock_that_is_set_back_confuses_nobody(rig: Rig) -> None:
     rig.until(lambda: rig.subject.living("a") == 0)
     rig.until(lambda: rig.record("a").final is not None)
     assert rig.record("a").final is JobState.CANCELLED
+
+
+@about(Program.POLITE, Capability.RESIZE, Capability.NOTICE)
+def test_a_resize_that_moves_every_task_ends_the_old_ones_before_it_starts_the_new(rig: Rig) -> None:
+    begin(rig, Program.POLITE, count=2)
+    before = {each.pid for each in rig.subject.processes("a")}
+    resize = ActionId(1, "a", 1, 1)
+    elsewhere = tuple(Slot(rank, "worker", "n1", (rank,)) for rank in range(2))
+    assert rig.ask(Resize(resize, Placement(elsewhere))) == Done(resize)
+    assert rig.subject.living("a") == 2
+    assert not before & {each.pid for each in rig.subject.processes("a")}
+    assert rig.endings("a") == []

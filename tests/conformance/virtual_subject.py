@@ -9,6 +9,7 @@ from programs import Program
 
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import Adopted
+from phalanx.backends.local.processes import Process
 from phalanx.engine.action import Action, Start
 from phalanx.engine.backend import Backend
 from phalanx.engine.event import Event, Failed
@@ -86,6 +87,12 @@ class VirtualSubject:
     def living(self, job: str) -> int:
         life = self.backend.lives.get(job)
         return len(life.placement.slots) if life is not None and life.placement is not None else 0
+
+    def processes(self, job: str) -> list[Process]:
+        raise NotImplementedError
+
+    def keeper(self, job: str) -> int:
+        raise NotImplementedError
 
     def sabotage(self, job: str, rank: int) -> None:
         self._sabotaged.append((job, rank))

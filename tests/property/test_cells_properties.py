@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from phalanx.compat.hived import HivedScheduler, Result
 from phalanx.placement.cells.estate import Estate
+from phalanx.placement.cells.memory import recall, remember
 from reference.cells import Oracle, fits_privately
 
 TYPES = {
@@ -178,6 +179,13 @@ class CellsMachine(RuleBasedStateMachine):
         self.bound, self.waiting, self.bad, self.scheduler._pods = bound, waiting, bad, pods
         self.scheduler._groups = groups
 
+    @rule()
+    def remember_and_recall(self) -> None:
+        """What is remembered goes on as if nothing had happened."""
+        before = fingerprint(self.scheduler.cells.estate)
+        self.scheduler.cells = recall(remember(self.scheduler.cells))
+        assert fingerprint(self.scheduler.cells.estate) == before
+
     @invariant()
     def cells_say_the_truth(self) -> None:
         if hasattr(self, "scheduler"):
@@ -214,7 +222,7 @@ def fingerprint(estate: Estate) -> list[object]:
     return deepcopy(found)
 
 
-CellsMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+CellsMachine.TestCase.settings = settings(stateful_step_count=25)
 TestCells = CellsMachine.TestCase
 
 

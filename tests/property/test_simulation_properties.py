@@ -174,7 +174,7 @@ POLICIES = {
     "backfill": ("backfill", "backfill:mode=conservative"),
     "drf": ("drf",),
     "edf": ("edf",),
-    "fair": ("fair", "fair:half_life=20s"),
+    "fair": ("fair", "fair:half_life=20s", "fair:preempt=true"),
     "fair-tree": ("fair-tree:half_life=20s",),
     "fifo": ("fifo", "fifo:skip=true"),
     "gavel": ("gavel:round=20",),

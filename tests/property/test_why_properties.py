@@ -42,6 +42,7 @@ POLICIES = [
     "priority",
     "backfill",
     "backfill:mode=conservative",
+    "backfill:estimate=learned",
     "srtf",
     "drf",
     "yarn-cs:shares=a:0.5/b:0.3,relax_after=1,preempt_above=60",
@@ -179,7 +180,7 @@ def subsets(things: tuple[object, ...]) -> Iterator[tuple[object, ...]]:
     return chain.from_iterable(combinations(things, count) for count in few)
 
 
-FEW = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @given(worlds())

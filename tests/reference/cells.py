@@ -50,7 +50,7 @@ class Oracle:
             self.leaves += 1
             return
         count = spec["childCellNumber"]
-        first = 0 if spec.get("isNodeLevel") else number * count
+        first = 0 if spec.get("isNodeLevel") or not prefix else number * count
         children = cell.get("cellChildren") or [{}] * count
         for i, child in enumerate(children):
             self._add(child, spec["childCellType"], f"{address}/", first + i)

@@ -30,7 +30,7 @@ class Server:
 
     def start(self) -> Server:
         """Starts it and waits until it is ready."""
-        command = [sys.executable, "-c", "from phalanx.cli.up import up; up()"]
+        command = [sys.executable, "-m", "phalanx", "up"]
         arguments = ["--data", str(self.data), "--listen", "127.0.0.1:0", "-o", "json", *self._options]
         self._process = subprocess.Popen(
             [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

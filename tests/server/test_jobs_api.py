@@ -291,3 +291,18 @@ def test_a_debug_bundle_can_be_replayed(rehearsal: Server) -> None:
     assert str(replayed.digest) == str(state.digest)
     secret = (rehearsal.data / "admin.token").read_text().strip()
     assert secret.encode() not in everything
+
+
+def test_a_forecast_is_made_for_all_who_wait(rehearsal: Server) -> None:
+    jobs = [
+        {"gang": [{"replicas": 4, "gpus": 8}], "command": "true", "duration": "1h", "name": "fills all"},
+        {"gpus": 8, "command": "true", "duration": "1h", "name": "waits long"},
+    ]
+    first, second = rehearsal.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
+    rehearsal.wait(first, "running")
+    told = eventually(lambda: rehearsal.client.get(f"/jobs/{second}/why").json()["forecast"])
+    assert told["runs"] > 1
+    assert told["early_ms"] is None or told["early_ms"] > told["at_ms"]
+    for job in (second, first):
+        rehearsal.client.post(f"/jobs/{job}:cancel").raise_for_status()
+    rehearsal.wait(first, "cancelled")

@@ -14,12 +14,13 @@ from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.server.loop.book import Book
+from phalanx.server.store import jobs as job_table
 from phalanx.server.store import snapshots
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database, open_reader, sqlite_url
 from phalanx.server.store.migrations import MIGRATIONS, NewerStoreError, version_of
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.tables import jobs, journal, settings, snapshot_parts
-from phalanx.server.view import write_cluster
+from phalanx.server.view.cluster import write_cluster
 
 
 @pytest.fixture
@@ -193,6 +194,24 @@ def test_the_view_tells_what_the_state_knows(url: str) -> None:
         assert rows[job].preemptions == known.preemptions, job
         assert rows[job].started_ms == known.first_start_ms, job
         assert rows[job].ended_ms == known.ended_ms, job
+
+
+@pytest.mark.parametrize("policy", ["fifo", "priority", "srtf"])
+def test_the_view_tells_the_reason_that_the_state_does(url: str, policy: str) -> None:
+    from phalanx.engine.event import PolicyChanged
+
+    kept = Kept(url, policy)
+    for round_, (now, event) in enumerate(random_arrivals(23, 120)):
+        turn(kept.state, kept.book.journal, [event], now)
+        if round_ == 60:
+            turn(kept.state, kept.book.journal, [PolicyChanged("priority" if policy == "fifo" else "fifo")], now)
+        kept.write()
+        if round_ % 20 == 19:
+            with kept.database.reading() as connection:
+                told = {job: found["reason"] for job in kept.state.jobs if (found := job_table.one(connection, job))}
+            assert told == {
+                job: reason and reason.value for job in kept.state.jobs for reason in [kept.state.reason(job)]
+            }
 
 
 def test_a_finished_run_replayed_into_the_view_ends_all_attempts(url: str) -> None:

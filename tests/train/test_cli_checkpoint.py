@@ -87,8 +87,10 @@ def test_ls_shows_one_step_and_one_that_dcp_wrote(call: Call, run_directory: Pat
     assert json.loads(call("ls", tmp_path / "dcp", "-o", "json")[1])[0]["state"] == "dcp"
 
 
-def test_ls_of_an_empty_directory_is_an_empty_list(call: Call, tmp_path: Path) -> None:
+def test_ls_of_an_empty_directory_is_an_empty_list_and_of_none_is_not_found(call: Call, tmp_path: Path) -> None:
     assert call("ls", tmp_path, "-o", "json") == (0, "[]\n", "")
+    assert call("ls", "memory://empty", "-o", "json") == (0, "[]\n", "")
+    assert call("ls", tmp_path / "nothing")[0] == 3
 
 
 def test_verify_reads_all_and_names_the_newest_intact_step(call: Call, run_directory: Path) -> None:
@@ -241,6 +243,15 @@ def test_diff_of_the_two_newest_steps_names_what_changed(call: Call, tmp_path: P
 def test_diff_of_a_step_with_itself_is_empty(call: Call, run_directory: Path) -> None:
     step = run_directory / "step-00000100"
     assert call("diff", step, step, "-o", "json")[:2] == (0, "[]\n")
+
+
+def test_diff_of_values_that_are_no_numbers_is_still_json(call: Call, tmp_path: Path) -> None:
+    for step, value in ((1, 0.0), (2, float("inf"))):
+        write_step(tmp_path, step, 0, 1, [Piece.whole("w", torch.full((3,), value))], {})
+        commit(tmp_path, step, [0])
+    code, out, _ = call("diff", tmp_path, "-o", "json")
+    assert code == 1
+    assert json.loads(out)[0]["largest"] is None
 
 
 def test_diff_needs_two_steps(call: Call, tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from layouts import LAYOUTS, blank, model, pieces_of, same_bits
 from processes import run_ranks
 from torch.distributed.device_mesh import init_device_mesh
@@ -17,6 +20,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 
 from phalanx.train.checkpoint.piece import Piece
 from phalanx.train.checkpoint.store import Corrupt, ShapeMismatch, commit, load_into, write_step
+from phalanx.train.checkpoint.store.local import LocalMedium
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -37,6 +41,21 @@ class Cell:
     is_bitwise: bool
     bytes_read: int
     bytes_received: int
+
+
+class Counted(LocalMedium):
+    """A directory that counts what is really read of its data files."""
+
+    bytes_read: ClassVar[int] = 0
+
+    def child(self, name: str) -> Counted:
+        return Counted(os.path.join(self.directory, name))
+
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytearray:
+        content = LocalMedium.read(self, name, offset, length)
+        if name.endswith(".distcp"):
+            Counted.bytes_read += len(content)
+        return content
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +79,7 @@ def run_rank(rank: int, root: str) -> dict[str, list[object]]:
         "damage": damage(rank, f"{root}/damage"),
         "dtensor": dtensors(rank, f"{root}/dtensor"),
         "subset": subset(rank, f"{root}/subset"),
+        "dcp": with_dcp(rank, f"{root}/dcp"),
     }
     dist.destroy_process_group()
     return parts
@@ -92,7 +112,9 @@ def load_cell(
     for number, name in enumerate(NAMES):
         other = NAMES[(number + saved + loaded) % len(NAMES)]
         pieces = pieces_of(blank(), other, rank, loaded)
-        found = load_into(root, 100 * saved + number, pieces, objects=[], group=group)
+        before = Counted.bytes_read
+        found = load_into(Counted(root), 100 * saved + number, pieces, objects=[], group=group)
+        assert found.bytes_read == Counted.bytes_read - before
         right = pieces_of(whole, other, rank, loaded)
         is_bitwise = all(same_bits(one.tensor, two.tensor) for one, two in zip(pieces, right, strict=True))
         counts = (found.bytes_read, found.bytes_received)
@@ -176,6 +198,33 @@ def subset(rank: int, root: str) -> list[object]:
     return [(bool(mine[0].tensor.all()), found.bytes_read, found.bytes_received, found.unused)]
 
 
+def with_dcp(rank: int, root: str) -> list[object]:
+    """DCP saves on six ranks and we load; we save on six ranks and DCP loads; on other meshes each time."""
+    flat = init_device_mesh("cpu", (LARGEST,))
+    square = init_device_mesh("cpu", (3, 2), mesh_dim_names=("row", "column"))
+    torch.manual_seed(1)
+    wholes = {"a": torch.randn(13, 6), "b": torch.randn(4, 9)}
+
+    theirs = {name: distribute_tensor(whole, flat, [Shard(0)]) for name, whole in wholes.items()}
+    dcp.save({"model": theirs, "epoch": 4}, checkpoint_id=f"{root}/theirs")
+    crossed = [Shard(1), Shard(0)]
+    targets = {name: distribute_tensor(torch.zeros_like(each), square, crossed) for name, each in wholes.items()}
+    pieces = [piece_of(f"model.{name}", each) for name, each in targets.items()]
+    loaded = load_into(f"{root}/theirs", None, pieces, group=dist.group.WORLD)
+    ours_is_right = all(torch.equal(targets[name].full_tensor(), whole) for name, whole in wholes.items())
+
+    write_step(f"{root}/ours", 1, rank, LARGEST, [piece_of(name, each) for name, each in theirs.items()], {"epoch": 5})
+    dist.barrier()
+    if rank == 0:
+        commit(f"{root}/ours", 1, range(LARGEST), timeout_s=60)
+    dist.barrier()
+    placements = [Replicate(), Shard(1)]
+    state = {name: distribute_tensor(torch.zeros_like(each), square, placements) for name, each in wholes.items()}
+    dcp.load({**state, "epoch": 0}, checkpoint_id=f"{root}/ours/step-00000001")
+    theirs_is_right = all(torch.equal(state[name].full_tensor(), whole) for name, whole in wholes.items())
+    return [(ours_is_right, loaded.objects, theirs_is_right)]
+
+
 @pytest.mark.parametrize("loaded", WORLDS)
 @pytest.mark.parametrize("saved", WORLDS)
 def test_every_world_size_loads_what_every_other_saved(saved: int, loaded: int, seen: dict[str, list[Cell]]) -> None:
@@ -218,6 +267,10 @@ def test_damage_that_one_rank_finds_sends_all_to_the_older_step(seen: dict[str, 
 
 def test_dtensors_are_loaded_on_another_mesh(seen: dict[str, list[object]]) -> None:
     assert seen["dtensor"] == [True] * 3 * LARGEST
+
+
+def test_ranks_load_what_dcp_saved_and_dcp_loads_what_ranks_saved(seen: dict[str, list[object]]) -> None:
+    assert seen["dcp"] == [(True, {"epoch": 4}, True)] * LARGEST
 
 
 def test_what_nobody_wants_is_not_read(seen: dict[str, list[object]]) -> None:

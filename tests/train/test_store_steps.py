@@ -92,6 +92,12 @@ def test_a_commit_that_dies_before_the_mark_leaves_the_older_step_in_charge(phas
     assert found.step.step == 20
 
 
+def test_a_loss_that_is_no_number_does_not_spoil_the_mark(tmp_path: Path) -> None:
+    write_step(tmp_path, 1, 0, 1, [], {})
+    commit(tmp_path, 1, [0], metrics={"loss": float("nan"), "accuracy": 0.5, "norm": float("inf")})
+    assert [each.metrics for each in steps(tmp_path)] == [{"accuracy": 0.5}]
+
+
 def test_a_step_saved_again_stays_good_until_it_is_committed_again(tmp_path: Path) -> None:
     save(str(tmp_path), 10, model(1))
     for rank in range(2):
@@ -207,6 +213,19 @@ def test_pieces_that_leave_a_hole_are_not_committed(tmp_path: Path) -> None:
     with pytest.raises(Incomplete, match=r"w \[4, 4\] has 12 of 16 elements"):
         commit(tmp_path, 3, [0])
     assert commit(tmp_path, 3, [0], whole=False).step == 3
+
+
+def test_what_a_partial_step_does_not_hold_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    half = Piece("w", (4,), (0,), (2,), torch.float32, torch.ones(2))
+    write_step(tmp_path, 3, 0, 2, [half], {})
+    commit(tmp_path, 3, [0], whole=False)
+    mine = torch.zeros(2)
+    load_into(tmp_path, 3, [Piece("w", (4,), (0,), (2,), torch.float32, mine)])
+    assert mine.all()
+    more = torch.zeros(3)
+    with pytest.raises(StoreError, match=r"w: rank 0 wants 12 bytes at \[1\], found 4"):
+        load_into(tmp_path, 3, [Piece("w", (4,), (1,), (3,), torch.float32, more)])
+    assert not more.any()
 
 
 def test_pieces_that_overlap_are_not_committed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_a_preemptor_names_all_pods_of_the_gang_in_its_way() -> None:
     _, results = busy()
     for name in ("pod16", "pod17"):
         assert results[name].kind == "preempt"
-        assert results[name].victims == ("pod5", "pod6")
+        assert results[name].victims == ["pod5", "pod6"]
         assert results[name].node is None
 
 
@@ -91,7 +92,7 @@ def test_a_lazy_gang_loses_its_guarantee_and_keeps_running() -> None:
     assert status.virtual_cells is None
     assert status.state == "Allocated"
     answer = checked(scheduler, pod("pod26", "VC2", 2, 2, group="group17", leaf_type="CT1"))
-    assert answer.victims == ("pod25",)  # lazy preemption is not enabled for it
+    assert answer.victims == ["pod25"]  # lazy preemption is not enabled for it
 
 
 def test_everything_is_free_again_when_all_pods_are_deleted() -> None:
@@ -155,6 +156,13 @@ def test_a_pod_that_asks_for_something_else_than_its_group_is_refused(other: dic
     scheduler.cells.check()
 
 
+def test_a_pod_that_waits_may_ask_for_something_else() -> None:
+    scheduler = HivedScheduler(pool(1, 2, a=1))
+    scheduler.schedule(pod("first", "a", 1, 1))
+    assert scheduler.schedule(pod("second", "a", 1, 2)).kind == "wait"
+    assert scheduler.schedule(pod("second", "a", 1, 1)).kind == "bind"
+
+
 def test_a_bound_pod_that_asks_again_gets_the_same_answer() -> None:
     scheduler = HivedScheduler(DESIGN)
     first = scheduler.schedule(pod("p", "VC1", 0, 4, leaf_type=V100))
@@ -171,14 +179,14 @@ class TestPreemption:
             return checked(scheduler, spec)
 
         assert placed(ask(gang_of_two("pod28", "VC1", 1, "group19", pinned=PINNED))) == ("0.0.3.0", ALL_16)
-        assert ask(one_of_16("pod29", 2, "group20", pinned=PINNED, lazy=True)).victims == ("pod28",)
+        assert ask(one_of_16("pod29", 2, "group20", pinned=PINNED, lazy=True)).victims == ["pod28"]
         assert ask(one_of_16("pod30", 1, "group21", pinned=PINNED, lazy=True)).kind == "wait"
-        assert ask(one_of_16("pod31", 2, "group22", pinned=PINNED, lazy=True)).victims == ("pod28",)
+        assert ask(one_of_16("pod31", 2, "group22", pinned=PINNED, lazy=True)).victims == ["pod28"]
         assert ask(one_of_16("pod32", 2, "group23", pinned=PINNED, lazy=True)).kind == "wait"
         nodes = [dict(scheduler.group(name).nodes) for name in ("group20", "group22")]  # type: ignore[union-attr]
         assert nodes == [{"0.0.3.0": ALL_16}, {"0.0.3.1": ALL_16}]
 
-        assert ask(gang_of_two("pod33", "VC1", 3, "group24", pinned=PINNED, lazy=True)).victims == ("pod28",)
+        assert ask(gang_of_two("pod33", "VC1", 3, "group24", pinned=PINNED, lazy=True)).victims == ["pod28"]
         assert scheduler.group("group20") is None
         assert scheduler.group("group22") is None
         assert scheduler.group("group19").state == "BeingPreempted"  # type: ignore[union-attr]
@@ -187,7 +195,7 @@ class TestPreemption:
         assert placed(ask(one_of_16("pod34", 4, "group25", pinned=PINNED))) == ("0.0.3.0", ALL_16)
         assert scheduler.group("group24") is None
 
-        assert ask(gang_of_two("pod35", "VC1", 5, "group26", pinned=PINNED, lazy=True)).victims == ("pod34",)
+        assert ask(gang_of_two("pod35", "VC1", 5, "group26", pinned=PINNED, lazy=True)).victims == ["pod34"]
         scheduler.delete("pod35")
         scheduler.cells.check()
         assert scheduler.group("group26") is None
@@ -202,9 +210,9 @@ class TestPreemption:
         scheduler.schedule(pod("low1", "a", 1, 2, [(2, 2)], group="low"))
         scheduler.schedule(pod("low2", "a", 1, 2, [(2, 2)], group="low"))
         high = [pod(name, "a", 2, 1, [(3, 1)], group="high") for name in ("h1", "h2", "h3")]
-        assert scheduler.schedule(high[0]).victims == ("low1", "low2")
+        assert scheduler.schedule(high[0]).victims == ["low1", "low2"]
         scheduler.delete("low1")
-        assert checked(scheduler, high[0]).victims == ("low2",)
+        assert checked(scheduler, high[0]).victims == ["low2"]
         scheduler.delete("low2")
         leaves = [placed(checked(scheduler, each))[1][0] for each in high]
         assert sorted(leaves) == [0, 1, 2]
@@ -241,7 +249,7 @@ class TestPreemption:
     def test_a_pod_of_a_group_that_is_being_preempted_waits(self) -> None:
         scheduler = HivedScheduler(pool(1, 2, a=1))
         scheduler.schedule(pod("low1", "a", 1, 1, [(2, 1)], group="low"))
-        assert scheduler.schedule(pod("high", "a", 2, 2)).victims == ("low1",)
+        assert scheduler.schedule(pod("high", "a", 2, 2)).victims == ["low1"]
         answer = scheduler.schedule(pod("low2", "a", 1, 1, [(2, 1)], group="low"))
         assert (answer.kind, answer.reason) == ("wait", "group 'low' is being preempted")
 
@@ -254,7 +262,7 @@ class TestOpportunistic:
         assert scheduler.schedule(pod("prod", "vc1", 100, 1)).kind == "bind"
         oppo = scheduler.schedule(pod("oppo", "vc1", -1, 1))
         assert oppo.kind == "bind"
-        assert scheduler.schedule(pod("test", "default", 10, 1)).victims == ("oppo",)
+        assert scheduler.schedule(pod("test", "default", 10, 1)).victims == ["oppo"]
         scheduler.delete("oppo")
         assert scheduler.schedule(pod("test", "default", 10, 1)).node == oppo.node
         assert checked(scheduler, pod("oppo", "vc1", -1, 1)).kind == "wait"
@@ -264,7 +272,7 @@ class TestOpportunistic:
         first = scheduler.schedule(pod("oppo", "a", -1, 1)).node
         nodes = [scheduler.schedule(pod(name, "a", 1, 1)).node for name in ("g1", "g2")]
         assert first not in nodes
-        assert scheduler.schedule(pod("g3", "a", 1, 1)).victims == ("oppo",)
+        assert scheduler.schedule(pod("g3", "a", 1, 1)).victims == ["oppo"]
 
     def test_it_packs_with_its_own_kind(self) -> None:
         scheduler = HivedScheduler(pool(3, 4, a=3))
@@ -276,7 +284,7 @@ class TestOpportunistic:
         answer = checked(scheduler, pod("o", "VC2", -1, 1, leaf_type="IB-DGX2-V100"))
         assert answer.node == "0.1.0.0"
         claim = pod("g", "VC1", 0, 16, [(2, 16)], leaf_type="IB-DGX2-V100", pinned="VC1-YQW-IB-DGX2")
-        assert checked(scheduler, claim).victims == ("o",)
+        assert checked(scheduler, claim).victims == ["o"]
 
 
 class TestLazyPreemption:
@@ -287,12 +295,12 @@ class TestLazyPreemption:
         assert prod_node != test_node
         assert scheduler.group("test").lazily_preempted_by == "prod"  # type: ignore[union-attr]
         big = [pod(name, "default", 100, 4, [(3, 4)], group="big") for name in ("b1", "b2", "b3")]
-        assert checked(scheduler, big[0]).victims == ("test",)
+        assert checked(scheduler, big[0]).victims == ["test"]
 
     def test_a_gang_that_is_not_lazy_is_stopped_at_once(self) -> None:
         scheduler = HivedScheduler(pool(4, 4, vc1=1, default=3))
         scheduler.schedule(pod("test", "vc1", 0, 4))
-        assert scheduler.schedule(pod("prod", "vc1", 100, 4)).victims == ("test",)
+        assert scheduler.schedule(pod("prod", "vc1", 100, 4)).victims == ["test"]
 
     def test_a_gang_that_finds_no_hardware_takes_nobodys_guarantee(self) -> None:
         config = design()
@@ -427,9 +435,9 @@ class TestBadHardware:
         scheduler = HivedScheduler(pool(2, 1, a=2))
         scheduler.schedule(pod("low0", "a", 1, 1))
         scheduler.schedule(pod("low1", "a", 1, 1))
-        assert scheduler.schedule(pod("high", "a", 2, 1)).victims == ("low0",)
+        assert scheduler.schedule(pod("high", "a", 2, 1)).victims == ["low0"]
         scheduler.set_node_health("n0", False)
-        assert checked(scheduler, pod("high", "a", 2, 1)).victims == ("low1",)
+        assert checked(scheduler, pod("high", "a", 2, 1)).victims == ["low1"]
         assert scheduler.group("low0").state == "Allocated"  # type: ignore[union-attr]
 
     def test_an_unknown_node_is_refused(self) -> None:
@@ -490,7 +498,7 @@ class TestReconfiguration:
         lazily = [name for name in ("a1", "a2") if new.group(name).is_lazily_preempted]  # type: ignore[union-attr]
         assert len(lazily) == 1
         pods = [pod(name, "b", 0, 1, [(2, 1)], group="b") for name in ("b1", "b2")]
-        assert checked(new, pods[0]).victims == tuple(lazily)
+        assert checked(new, pods[0]).victims == lazily
 
     def test_the_more_important_of_two_keeps_its_guarantee(self) -> None:
         old = HivedScheduler(pool(2, 1, a=2))
@@ -507,7 +515,7 @@ class TestReconfiguration:
         new = HivedScheduler(pool(2, 1, vc1=2), restore=old)
         assert new.group("d").is_lazily_preempted  # type: ignore[union-attr]
         pods = [pod(name, "vc1", 0, 1, [(2, 1)], group="all") for name in ("v1", "v2")]
-        assert checked(new, pods[0]).victims == ("d",)
+        assert checked(new, pods[0]).victims == ["d"]
 
     def test_added_nodes_change_nothing_for_who_runs(self) -> None:
         old = HivedScheduler(pool(2, 1, a=2))
@@ -535,7 +543,7 @@ class TestConfig:
         path = tmp_path / "hived.yaml"
         path.write_text(yaml.safe_dump(config))
         wrapped = yaml.safe_dump({"hivedscheduler": {"config": path.read_text()}, "rest-server": {"port": 1}})
-        for form in (config, path, str(path), path.read_text(), wrapped):
+        for form in (config, path, str(path), path.read_text(), wrapped, json.dumps(config)):
             assert HivedScheduler(form).virtual_clusters() == ("a", "b")
 
     def test_a_file_that_is_not_there_is_refused(self) -> None:
@@ -639,6 +647,9 @@ def test_a_pod_that_names_no_group_is_one_of_its_own() -> None:
     scheduler.delete("p")
     scheduler.delete("p")
     scheduler.delete("never seen")
+    nothing = {"affinityGroup": None, "leafCellType": None, "pinnedCellId": None, "lazyPreemptionEnable": None}
+    assert scheduler.schedule({"name": "q", "virtualCluster": "a", "leafCellNumber": 1} | nothing).kind == "bind"
+    scheduler.delete("q")
     assert scheduler.schedule({"name": "p", "virtualCluster": "a", "gpuNumber": 2, "gpuType": "GPU"}).kind == "bind"
 
 
@@ -651,3 +662,55 @@ def test_large_pods_go_first_where_small_ones_would_strand_them() -> None:
         for i, size in enumerate([4, 8, 8])
     ]
     assert [answer.kind for answer in nodes] == ["bind"] * 3
+
+
+def test_the_order_in_which_members_are_named_means_nothing() -> None:
+    scheduler = HivedScheduler(pool(2, 4, a=2))
+    first = scheduler.schedule(pod("p1", "a", 1, 2, [(1, 2), (2, 1)], group="g"))
+    second = scheduler.schedule(pod("p2", "a", 1, 1, [(1, 1), (1, 2), (1, 1)], group="g"))
+    assert (first.kind, second.kind) == ("bind", "bind")
+
+
+def test_a_cluster_shows_free_shapes_and_how_broken_up_they_are() -> None:
+    scheduler = HivedScheduler(pool(3, 4, a=3))
+    for name, leaves in (("p", 3), ("q", 3)):
+        scheduler.schedule(pod(name, "a", 1, leaves))
+    (shapes,) = scheduler.virtual_cluster("a").shapes
+    assert (shapes.leaves, shapes.free_leaves, shapes.fits) == (12, 6, {1: 6, 4: 1})
+    assert shapes.fragmentation == pytest.approx(2 / 6)
+
+
+def test_a_cluster_tells_bad_cells_from_those_that_are_doomed() -> None:
+    scheduler = HivedScheduler(pool(2, 1, a=2))
+    scheduler.schedule(pod("p", "a", 1, 1))
+    scheduler.set_node_health("n0", False)
+    scheduler.set_node_health("n1", False)
+    status = scheduler.virtual_cluster("a")
+    assert [cell.physical for cell in status.bad_cells] == ["0/n0", "0/n1"]
+    assert [cell.physical for cell in status.doomed_bad_cells] == ["0/n1"]
+
+
+def test_a_users_quota_holds_over_all_clusters_but_the_exempt_ones() -> None:
+    config = pool(4, 1, a=2, b=1, c=1) | {"quotaExcludeVCs": ["c"]}
+    scheduler = HivedScheduler(config)
+
+    def of_alice(name: str, cluster: str, priority: int = 0) -> Any:
+        return checked(scheduler, pod(name, cluster, priority, 1) | {"quota": {"tag": "alice", "count": 1}})
+
+    assert of_alice("first", "a").kind == "bind"
+    assert of_alice("second", "b").reason == "exceeded user quota of 'alice': 1 used + 1 required > 1"
+    assert of_alice("free", "c").kind == "bind"
+    assert of_alice("oppo", "a", -1).kind == "bind"
+    scheduler.delete("first")
+    assert of_alice("second", "b").kind == "bind"
+
+
+def test_a_cluster_borrows_no_more_than_its_limit() -> None:
+    config = pool(3, 1, a=1, b=2)
+    config["virtualClusters"]["a"]["borrowLimit"] = 1
+    scheduler = HivedScheduler(config)
+    assert checked(scheduler, pod("o1", "a", -1, 1)).kind == "bind"
+    answer = checked(scheduler, pod("o2", "a", -1, 1))
+    assert (answer.kind, answer.reason) == ("wait", "exceeded what 'a' may borrow: 1 borrowed + 1 required > 1")
+    assert checked(scheduler, pod("g", "a", 0, 1)).kind == "bind"
+    assert checked(scheduler, pod("o3", "b", -1, 1)).kind == "bind"

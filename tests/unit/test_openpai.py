@@ -104,6 +104,13 @@ def test_pods_ask_for_as_many_leaves_as_their_resources_come_to() -> None:
     assert "affinityGroup" not in alone[0]
 
 
+def test_a_completion_policy_other_than_the_default_is_kept_as_a_label() -> None:
+    spec = job(extras={})
+    spec["taskRoles"]["worker"]["completion"] = {"minFailedInstances": -1, "minSucceededInstances": 1}
+    (native,) = native_jobs(read_openpai(yaml.safe_dump(spec, sort_keys=False), "job.yaml"))
+    assert native.labels == (("openpai/completion.worker", "-1 failed or 1 succeeded"),)
+
+
 def test_a_deployment_puts_commands_around_those_of_a_role() -> None:
     around = {"name": "prod", "taskRoles": {"ps": {"preCommands": ["before"], "postCommands": ["after"]}}}
     found = read({"deployments": [around], "defaults": {"deployment": "prod"}})
@@ -199,6 +206,19 @@ def test_a_pod_with_the_annotation_is_the_job_of_its_group() -> None:
     ]
     with pytest.raises(DocumentError, match="the key 'annotations' is missing"):
         read_manifest(yaml.safe_dump({"kind": "Pod", "metadata": {"name": "p"}}), "pod.yaml")
+
+
+def test_pods_of_one_file_are_the_jobs_of_their_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def manifest(name: str, group: str) -> str:
+        members = [{"podNumber": 2, "leafCellNumber": 4}]
+        spec = {"virtualCluster": "v", "leafCellNumber": 4, "affinityGroup": {"name": group, "members": members}}
+        annotations = {"hivedscheduler.microsoft.com/pod-scheduling-spec": json.dumps(spec)}
+        return yaml.safe_dump({"kind": "Pod", "metadata": {"name": name, "annotations": annotations}})
+
+    path = tmp_path / "pods.yaml"
+    path.write_text("---\n".join([manifest("a-0", "a"), manifest("a-1", "a"), manifest("b-0", "b")]))
+    assert run(cli, ["import", "hived", str(path), "-o", "name"]) == 0
+    assert capsys.readouterr().out == "a\nb\n"
 
 
 def test_leaves_are_devices_of_the_cluster() -> None:

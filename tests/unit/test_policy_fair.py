@@ -75,6 +75,15 @@ def test_in_a_queue_higher_priorities_go_first() -> None:
     assert starts(world.end("a0")) == ["high"]
 
 
+def test_with_preempt_higher_priorities_stop_lower_ones_in_their_own_queue_only() -> None:
+    world = World(room(Queue("a"), Queue("b"), gpus=2), "fair:preempt=true")
+    world.run(a_job("low", queue="a"), a_job("other", queue="b"))
+    assert stops(world.submit(a_job("high", queue="a", priority=7), after_ms=1)) == ["low"]
+    world = World(room(Queue("a"), Queue("b"), gpus=2), "fair:preempt=true")
+    world.run(*many("b", 2))
+    assert not stops(world.submit(a_job("high", queue="a", priority=7), after_ms=1))
+
+
 def test_without_described_queues_it_is_fair_between_those_that_jobs_name() -> None:
     world = World(room(), "fair")
     plan = world.submit(*many("d/x", 12), *many("e", 12), *many("f", 12))
@@ -108,7 +117,7 @@ WEIGHTS = st.integers(1, 10**6)
 @given(GPUS, WEIGHTS, GPUS, WEIGHTS)
 def test_shares_for_weights_are_compared_exactly(used: int, weight: int, other: int, other_weight: int) -> None:
     world = World(room(Queue("a", weight=weight), Queue("b", weight=other_weight), gpus=24), "fair")
-    order = policy("fair").queue_order
+    order = policy("fair").level_order
     one = order("a", Usage(1000 * used), world.state)
     two = order("b", Usage(1000 * other), world.state)
     assert (one < two) == (Fraction(used, weight) < Fraction(other, other_weight))
@@ -123,6 +132,6 @@ def test_a_half_life_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_the_half_life_is_listed_with_its_default() -> None:
     _, parameters = described("fair")
-    assert [(each.name, each.default) for each in parameters] == [("half_life", "off")]
+    assert [(each.name, each.default) for each in parameters] == [("half_life", "off"), ("preempt", "false")]
     assert policy("fair").half_life_ms is None
     assert policy("fair:half_life=7d").half_life_ms == 7 * 24 * HOUR_MS

@@ -26,6 +26,8 @@ def commands() -> list[str]:
         line.partition("#")[0].strip()
         for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
         for line in block.splitlines()
+        # What needs a server is tried on one by tests/cli/test_tutorial_live.py, likewise.
+        if "phalanx run" not in block
     ]
     return [line for line in lines if line.startswith("phalanx ") and "bench" not in line]
 

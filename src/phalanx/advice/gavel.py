@@ -23,7 +23,7 @@ from phalanx.workload.job import Job
 WEIGHT_LABEL = "weight"
 """The label of a job that says how many times the share of others it is due."""
 
-FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN)
+FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN, StopReason.OUTDONE)
 """Reasons of a stop after which a job does not come back."""
 
 

@@ -1,9 +1,10 @@
-"""How often the real start lies in the interval that was forecast: on the half of a trace that the forecast has not seen."""
+"""How often the real start lies within the forecast interval: on the half of a trace that no forecast has seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from random import Random
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
@@ -34,12 +35,13 @@ class Calibration:
         return self.inside / self.starts if self.starts else None
 
 
-def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook: Outlook, told: bool) -> Calibration:
+def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook: Outlook, rough: float) -> Calibration:
     """Runs a trace and looks ahead at so many moments of its second half, over all who wait then.
 
-    Without `told`, nobody says how long a job takes: lengths are learned from the first half alone.
+    With `rough`, users say how long their jobs take, off by a factor of about so much either way; with 0 they say
+    nothing, and all that is known are the jobs that came before.
     """
-    run = _run(cluster, trace, policy, outlook.costs, told)
+    run = _run(cluster, trace, policy, outlook.costs, rough)
     half = trace.jobs[len(trace.jobs) // 2].submit_ms
     last = trace.jobs[-1].submit_ms
     ahead: list[Forecast] = []
@@ -50,14 +52,16 @@ def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook
     return _counted(run.state, ahead)
 
 
-def _run(cluster: Cluster, trace: Trace, policy: str, costs: Costs, told: bool) -> Run:
+def _run(cluster: Cluster, trace: Trace, policy: str, costs: Costs, rough: float) -> Run:
     submitter = Submitter(cluster)
+    rng = Random(trace.name)
     works: dict[str, Work] = {}
     arrivals: list[tuple[int, Event]] = []
     for traced in trace.jobs:
         job = submitter.job(traced)
         works[job.id] = Work(traced.duration_ms, traced.ending, job)
-        arrivals.append((traced.submit_ms, JobSubmitted(job if told else replace(job, duration_ms=None))))
+        said_ms = max(round(traced.duration_ms * rough ** rng.gauss(0, 1)), 1) if rough else None
+        arrivals.append((traced.submit_ms, JobSubmitted(replace(job, duration_ms=said_ms))))
     backend = VirtualBackend(works, costs, SpeedModel(Topology(cluster)))
     return Run.of(cluster, policy, backend, arrivals)
 

@@ -33,17 +33,7 @@ class LiveServer:
         """Starts it; seconds until it was ready."""
         began_s = time.perf_counter()
         listen = f"{self.host}:{self.port}"
-        command = [
-            sys.executable,
-            "-c",
-            "from phalanx.cli.up import up; up()",
-            "--data",
-            str(self.data),
-            "--listen",
-            listen,
-            "-o",
-            "json",
-        ]
+        command = [sys.executable, "-m", "phalanx", "up", "--data", str(self.data), "--listen", listen, "-o", "json"]
         self._process = subprocess.Popen(
             [*command, *self._options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

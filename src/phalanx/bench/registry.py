@@ -51,6 +51,12 @@ def _published(quick: bool, tell: Tell) -> list[Row]:
     return published.run(published.QUICK if quick else published.FULL, tell)
 
 
+def _kill(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import kill_matrix
+
+    return kill_matrix.run(quick, tell)
+
+
 def _reshard(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import reshard
 
@@ -69,11 +75,56 @@ def _sharing(quick: bool, tell: Tell) -> list[Row]:
     return sharing.run(sharing.QUICK if quick else sharing.FULL, tell)
 
 
+def _borrowing(part: str) -> Callable[[bool, Tell], list[Row]]:
+    def run(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench import borrowing
+
+        parts = {"admission": borrowing.admission, "victims": borrowing.victims}
+        return parts[part](borrowing.QUICK if quick else borrowing.FULL, tell)
+
+    return run
+
+
+def _why(part: str) -> Callable[[bool, Tell], list[Row]]:
+    def run(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench import why
+
+        parts = {"answers": why.answers, "calibration": why.calibration}
+        return parts[part](why.QUICK if quick else why.FULL, tell)
+
+    return run
+
+
+def _server(part: str) -> Callable[[bool, Tell], list[Row]]:
+    def run(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench import server
+
+        parts = {"rates": server.rates, "pages": server.pages, "beside": server.beside}
+        return parts[part](server.QUICK if quick else server.FULL, tell)
+
+    return run
+
+
+def _kills(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import kills
+
+    return kills.run(KILLS_QUICK if quick else KILLS, tell)
+
+
+def _likeness(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import likeness
+
+    return likeness.run(LIVE_JOBS_QUICK if quick else LIVE_JOBS, tell)
+
+
 MESHES, MESHES_QUICK = 500, 5
+KILLS, KILLS_QUICK = 500, 3
+LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "checkpoint": {
         "reshard": Part("planning a load on another number of ranks", _reshard),
+        "kill": Part("a training killed at each of 12 points, over 20 seeds, beside one that was not", _kill),
     },
     "placement": {
         "speed": Part("time to place a gang, to refuse one, and from an event to the plan", _speed),
@@ -84,10 +135,23 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "steps": Part("random histories of virtual clusters, with the guarantee asserted at every step", _cells),
         "sharing": Part("queueing delay of tenants alone, sharing by quota and sharing by cells", _sharing),
     },
+    "server": {
+        "rates": Part("submissions of 32 clients, each on the disk before it is acknowledged", _server("rates")),
+        "pages": Part("pages of lists among 100,000 jobs, and ready again after kill -9", _server("pages")),
+        "beside": Part("reads beside a decision of two seconds", _server("beside")),
+        "likeness": Part("a live run decided again from its journal, and simulated", _likeness),
+        "kills": Part("kill -9 at random moments under load: lost, doubled, left over", _kills),
+    },
     "simulate": {
         "speed": Part("whole runs of 100,000 jobs under three policies at two loads", _virtual("speed")),
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
         "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
+    },
+    "tenants": {
+        "admission": Part("gangs admitted by quota and placed, until full and after", _borrowing("admission")),
+        "victims": Part("GPU time lost to preemption beside stopping in the order of priority", _borrowing("victims")),
+        "answers": Part("time to say why one of 50,000 waits, and to look ahead for one of the first", _why("answers")),
+        "calibration": Part("how often real starts lie in the interval that was forecast", _why("calibration")),
     },
 }

@@ -115,7 +115,7 @@ def pages(size: Size, tell: Tell) -> list[Row]:
         ready_s = server.start()
         rows.append(row(f"kill -9 of all with {jobs} jobs to ready", ready_s, "s", READY_TARGET_S))
         server.kill("loop")
-        time.sleep(0.05)
+        _until(server, lambda: server.ask("GET", "/readyz")[0] != 200)
         rows.append(row(f"kill -9 of the loop with {jobs} jobs to ready", server.until_ready(), "s", READY_TARGET_S))
         return rows
 

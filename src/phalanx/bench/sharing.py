@@ -8,19 +8,17 @@ one, and can always be had. All three worlds place with the same packing, and ea
 from __future__ import annotations
 
 import heapq
-import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
+from phalanx.bench.tenants import GPUS_PER_NODE, Tenant, Work, jobs_of, tenants
 from phalanx.placement.cells.cells import Cells
-from phalanx.placement.cells.request import Member, Request
+from phalanx.placement.cells.request import Request
 from phalanx.workload.cells import CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 
-GPUS_PER_NODE = 8
-DAY_MS = 86_400_000
 PAPER_RATIO = 7.0
 """How many times longer a tenant waited when sharing by quota than alone (HiveD, figure 1)."""
 
@@ -32,34 +30,6 @@ TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
-    """A tenant: its nodes, how much of them its jobs keep busy, and how often they ask for how many GPUs."""
-
-    name: str
-    nodes: int
-    load: float
-    sizes: tuple[tuple[int, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One job."""
-
-    name: str
-    tenant: str
-    submit_ms: int
-    duration_ms: int
-    gpus: int
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """Whole nodes for more than a node's GPUs."""
-        if self.gpus <= GPUS_PER_NODE:
-            return (Member(1, self.gpus),)
-        return (Member(self.gpus // GPUS_PER_NODE, GPUS_PER_NODE),)
-
-
-@dataclass(frozen=True, slots=True)
 class Setup:
     """How long, and by how much the site is smaller than the real one."""
 
@@ -68,57 +38,7 @@ class Setup:
 
 
 FULL = Setup(days=60, shrink=1)
-QUICK = Setup(days=2, shrink=9)
-
-SMALL = ((1, 0.80), (2, 0.12), (4, 0.06), (8, 0.02))
-MIXED = ((1, 0.60), (2, 0.12), (4, 0.10), (8, 0.16), (16, 0.02))
-LARGE = ((1, 0.20), (4, 0.10), (8, 0.50), (16, 0.14), (32, 0.06))
-
-
-def tenants(shrink: int) -> tuple[Tenant, ...]:
-    """Eleven tenants of 279 nodes: a few large ones, many small ones, and three whose jobs want whole nodes."""
-    kinds = (
-        (60, 0.90, SMALL),
-        (54, 0.88, MIXED),
-        (45, 0.92, SMALL),
-        (36, 0.70, LARGE),
-        (27, 0.90, MIXED),
-        (18, 0.92, SMALL),
-        (12, 0.55, LARGE),
-        (9, 0.85, MIXED),
-        (9, 0.90, SMALL),
-        (5, 0.80, SMALL),
-        (4, 0.40, ((1, 0.30), (8, 0.70))),
-    )
-    return tuple(
-        Tenant(
-            f"t{i}",
-            max(nodes // shrink, 2),
-            load,
-            tuple((gpus, share) for gpus, share in sizes if gpus <= 16 or shrink == 1),
-        )
-        for i, (nodes, load, sizes) in enumerate(kinds)
-    )
-
-
-def jobs_of(tenant: Tenant, days: int, seed: int) -> list[Work]:
-    """Jobs that come at random and are mostly short and sometimes very long, as training jobs are."""
-    draw = random.Random(f"{seed}/{tenant.name}")
-    sizes, shares = zip(*tenant.sizes, strict=True)
-    limit = max(tenant.nodes * GPUS_PER_NODE // 2, GPUS_PER_NODE)
-    mean_gpus = sum(min(size, limit) * share for size, share in tenant.sizes) / sum(shares)
-    mean_hours = 4.0
-    per_hour = tenant.load * tenant.nodes * GPUS_PER_NODE / (mean_gpus * mean_hours)
-    jobs: list[Work] = []
-    now = 0.0
-    while True:
-        now += draw.expovariate(per_hour) * 3_600_000
-        if now >= days * DAY_MS:
-            return jobs
-        # A lognormal of median 0.54 hours and mean 4: sigma 2, as wide as published traces.
-        hours = min(draw.lognormvariate(-0.614, 2.0), 96.0)
-        gpus = min(draw.choices(sizes, shares)[0], limit)
-        jobs.append(Work(f"{tenant.name}-{len(jobs)}", tenant.name, int(now), max(int(hours * 3_600_000), 1000), gpus))
+QUICK = Setup(days=6, shrink=9)
 
 
 class World(Protocol):
@@ -147,7 +67,7 @@ class ByCells:
         self.cells.remove(work.name)
 
 
-class ByQuota:
+class ByQuotaPacked:
     """One cluster that all own together, with a count of GPUs for each: the packing knows of no tenants."""
 
     def __init__(self, owners: Sequence[Tenant]) -> None:
@@ -166,6 +86,50 @@ class ByQuota:
 
     def _anonymous(self, work: Work) -> Work:
         return Work(work.name, "all", work.submit_ms, work.duration_ms, work.gpus)
+
+
+class ByQuotaSpread:
+    """A count of GPUs for each tenant, and the emptiest node first, which is what Kubernetes does by default."""
+
+    def __init__(self, owners: Sequence[Tenant]) -> None:
+        self.left = {tenant.name: tenant.nodes * GPUS_PER_NODE for tenant in owners}
+        self.free = [GPUS_PER_NODE] * sum(tenant.nodes for tenant in owners)
+        self.with_free: list[dict[int, None]] = [{} for _ in range(GPUS_PER_NODE)]
+        self.with_free.append(dict.fromkeys(range(len(self.free))))
+        self.places: dict[str, list[tuple[int, int]]] = {}
+
+    def start(self, work: Work) -> bool:
+        if self.left[work.tenant] < work.gpus:
+            return False
+        places: list[tuple[int, int]] = []
+        for member in work.members:
+            for _ in range(member.pods):
+                node = self._emptiest(member.leaves)
+                if node is None:
+                    self._give(places)
+                    return False
+                self._change(node, -member.leaves)
+                places.append((node, member.leaves))
+        self.places[work.name] = places
+        self.left[work.tenant] -= work.gpus
+        return True
+
+    def end(self, work: Work) -> None:
+        self._give(self.places.pop(work.name))
+        self.left[work.tenant] += work.gpus
+
+    def _emptiest(self, least: int) -> int | None:
+        nodes = (nodes for nodes in reversed(self.with_free[least:]) if nodes)
+        return next((next(iter(found)) for found in nodes), None)
+
+    def _give(self, places: list[tuple[int, int]]) -> None:
+        for node, gpus in places:
+            self._change(node, gpus)
+
+    def _change(self, node: int, more: int) -> None:
+        del self.with_free[self.free[node]][node]
+        self.free[node] += more
+        self.with_free[self.free[node]][node] = None
 
 
 def _node(number: int) -> PhysicalSpec:
@@ -222,24 +186,45 @@ def run(setup: Setup, tell: Tell) -> list[Row]:
     alone: dict[str, list[int]] = {}
     for tenant in owners:
         alone |= delays_ms(ByCells([tenant]), [work for work in jobs if work.tenant == tenant.name])
-    worlds = {"alone": alone}
-    for name, world in (("by quota", ByQuota(owners)), ("by cells", ByCells(owners))):
+    rows = [row("sharing: jobs", len(jobs), "jobs"), row("sharing: GPUs", gpus, "GPUs"), *_rows("alone", alone)]
+    for name, world in WORLDS.items():
         tell(f"sharing: {name}")
-        worlds[name] = delays_ms(world, jobs)
-    means = {name: {tenant: _mean_min(waits) for tenant, waits in delays.items()} for name, delays in worlds.items()}
-    rows = [row("sharing: jobs", len(jobs), "jobs"), row("sharing: GPUs", gpus, "GPUs")]
-    for name, delays in worlds.items():
-        every = [wait for waits in delays.values() for wait in waits]
-        rows.append(row(f"sharing: mean delay, {name}", _mean_min(every), "min"))
-        rows.append(row(f"sharing: 99th percentile of delay, {name}", (quantile(every, 0.99) or 0) / 60_000, "min"))
-    for name in ("by quota", "by cells"):
-        # A tenant that hardly waits alone has no ratio worth telling.
-        ratios = [ratio(means[name][each], means["alone"][each]) for each in alone if means["alone"][each] >= 1]
-        worst = max((each for each in ratios if each is not None), default=None)
-        target = 1.0 + 1e-9 if name == "by cells" else None
-        rows.append(row(f"sharing: delay of the worst tenant, {name} / alone", worst, "ratio", target))
-    rows.append(row("sharing: delay of the worst tenant by quota / alone, as published by HiveD", PAPER_RATIO, "ratio"))
+        delays = delays_ms(world(owners), jobs)
+        target = 1.0 if name == BY_CELLS else None
+        rows += _rows(name, delays)
+        rows.append(
+            row(f"sharing: mean delay, {name} / alone", ratio(_mean_of(delays), _mean_of(alone)), "ratio", target)
+        )
+        rows.append(row(f"sharing: delay of the worst tenant, {name} / alone", _worst(delays, alone), "ratio", target))
+    rows.append(row("sharing: delay by quota / alone, in HiveD's paper", PAPER_RATIO, "ratio"))
     return rows
+
+
+BY_CELLS = "by cells"
+WORLDS: dict[str, Callable[[Sequence[Tenant]], World]] = {
+    "by quota, spread": ByQuotaSpread,
+    "by quota, packed": ByQuotaPacked,
+    BY_CELLS: ByCells,
+}
+
+
+def _rows(name: str, delays: dict[str, list[int]]) -> list[Row]:
+    every = [wait for waits in delays.values() for wait in waits]
+    return [
+        row(f"sharing: mean delay, {name}", _mean_of(delays), "min"),
+        row(f"sharing: 99th percentile of delay, {name}", (quantile(every, 0.99) or 0) / 60_000, "min"),
+    ]
+
+
+def _mean_of(delays: dict[str, list[int]]) -> float:
+    return _mean_min([wait for waits in delays.values() for wait in waits])
+
+
+def _worst(delays: dict[str, list[int]], alone: dict[str, list[int]]) -> float | None:
+    """The worst tenant's mean delay in units of its delay alone. Who waits less than a minute alone has none."""
+    means = {name: _mean_min(waits) for name, waits in alone.items()}
+    ratios = [ratio(_mean_min(delays[name]), mean) for name, mean in means.items() if mean >= 1]
+    return max((each for each in ratios if each is not None), default=None)
 
 
 def _mean_min(waits_ms: Sequence[int]) -> float:

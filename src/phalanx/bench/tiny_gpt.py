@@ -47,13 +47,13 @@ class TinyGpt(nn.Module):
         self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
         self.norm = nn.LayerNorm(WIDTH)
         self.scores = nn.Linear(WIDTH, VOCABULARY, bias=False)
-        # Changed by every forward pass: what a snapshot must not catch halfway.
-        self.register_buffer("seen", torch.zeros(VOCABULARY))
+        # Changed by every forward pass: what a snapshot must not catch halfway. The same on every rank, as buffers are.
+        self.register_buffer("seen", torch.zeros(CONTEXT))
         self._reached = reached
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         seen: torch.Tensor = self.get_buffer("seen")
-        seen += torch.bincount(tokens.flatten(), minlength=VOCABULARY)
+        seen += len(tokens)
         x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1]))
         for number, block in enumerate(self.blocks):
             if number == 1:

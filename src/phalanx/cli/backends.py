@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from phalanx.backends.capability import MEANING, Offer
+from phalanx.backends.capability import MEANING
 from phalanx.backends.registry import Setting, backend_names, offer_of
+from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.workload.job import Job
 
 COLUMNS = (Column("backend"), Column("capability"), Column("here"), Column("why_not"), Column("means", wide=True))
 
 
 @click.command()
+@click.option("--live", is_flag=True, help="Those of the server, not those of this machine.")
 @output_option
-def backends(output: Output) -> None:
+def backends(live: bool, output: Output) -> None:
     """List the backends with their capabilities on this machine. What one lacks, the engine plans without."""
+    offers = _offers_of_server() if live else _offers_of_machine()
+    emit([row for name, lacks in offers.items() for row in _rows(name, lacks)], COLUMNS, output)
+
+
+def _offers_of_server() -> dict[str, Mapping[str, str]]:
+    return {backend["name"]: backend["lacks"] for backend in connect().get("/backends")["items"]}
+
+
+def _offers_of_machine() -> dict[str, Mapping[str, str]]:
     from phalanx.backends.local.machine import local_cluster
 
-    def nobody(job: str) -> None:
-        raise LookupError(job)
-
     with tempfile.TemporaryDirectory() as folder:
-        setting = Setting(Path(folder), nobody, local_cluster())  # type: ignore[arg-type]
-        rows = [row for name in backend_names() for row in _rows(offer_of(name, setting))]
-    emit(rows, COLUMNS, output)
+        setting = Setting(Path(folder), _no_job, local_cluster())
+        return {
+            name: {str(lack): why for lack, why in offer_of(name, setting).lacks.items()} for name in backend_names()
+        }
 
 
-def _rows(offer: Offer) -> list[dict[str, object]]:
+def _no_job(job: str) -> Job:
+    raise LookupError(f"there is no job {job}: this backend is only asked what it could do")
+
+
+def _rows(name: str, lacks: Mapping[str, str]) -> list[dict[str, object]]:
     return [
         {
-            "backend": offer.name,
+            "backend": name,
             "capability": capability.value,
-            "here": offer.can(capability),
-            "why_not": offer.lacks.get(capability, ""),
+            "here": capability.value not in lacks,
+            "why_not": lacks.get(capability.value, ""),
             "means": meaning,
         }
         for capability, meaning in MEANING.items()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -65,14 +66,24 @@ def checkpoint() -> None:
 def ls(path: str, output: Output) -> None:
     """List the steps at PATH, oldest first. Reads their commit marks only."""
     with torch_needed():
-        from phalanx.train.checkpoint.store.medium import open_medium
+        from phalanx.train.checkpoint.store.errors import NoSuchStep
+        from phalanx.train.checkpoint.store.medium import is_url, open_medium
         from phalanx.train.checkpoint.store.source import is_checkpoint, source_at
         from phalanx.train.checkpoint.store.step import attempted
     medium = open_medium(path)
     if is_checkpoint(medium):
-        emit([source_row(source_at(medium))], STEP_COLUMNS, output)
-        return
-    emit([attempted_row(each) for each in attempted(medium)], STEP_COLUMNS, output)
+        rows = [source_row(source_at(medium))]
+    else:
+        rows = [attempted_row(each) for each in attempted(medium)]
+    if not rows and not (is_url(path) or Path(path).exists()):
+        raise NoSuchStep(f"{path}: there is no such directory")
+    emit(rows if output in ("json", "yaml") else [for_people(row) for row in rows], STEP_COLUMNS, output)
+
+
+def for_people(row: dict[str, object]) -> dict[str, object]:
+    metrics = row["metrics"]
+    assert isinstance(metrics, dict)
+    return row | {"metrics": [f"{name}={value:.6g}" for name, value in metrics.items()] or None}
 
 
 def source_row(source: Source) -> dict[str, object]:

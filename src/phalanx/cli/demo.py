@@ -8,7 +8,6 @@ from importlib.resources import files
 import click
 
 from phalanx.cli.map import draw, letters_of
-from phalanx.cli.words import because
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
@@ -18,6 +17,7 @@ from phalanx.engine.turn import verify
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import VirtualBackend
+from phalanx.words import because
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 
+LOOK_S = 0.2
+"""How often the size of the terminal is looked at."""
+
+
 class ExecError(PhalanxError):
     """A command that could not be run."""
 
@@ -88,9 +92,13 @@ def _attended(line: ClientConnection) -> int:
     over = threading.Event()
 
     def feed() -> None:
+        size = shutil.get_terminal_size()
         while not over.is_set():
-            if select.select([stdin], [], [], 0.2)[0]:
+            if select.select([stdin], [], [], LOOK_S)[0]:
                 line.send(os.read(stdin, 4096))
+            if (now := shutil.get_terminal_size()) != size:
+                size = now
+                line.send(json.dumps({"resize": [size.lines, size.columns]}))
 
     tty.setraw(stdin)
     try:

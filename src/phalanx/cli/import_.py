@@ -60,11 +60,14 @@ def _openpai(text: str, source: str) -> Sequence[dict[str, Any]]:
 def _hived(text: str, source: str) -> Sequence[dict[str, Any]]:
     from phalanx.workload.cell_cluster import cluster_of
     from phalanx.workload.formats.hived import read_hived
-    from phalanx.workload.formats.hived_pod import is_pod, native_job, read_manifest
+    from phalanx.workload.formats.hived_pod import documents, is_pod, native_job, read_manifest
     from phalanx.workload.formats.written import cluster_file, job_file
 
-    if is_pod(text, source):
-        return [job_file(native_job(*read_manifest(text, source)))]
+    parts = documents(text, source)
+    if is_pod(*parts[0]):
+        # Pods of one group are one job, whichever of them is read first.
+        jobs = {job.name: job for job in (native_job(*read_manifest(*part)) for part in parts)}
+        return [job_file(job) for job in jobs.values()]
     return [cluster_file(cluster_of(read_hived(text, source)).cluster)]
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import time
+from typing import Any
 
 import click
 
-from phalanx.cli.client import Client, NotFound, Unreachable, connect, job_path
+from phalanx.cli.client import Client, Unreachable, connect, job_path
 from phalanx.cli.complete import job_argument
-from phalanx.cli.outcome import FINAL, wait_for
+from phalanx.cli.outcome import FINAL, look
 
+LOOK_S = 0.2
 LINE_BYTES = 200
 """A guess at the length of a line, for `--tail`: more is fetched than will be shown."""
 
@@ -46,34 +49,30 @@ def logs(job: str, rank: int, stream: str, attempt: int | None, tail: int | None
 
 
 def follow_logs(client: Client, job: str, rank: int = 0, stream: str = "out") -> None:
-    """Prints what a task prints, attempt after attempt, until the job is over."""
-    attempt, offset = 0, 0
-    while True:
-        found = client.get(job_path(job))
-        if found["attempts"] > attempt:
-            attempt, offset = attempt + 1, 0
-        elif found["state"] in FINAL:
-            return
-        else:
-            _await_attempt(client, job, attempt)
+    """Prints what a task prints, attempt after attempt, until the job is over. A server that restarts is waited for."""
+    attempt, offset = 1, 0
+    found: dict[str, Any] | None = client.get(job_path(job))
+    while found is not None and (found["attempts"] >= attempt or found["state"] not in FINAL):
+        if found["attempts"] < attempt:
+            time.sleep(LOOK_S)
+            found = look(client, job)
             continue
+        query: dict[str, str | int | bool | None] = {
+            "rank": rank,
+            "stream": stream,
+            "attempt": attempt,
+            "offset": offset,
+            "follow": True,
+        }
         try:
-            for piece in client.stream(
-                job_path(job, "/logs"), rank=rank, stream=stream, attempt=attempt, offset=offset, follow=True
-            ):
+            for piece in client.stream(job_path(job, "/logs"), **query):
                 offset += len(piece)
                 _print(piece)
-        except NotFound:
-            continue
         except Unreachable as error:
             click.echo(f"phalanx: {error}; waiting for it", err=True)
-            wait_for(client, job, timeout_s=1)
-            attempt -= 1
-
-
-def _await_attempt(client: Client, job: str, attempt: int) -> None:
-    """Waits a moment for the next attempt, or for the end."""
-    wait_for(client, job, timeout_s=0.5)
+        else:
+            attempt, offset = attempt + 1, 0
+        found = look(client, job)
 
 
 def _print(piece: bytes) -> None:

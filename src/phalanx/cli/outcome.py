@@ -16,19 +16,27 @@ OUTAGE_MAX_S = 60.0
 def wait_for(client: Client, job: str, timeout_s: float | None = None) -> tuple[Exit, dict[str, Any] | None]:
     """Waits until a job is over; the code for it, and the job if there is one. A server that restarts is waited for."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-    pause_s, seen_s, found = LOOK_FIRST_S, time.monotonic(), None
-    while True:
-        try:
-            found = client.get(job_path(job))
-            seen_s = time.monotonic()
-            if found["state"] in FINAL:
-                return FINAL[found["state"]], found
-        except NotFound:
-            return Exit.JOB_GONE, None
-        except Unreachable:
-            if time.monotonic() - seen_s > OUTAGE_MAX_S:
-                raise
+    pause_s = LOOK_FIRST_S
+    found = look(client, job, patience_s=0)
+    while found is not None and found["state"] not in FINAL:
         if deadline_s is not None and time.monotonic() + pause_s > deadline_s:
             return Exit.JOB_NOT_FINISHED, found
         time.sleep(pause_s)
         pause_s = min(pause_s * 1.5, LOOK_MAX_S)
+        found = look(client, job)
+    return (Exit.JOB_GONE, None) if found is None else (FINAL[found["state"]], found)
+
+
+def look(client: Client, job: str, patience_s: float = OUTAGE_MAX_S) -> dict[str, Any] | None:
+    """A job as it is now; None if there is none. A server that is away is given time to come back."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            found: dict[str, Any] = client.get(job_path(job))
+            return found
+        except NotFound:
+            return None
+        except Unreachable:
+            if time.monotonic() >= deadline_s:
+                raise
+            time.sleep(LOOK_MAX_S)

@@ -10,7 +10,7 @@ from phalanx.cli.files import cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
-from phalanx.cli.words import because
+from phalanx.engine import deadline
 from phalanx.engine.explain import explain
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
@@ -18,6 +18,7 @@ from phalanx.placement.fragmentation import fragmentation, largest_gang
 from phalanx.placement.ranks import communication
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
+from phalanx.words import because, deadline_words
 from phalanx.workload.job import Job
 
 COLUMNS = (
@@ -62,6 +63,9 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
         for line in draw(state):
             click.echo(line)
         click.echo(f"\n{_rest(state, jobs)}")
+        for line in (deadline_words(state, job.id) for job in jobs):
+            if line:
+                click.echo(line)
     if save:
         save_journal(journal, save)
 
@@ -90,6 +94,7 @@ def _row(state: State, job: Job) -> dict[str, object]:
         "nodes": list(placement.nodes) if placement is not None else [],
         "communication_ms": cost.total_ms if cost is not None else None,
         "why": because(explain(state, job.id)) if placement is None else "",
+        "deadline": outlook._asdict() if (outlook := deadline.outlook(state, state.record(job.id))) else None,
         "slots": [
             {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
             for slot in (placement.slots if placement is not None else ())

@@ -75,7 +75,78 @@ def _values(values: type[StrEnum]) -> str:
     return ", ".join(f"`{value}`" for value in values) + "\n"
 
 
-PAGES = {"cli": reference, "records": records}
+def client_verbs() -> str:
+    """The page of the verbs that talk to a server, with every argument and option, from the commands themselves."""
+    verbs = "\n".join(_verb(name) for name in CLIENT_VERBS)
+    return f"""\
+# Verbs that talk to a server
+
+How they find it is told in [Servers and tokens](client.md). `ID` is the id of a job, or a name that only one job has.
+
+{verbs}"""
+
+
+def _verb(name: str) -> str:
+    command = VERBS[name].load()
+    parts = [f"## `{name}`\n", f"{_sentence(command)}\n"]
+    with click.Context(command, info_name=f"phalanx {name}") as ctx:
+        parts.append(f"    phalanx {name} {' '.join(command.collect_usage_pieces(ctx))}\n")
+        parts.append(_options(command, ctx))
+        if isinstance(command, click.Group):
+            parts += [_subcommand(name, command.commands[each]) for each in sorted(command.commands)]
+    return "\n".join(part for part in parts if part)
+
+
+def _subcommand(group: str, command: click.Command) -> str:
+    with click.Context(command, info_name=command.name) as ctx:
+        usage = " ".join(command.collect_usage_pieces(ctx))
+        listed = _options(command, ctx)
+    return f"`phalanx {group} {command.name} {usage}`: {_sentence(command)}\n" + (f"\n{listed}" if listed else "")
+
+
+def _sentence(command: click.Command) -> str:
+    return " ".join((command.help or "").split("\n\n")[0].split())
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _options(command: click.Command, ctx: click.Context) -> str:
+    records = [parameter.get_help_record(ctx) for parameter in command.params if isinstance(parameter, click.Option)]
+    rows = [f"| `{_cell(names)}` | {_cell(text)} |\n" for names, text in filter(None, records)]
+    return "| option | does |\n| --- | --- |\n" + "".join(rows) if rows else ""
+
+
+CLIENT_VERBS = (
+    "apply",
+    "backends",
+    "cancel",
+    "completion",
+    "config",
+    "drain",
+    "events",
+    "exec",
+    "hold",
+    "job",
+    "jobs",
+    "login",
+    "logs",
+    "nodes",
+    "queues",
+    "release",
+    "reservations",
+    "resize",
+    "run",
+    "submit",
+    "tokens",
+    "top",
+    "undrain",
+    "users",
+    "wait",
+)
+
+PAGES = {"cli": reference, "client-verbs": client_verbs, "records": records}
 
 if __name__ == "__main__":
     click.echo(PAGES[sys.argv[1]](), nl=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -80,11 +81,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         _list_templates(output)
         return Exit.OK
     client = connect()
-    texts = _texts(ctx, given)
-    if client.is_here and not given["workdir"]:
-        from phalanx.cli.job_text import at_home
-
-        texts = [at_home(text) for text in texts]
+    texts = _texts(ctx.meta.get("command", []), given, os.getcwd() if client.is_here else "")
     if dry_run:
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
@@ -102,45 +99,48 @@ def run(ctx: click.Context, /, **given: Any) -> int:
     return result
 
 
-def _texts(ctx: click.Context, given: dict[str, Any]) -> list[str]:
-    """The job files to be submitted: from files, from a template, or from options and a command."""
-    from phalanx.cli.job_text import checked, job_file, read_checked
+def _texts(command: list[str], given: dict[str, Any], here: str) -> list[str]:
+    """The job files to be submitted: from files, from a template, or from options and a command.
 
-    command = ctx.meta.get("command", [])
+    A job that names no folder, and has no image with folders of its own, starts `here`.
+    """
     keys = _keys(given)
     if given["files"]:
+        from phalanx.cli.job_text import started_in
+
         if command or keys or given["template"]:
             raise click.UsageError(
                 "options that describe a job, and a command, go with no FILE; change the file instead"
             )
-        return [read_checked(path) for path in given["files"]]
+        return [started_in(path, here) for path in given["files"]]
     if given["template"]:
-        return [_from_template(given["template"], command, keys, given["changes"])]
+        keys = _from_template(given["template"], given["changes"]) | keys
     if command:
         keys["command"] = command
-    elif "image" not in keys:
+    if "command" not in keys and "image" not in keys:
         raise click.UsageError("expected FILE, --template NAME, or a command after --, as in `phalanx submit -- true`")
-    text = job_file(keys)
-    checked(text, "the job")
-    return [text]
+    if here and "image" not in keys:
+        keys.setdefault("workdir", here)
+    return [_job_file(keys)]
 
 
-def _from_template(name: str, command: list[str], keys: dict[str, Any], changes: tuple[str, ...]) -> str:
+def _job_file(keys: dict[str, Any]) -> str:
+    """A job file of these keys, a line each. JSON is YAML."""
+    import json
+
+    return "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in keys.items())
+
+
+def _from_template(name: str, changes: tuple[str, ...]) -> dict[str, Any]:
     import yaml
 
-    from phalanx.cli.job_text import checked, job_file
     from phalanx.cli.templates import template
 
     found: dict[str, Any] = yaml.safe_load(template(name).text)
     for change in changes:
         key, value = _pair(change, "--set")
         _put(found, key.split("."), yaml.safe_load(value))
-    found |= keys
-    if command:
-        found["command"] = command
-    text = job_file(found)
-    checked(text, f"the template {name}")
-    return text
+    return found
 
 
 def _put(tree: Any, path: list[str], value: object) -> None:

@@ -19,7 +19,6 @@ from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
 from phalanx.cli.runs import MEASURE_COLUMNS
 from phalanx.cli.simulate import saved_run
-from phalanx.cli.words import because
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
 from phalanx.engine.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
@@ -33,6 +32,7 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.table import comparison_rows, duration_text
 from phalanx.simulate.work import Work
+from phalanx.words import because
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -13,18 +14,22 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.files import journal_from
 from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.why_live import why_live
-from phalanx.cli.words import because, evidence, offer, sooner
 from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.turn import replay
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
+from phalanx.words import because, evidence, expected, offer, sooner
+
+if TYPE_CHECKING:
+    from phalanx.simulate.forecast import Forecast
 
 COLUMNS = (
     Column("job"),
     Column("state"),
     Column("reason"),
     Column("why"),
+    Column("expected_start"),
     Column("sooner"),
     Column("other_ways"),
     Column("then"),
@@ -34,6 +39,15 @@ COLUMNS = (
     Column("not_healthy"),
     Column("not_before"),
 )
+CHEAP_MAX = 200
+"""Jobs in line up to which a forecast is made without being asked for."""
+
+TURNS_CHEAP, TURNS_MAX = 200, 20_000
+"""How far each run of a forecast looks ahead, in decisions: without being asked, and if asked."""
+
+GRAIN_MS = 10_000
+"""Nobody who reads when a job will start minds ten seconds."""
+
 ALWAYS = ("job", "state", "reason", "why")
 """Lines that are printed even if there is nothing in them."""
 
@@ -52,8 +66,14 @@ class NoSuchJob(PhalanxError):  # noqa: N818
     metavar="FILE",
     help="A saved state: a journal, or a run saved by `phalanx simulate --save`. Default: the live server.",
 )
+@click.option(
+    "--forecast/--no-forecast",
+    "ahead",
+    default=None,
+    help="Say when it will start, by running ahead several times; left out, where that takes little time.",
+)
 @output_option
-def why(job: str, state_path: str | None, output: Output) -> None:
+def why(job: str, state_path: str | None, ahead: bool | None, output: Output) -> None:
     """Say why the job ID waits: one dominant reason, what would let it start now, and the counts behind both."""
     if state_path is None:
         why_live(job, output)
@@ -64,9 +84,27 @@ def why(job: str, state_path: str | None, output: Output) -> None:
     except UnknownJobError as error:
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation)
+    if explanation.reason is not None and (ahead or (ahead is None and state.in_line <= CHEAP_MAX)):
+        made = _look_ahead(state, TURNS_MAX if ahead else TURNS_CHEAP)
+        row["forecast"] = _forecast_of(made, job)
+        row["expected_start"] = expected(made, job, state.now)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now)
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
+
+
+def _look_ahead(state: State, turns_max: int) -> Forecast:
+    """A forecast that is made now."""
+    from phalanx.simulate.forecast import Outlook, forecast
+
+    return forecast(state, Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1))
+
+
+def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:
+    """What a forecast says of one job."""
+    span = made.spans.get(job)
+    bounds = {"early_ms": None, "middle_ms": None, "late_ms": None} if span is None else msgspec.to_builtins(span)
+    return {"at_ms": made.at_ms, "horizon_ms": made.horizon_ms, "runs": made.runs, **bounds}
 
 
 def state_from(path: str) -> State:

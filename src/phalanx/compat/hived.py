@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from phalanx.document import read_document
 from phalanx.errors import PhalanxError
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.group import Group, GroupState
-from phalanx.placement.cells.request import Member, Request, Suggestion
-from phalanx.placement.cells.status import CellStatus, GroupStatus, cluster_status, group_status
+from phalanx.placement.cells.request import Member, Quota, Request, Suggestion
+from phalanx.placement.cells.status import ClusterStatus, GroupStatus, cluster_status, group_status
 from phalanx.workload.cells import CellSite
 from phalanx.workload.formats.hived import CONFIG_LIMITS, PodSpec, read_hived, read_pod
 
@@ -30,8 +30,8 @@ class Result:
 
     kind: str
     node: str | None = None
-    gpus: tuple[int, ...] = ()
-    victims: tuple[str, ...] = ()
+    gpus: list[int] = field(default_factory=list)
+    victims: list[str] = field(default_factory=list)
     reason: str = ""
     leaf_type: str = ""
 
@@ -60,7 +60,7 @@ class HivedScheduler:
             self.cells = Cells(_site(config))
             if restore is not None:
                 self._restore(restore)
-        except PhalanxError as error:
+        except (PhalanxError, TypeError) as error:
             raise ValueError(str(error)) from None
 
     def schedule(self, pod: Mapping[str, Any]) -> Result:
@@ -70,10 +70,7 @@ class HivedScheduler:
         """
         try:
             name, spec, suggestion = _read(pod)
-            known = self._pods.get(name)
-            if known is not None and known.spec != spec:
-                raise PhalanxError(f"pod '{name}' asks for {_difference(known.spec, spec)}; delete it first")
-            return self._schedule(known or _Pod(name, spec), suggestion)
+            return self._schedule(self._known(name, spec), suggestion)
         except PhalanxError as error:
             raise ValueError(str(error)) from None
 
@@ -110,8 +107,8 @@ class HivedScheduler:
         """The names of all groups that have cells, by age."""
         return tuple(group.name for group in self.cells.groups())
 
-    def virtual_cluster(self, name: str) -> tuple[CellStatus, ...]:
-        """The cells of a virtual cluster: those it owns, then the leaves that its opportunistic pods use."""
+    def virtual_cluster(self, name: str) -> ClusterStatus:
+        """A virtual cluster: the cells it owns, the leaves that its opportunistic pods use, and what is bad of them."""
         try:
             return cluster_status(self.cells.estate, name)
         except PhalanxError as error:
@@ -120,6 +117,16 @@ class HivedScheduler:
     def virtual_clusters(self) -> tuple[str, ...]:
         """The names of the virtual clusters."""
         return tuple(self.cells.estate.clusters)
+
+    def _known(self, name: str, spec: PodSpec) -> _Pod:
+        """The pod of that name, or a new one. A pod that has nothing yet may change its mind."""
+        known = self._pods.get(name)
+        if known is None or known.spec == spec:
+            return known or _Pod(name, spec)
+        if known.seat is not None or known.is_preempting:
+            raise PhalanxError(f"pod '{name}' asks for {_difference(known.spec, spec)}; delete it first")
+        self.delete(name)
+        return _Pod(name, spec)
 
     def _schedule(self, pod: _Pod, suggestion: Suggestion) -> Result:
         if pod.seat is not None:
@@ -160,7 +167,7 @@ class HivedScheduler:
         pod.is_preempting = True
         self._remember(pod)
         names = (other.name for victim in victims for other in self._members(victim.name) if other.seat is not None)
-        return Result("preempt", victims=tuple(sorted(names)), reason=f"preempts {len(victims)} group(s)")
+        return Result("preempt", victims=sorted(names), reason=f"preempts {len(victims)} group(s)")
 
     def _take_seat(self, pod: _Pod) -> Result:
         group = self.cells.group(pod.spec.group)
@@ -186,7 +193,7 @@ class HivedScheduler:
         seat = group.seats[pod.seat]
         leaf = next((leaf for leaf in seat.leaves if leaf is not None), None)
         leaf_type = leaf.chain.leaf_type if leaf is not None else ""
-        return Result("bind", seat.node, tuple(seat.indices), leaf_type=leaf_type)
+        return Result("bind", seat.node, list(seat.indices), leaf_type=leaf_type)
 
     def _members(self, group: str) -> list[_Pod]:
         return list(self._groups.get(group, {}).values())
@@ -211,7 +218,7 @@ class HivedScheduler:
 def _site(config: str | Path | Mapping[str, Any]) -> CellSite:
     if isinstance(config, Mapping):
         return read_hived(json.dumps(config), "config")
-    if isinstance(config, Path) or "\n" not in config:
+    if isinstance(config, Path) or not ("\n" in config or config.lstrip().startswith("{")):
         try:
             return read_hived(Path(config).read_text(encoding="utf-8"), str(config))
         except OSError as error:
@@ -223,7 +230,7 @@ def _read(pod: Mapping[str, Any]) -> tuple[str, PodSpec, Suggestion]:
     name = pod.get("name")
     if not isinstance(name, str) or not name:
         raise PhalanxError(f"a pod needs a name, got {name!r}")
-    spec = {key: value for key, value in pod.items() if key not in OWN_KEYS}
+    spec = {key: value for key, value in pod.items() if key not in OWN_KEYS and value is not None}
     try:
         text = json.dumps(spec)
     except TypeError as error:
@@ -243,17 +250,18 @@ def _request(spec: PodSpec) -> Request:
         spec.pinned_id,
         spec.lazy_preemption,
         spec.ignores_suggestions,
+        Quota(*spec.quota) if spec.quota is not None else None,
     )
 
 
 def _refuse_stranger(pod: _Pod, request: Request) -> None:
     """A pod asks for what its group was placed for, and for nothing else."""
     asked = _request(pod.spec)
-    for field in Request.__dataclass_fields__:
-        ours, theirs = getattr(request, field), getattr(asked, field)
+    for name in Request.__dataclass_fields__:
+        ours, theirs = getattr(request, name), getattr(asked, name)
         if ours != theirs:
             raise PhalanxError(
-                f"pod '{pod.name}' is of group '{request.group}', which has {field} {_shown(ours)}, "
+                f"pod '{pod.name}' is of group '{request.group}', which has {name} {_shown(ours)}, "
                 f"and asks for {_shown(theirs)}"
             )
 
@@ -265,7 +273,5 @@ def _shown(value: object) -> str:
 
 
 def _difference(old: PodSpec, new: PodSpec) -> str:
-    fields = [field for field in PodSpec.__dataclass_fields__ if getattr(old, field) != getattr(new, field)]
-    return ", ".join(
-        f"{field} {getattr(new, field)!r} and asked for {getattr(old, field)!r} before" for field in fields
-    )
+    names = [name for name in PodSpec.__dataclass_fields__ if getattr(old, name) != getattr(new, name)]
+    return ", ".join(f"{name} {getattr(new, name)!r} and asked for {getattr(old, name)!r} before" for name in names)

@@ -7,7 +7,7 @@ from math import isfinite
 
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.queues import RESOURCES, settled
-from phalanx.engine import attempts, reconfigure, waiting
+from phalanx.engine import attempts, reconfigure, sweeps, waiting
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.amend import amend
 from phalanx.engine.event import (
@@ -417,6 +417,7 @@ def _progress(state: State, progress: Progress) -> None:
     if progress.durable_step > attempt.durable_step:
         attempt.durable_step = progress.durable_step
         attempt.durable_ms = state.now
+    sweeps.compete(state, attempt, progress.step, progress.metrics)
 
 
 def _fire_timers(state: State) -> None:

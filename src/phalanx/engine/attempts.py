@@ -53,11 +53,21 @@ def open_attempt(state: State, claim: Claim) -> None:
         arrive(state, attempt, booking)
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
+    if state.quotas:
+        _take_note_of_victims(state, claim)
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
     state.use(record.job.queue, usage_of(bookings), 1)
     expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
         state.standing.add(attempt, state.order(record))
+
+
+def _take_note_of_victims(state: State, claim: Claim) -> None:
+    """Who makes way for a job of another queue never has that make way in turn."""
+    for key in claim.victims:
+        victim = state.jobs[key.rpartition("/")[0]]
+        if claim.job not in victim.made_way_for:
+            victim.made_way_for = (*victim.made_way_for, claim.job)
 
 
 def expect_end(state: State, attempt: AttemptRecord) -> None:
@@ -354,6 +364,8 @@ def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None
         _finish(state, record, JobState.CANCELLED, "cancelled")
     elif attempt.stop_reason is StopReason.MAX_RUN:
         _finish(state, record, JobState.FAILED, "ran longer than max_run")
+    elif attempt.stop_reason is StopReason.OUTDONE:
+        _finish(state, record, JobState.CANCELLED, "outdone by others of its sweep")
     else:
         if attempt.stop_reason is StopReason.PREEMPTED:
             record.preemptions += 1

@@ -9,7 +9,7 @@ from itertools import combinations
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.change import Change, ChangeKind, changed
-from phalanx.engine.records import JobRecord, estimate_ms
+from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.fit import HARD_EFFECTS
 from phalanx.workload.family import relative_speed
@@ -90,13 +90,12 @@ def dependencies(job: Job) -> Chain:
 
 def _durations(state: State, record: JobRecord) -> Chain:
     """Ends that come before somebody's reserved time."""
-    length_ms = estimate_ms(record.job)
     spare = sorted(dict.fromkeys(each.at_ms - state.now for each in state.reservations), reverse=True)
     return Chain(
         tuple(
             Change(ChangeKind.DURATION, spare_ms, record.job.duration_ms or 0)
             for spare_ms in spare
-            if 0 < spare_ms < length_ms
+            if 0 < spare_ms < record.estimate_ms
         )
     )
 

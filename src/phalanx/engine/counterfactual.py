@@ -35,7 +35,12 @@ ENDS_MAX = 32
 """Others up to which it is worth saying that they would have to be gone."""
 
 CLASSES_MAX = 1_000
-"""Kinds of waiting jobs up to which it is tried who would have to be gone: each of them may come before the job then."""
+"""Kinds of waiting jobs up to which it is tried what would be if everybody were looked at anew."""
+
+WORK_MAX = 8_000
+"""Kinds of waiting jobs times nodes on which something grows, in all tries together that let others grow, too."""
+
+LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.QUOTA, ChangeKind.REPAIR)
 
 NODES_MAX = 32
 """Unhealthy nodes up to which it is found out which of them are missing."""
@@ -57,7 +62,7 @@ def _starts_anyway(state: State, job: str) -> bool:
 def after_the_cause(state: State, job: str, reason: Reason) -> Next | None:
     """What a job would wait for with the given reason out of the way; None if no one thing is that reason."""
     change = _removal(state, state.record(job), reason)
-    if change is None:
+    if change is None or (change.kind in LOOKS_AT_ALL and len(state.classes) > CLASSES_MAX):
         return None
     with Supposition(state) as supposition:
         supposition.impose(job, change)
@@ -102,7 +107,7 @@ class _Search:
         self.state = state
         self.record = record
         self.job = record.job.id
-        self._trials = 0
+        self._trials = self._work = 0
         # Where nobody makes room and gangs are placed as they were asked for, who finds no seat now gets none.
         self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
 
@@ -115,7 +120,7 @@ class _Search:
             return
         for chain in chains(self.state, record):
             yield from self._smallest(chain)
-        if reason in (Reason.BEHIND, Reason.RESERVED):
+        if reason in (Reason.BEHIND, Reason.RESERVED) and len(self.state.classes) <= CLASSES_MAX:
             yield from self._smallest(Chain((Change(ChangeKind.PASS),)))
         yield from self._ends()
         yield from self._repairs()
@@ -141,7 +146,7 @@ class _Search:
             if self._starts(change):
                 yield change
                 return
-        if self._trials < TRIALS_MAX:
+        if not self._is_spent:
             yield tried[-1]
 
     def _halved(self, tried: tuple[Change, ...]) -> Iterator[Change]:
@@ -153,17 +158,23 @@ class _Search:
                 enough = middle
             else:
                 too_little = middle
-        if self._trials < TRIALS_MAX:
+        if not self._is_spent:
             yield tried[enough]
 
     def _starts(self, change: Change) -> bool:
         """Whether the next decision gives the job its devices with the change made."""
-        if self._trials >= TRIALS_MAX or (self._needs_a_seat and not self._seats(change)):
+        self._work += len(self.state.classes) * _grown(self.state, change)
+        if self._is_spent or (self._needs_a_seat and not self._seats(change)):
             return False
         self._trials += 1
         with Supposition(self.state) as supposition:
             supposition.impose(self.job, change)
             return supposition.verdict(self.job).starts
+
+    @property
+    def _is_spent(self) -> bool:
+        """Whether no more may be tried: what was found so far need not be the smallest."""
+        return self._trials >= TRIALS_MAX or self._work > WORK_MAX
 
     def _seats(self, change: Change) -> bool:
         """Whether the changed job would find a place on what is free; True where the change is not one of the job."""
@@ -178,16 +189,15 @@ class _Search:
 
     def _ends(self) -> Iterator[Change]:
         """Others of at most the same priority who may be stopped: none of them is named who is not needed."""
-        if len(self.state.classes) > CLASSES_MAX:
-            return
         candidates = self._stoppable()
         chosen = self._seat_without(candidates)
         if not chosen or len(chosen) > ENDS_MAX:
             return
         if not self._starts(_end(self.state, chosen)):
             chosen = self._more(candidates, len(chosen))
-        if chosen and self._trials < TRIALS_MAX:
-            yield _end(self.state, self._needed(chosen))
+        needed = self._needed(chosen)
+        if needed and not self._is_spent:
+            yield _end(self.state, needed)
 
     def _more(self, candidates: list[AttemptRecord], too_few: int) -> list[AttemptRecord]:
         """Enough of the first candidates for those who stand before the job and for it, too; none if all are not."""
@@ -254,8 +264,15 @@ class _Search:
             fewer = [each for each in nodes if each != node]
             if fewer and self._starts(_repair(fewer)):
                 nodes = fewer
-        if self._trials < TRIALS_MAX:
+        if not self._is_spent:
             yield _repair(nodes)
+
+
+def _grown(state: State, change: Change) -> int:
+    """Nodes on which a change leaves others more than before."""
+    ending = (state.jobs[each.job].attempt for each in change.ends)
+    nodes = dict.fromkeys(booking.node for attempt in ending if attempt is not None for booking in attempt.bookings)
+    return len(nodes) + (len(change.names) if change.kind is ChangeKind.REPAIR else 0)
 
 
 def _end(state: State, attempts: list[AttemptRecord]) -> Change:

@@ -87,6 +87,7 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
         return False
     room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
     if room is None:
+        draft.reclaims_left -= bool(draft.state.quotas)
         return False
     draft.promise(record, room)
     return True

@@ -25,6 +25,10 @@ from phalanx.placement.ranks import with_mesh
 from phalanx.policy.policy import Targets
 from phalanx.workload.gang import Role
 
+RECLAIMS_MAX = 32
+"""Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
+Those of the first in the order are made."""
+
 
 class Draft:
     """Claims and actions so far."""
@@ -45,6 +49,7 @@ class Draft:
         self.withdrawn: dict[str, AttemptRecord] = {}
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
+        self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
 
@@ -226,10 +231,11 @@ class Draft:
         state = self.state
         if not state.makes_room:
             return False
-        if state.policy.targets is Targets.KEEP or (
-            state.quotas and state.quotas.may_reclaim(record.job.queue, record.need)
-        ):
-            return True
+        if state.quotas and state.quotas.may_reclaim(record.job.queue, record.need):
+            return self.reclaims_left > 0
+        if state.policy.targets is Targets.KEEP:
+            # Where the policy has nobody give way, those who leave anyway leave room.
+            return state.policy.preempts or (bool(self.leaving) and self.free_soon >= record.gpus_min)
         return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.gpus_min
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Health
 from phalanx.engine.change import Other
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, estimate_ms
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.place import largest_task
 from phalanx.workload.gang import Role
@@ -46,8 +46,9 @@ def other(state: State, job: str) -> Other:
 
 
 def expected_end_ms(state: State, attempt: AttemptRecord) -> int | None:
-    """When an attempt will have ended by what its job says; None if it says nothing, or runs longer than it said."""
-    left_ms = estimate_ms(attempt.job) - state.jobs[attempt.job.id].executed_ms(state.now)
+    """When an attempt will have ended by what is known of its length; None if nothing is, or it runs longer."""
+    record = state.jobs[attempt.job.id]
+    left_ms = record.estimate_ms - record.executed_ms(state.now)
     if left_ms >= FOREVER_MS // 2 or left_ms <= 0:
         return None
     return state.now + left_ms

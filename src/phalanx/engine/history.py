@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
+from copy import deepcopy
 
 from phalanx.cluster.queues import ancestors
 from phalanx.workload.job import Job
@@ -82,6 +83,15 @@ class History:
             self._kinds[kind] = lengths
         while len(self._kinds) > KINDS_MAX:
             del self._kinds[next(iter(self._kinds))]
+
+    def aside(self, job: Job) -> History:
+        """The same, to which a length of this job can be added without this one being changed."""
+        other = History()
+        other._kinds = dict(self._kinds)
+        for kind in kinds_of(job):
+            if kind in other._kinds:
+                other._kinds[kind] = deepcopy(other._kinds[kind])
+        return other
 
     def quantile_ms(self, job: Job, permille: int, executed_ms: int = 0) -> int | None:
         """How long a job will have run in all, with a chance of so many thousandths, given that it has run so long.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from heapq import heapify, heappop, heappush
 
 from phalanx.cluster.bits import members
 from phalanx.engine.draft import Draft
+from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
-from phalanx.engine.state import OVERDUE, State
+from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Key, Targets, always, never, no_queues
-
-Entry = tuple[Key, str, int]
+from phalanx.policy.policy import Targets, always, never
 
 QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 
@@ -44,10 +42,13 @@ class Line:
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._by_quota: dict[int, None] = {}
+        self._leaving: dict[int, int] = {}
+        self._offers: dict[object, list[int]] = {}
+        self._gpus_max = state.capacity.gpus_max + 1
         self._fresh = draft.fresh
         self._growths = draft.growths
         self._listed: list[int] | None = None
-        self._heap: list[Entry] = []
+        self._heads = Heads(state)
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
@@ -81,8 +82,8 @@ class Line:
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
         knows = self._remembers
+        entries: list[Entry] = []
         clean_seq = self.state.clean_seq
-        offers: dict[tuple[int, str], list[tuple[int, int]]] = {}
         for i in classes:
             waiting = self._classes[i]
             if knows and waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
@@ -90,23 +91,17 @@ class Line:
                 if self.state.quotas:
                     if self._quota_allows(waiting, record):
                         self._by_quota[i] = None
-                        self._heap.append(self._entry(i))
+                        entries.append(self._entry(i))
                         continue
                     if waiting.verdict in QUOTA_REASONS:
                         self._passed_over.append(i)
                         continue
-                group = (record.job.priority, record.job.queue)
-                offer = offers.get(group)
-                if offer is None:
-                    offer = self._offer(record)
-                    if self.state.policy.targets is Targets.KEEP:
-                        offers[group] = offer
                 reach, least = waiting.reach or self._measure(waiting, record)
-                if not any(gpus >= least and reach >> node & 1 for node, gpus in offer):
+                if not reach & self._offering(record)[min(least, self._gpus_max)]:
                     self._passed_over.append(i)
                     continue
-            self._heap.append(self._entry(i))
-        heapify(self._heap)
+            entries.append(self._entry(i))
+        self._heads.add(entries)
 
     def _quota_allows(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
@@ -115,13 +110,33 @@ class Line:
         return waiting.verdict in QUOTA_REASONS and self.state.shortfall(record) is None
 
     def _entry(self, i: int) -> Entry:
-        """The first of a class that was not placed yet, with the key of its queue as it is now before its own."""
+        """The first of a class that was not placed yet."""
         key, job = self._classes[i].jobs[self._next[i]]
-        queue_order = self.state.policy.queue_order
-        if queue_order is no_queues or key[0] == OVERDUE:
-            return key, job, i
-        queue = self.state.jobs[job].job.queue
-        return (*queue_order(queue, self.state.usage(queue), self.state), *key), job, i
+        return key, job, i
+
+    def _offering(self, record: JobRecord) -> list[int]:
+        """For every number of GPUs, the nodes on which something grew that may offer a job so many.
+
+        It is the same for all of a queue and priority, and for everybody where nobody is stopped for another.
+        """
+        policy = self.state.policy
+        if policy.targets is not Targets.KEEP:
+            return self._at_least(self._offer(record))
+        group = (record.job.priority, record.job.queue) if policy.preempts else None
+        found = self._offers.get(group)
+        if found is None:
+            found = self._offers[group] = self._at_least(self._offer(record))
+        return found
+
+    def _at_least(self, offer: list[tuple[int, int]]) -> list[int]:
+        """The nodes of an offer that have at least 0, 1, 2, … GPUs, as sets; more than any node has, none offers."""
+        found = [0] * (self._gpus_max + 1)
+        bit = self.state.topology.bit
+        for node, gpus in offer:
+            found[min(gpus, self._gpus_max - 1)] |= bit[node]
+        for gpus in range(self._gpus_max - 2, -1, -1):
+            found[gpus] |= found[gpus + 1]
+        return found
 
     def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
         """For each node on which something grew: the GPUs a job could have there, at most."""
@@ -144,12 +159,8 @@ class Line:
         return reach, least
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while self._heap or self._try_again():
-            entry = heappop(self._heap)
-            _, job, self._current = entry
-            if self.state.policy.queue_order is not no_queues and entry < (renewed := self._entry(self._current)):
-                heappush(self._heap, renewed)
-                continue
+        while self._heads or self._try_again():
+            _, job, self._current = self._heads.pop()
             if self._current in self._stopped:
                 self.draft.spare(self._stopped[self._current])
                 self._look_again()
@@ -181,12 +192,11 @@ class Line:
         if self.state.policy.backfill is not always:
             return False
         if self._placed_late and not self._remembers:
-            self._heap = [self._entry(i) for i in self._refused]
+            self._heads.add([self._entry(i) for i in self._refused])
         elif self._placed and self.state.quotas:
-            self._heap = [self._entry(i) for i in self._with_quota()]
+            self._heads.add([self._entry(i) for i in self._with_quota()])
         self._placed_late = self._placed = False
-        heapify(self._heap)
-        return bool(self._heap)
+        return bool(self._heads)
 
     def _with_quota(self) -> list[int]:
         """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
@@ -215,7 +225,7 @@ class Line:
                 self._classes.append(alone)
                 self._next.append(0)
                 self._stopped[len(self._classes) - 1] = attempt
-                heappush(self._heap, self._entry(len(self._classes) - 1))
+                self._heads.push(self._entry(len(self._classes) - 1))
 
     def _rejoin(self) -> None:
         """Who lost a claim to the last job stands in line again, at once; one that was held meanwhile does not."""
@@ -229,7 +239,7 @@ class Line:
                 alone.add(self.state.order(record), record.job.id)
                 self._classes.append(alone)
                 self._next.append(0)
-                heappush(self._heap, self._entry(len(self._classes) - 1))
+                self._heads.push(self._entry(len(self._classes) - 1))
 
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
@@ -252,7 +262,7 @@ class Line:
         self._placed_late = self._placed_late or bool(self._refused)
         self._placed = True
         if self._next[self._current] < len(waiting.jobs):
-            heappush(self._heap, self._entry(self._current))
+            self._heads.push(self._entry(self._current))
 
     def refused(self, lack: Lack) -> None:
         """The job does not fit, and so does no other of its class."""
@@ -287,21 +297,21 @@ class Line:
         for later in range(at + 1, len(waiting.jobs)):
             if self.state.jobs[waiting.jobs[later][1]].estimate_ms <= spare_ms:
                 self._next[self._current] = later
-                heappush(self._heap, self._entry(self._current))
+                self._heads.push(self._entry(self._current))
                 return
 
     def next_of_class(self) -> None:
         """Lets the next of a class into the line although the one before was refused: it may get a reservation."""
         waiting = self._classes[self._current]
-        if self._next[self._current] + 1 < len(waiting.jobs) and not any(i == self._current for _, _, i in self._heap):
+        if self._next[self._current] + 1 < len(waiting.jobs) and not any(i == self._current for _, _, i in self._heads):
             self._next[self._current] += 1
-            heappush(self._heap, self._entry(self._current))
+            self._heads.push(self._entry(self._current))
 
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
         self._all = True
         for i in self._passed_over:
-            heappush(self._heap, self._entry(i))
+            self._heads.push(self._entry(i))
         self._passed_over = []
 
     def _known(self, waiting: WaitingClass) -> bool:
@@ -315,19 +325,33 @@ class Line:
     def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
         """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
         for ask in waiting.asks:
-            for node in self._fresh_nodes:
-                if ask.eligible >> node & 1:
-                    if ask.portions or not ask.gpus:
-                        return True
-                    if self._has_gpus(ask, node, record) if with_victims else self._has_room(ask, node):
-                        return True
+            nodes = ask.eligible & self._fresh
+            if nodes and (ask.portions or not ask.gpus):
+                return True
+            if with_victims:
+                if self._offers_gpus(nodes, ask, record):
+                    return True
+            elif any(self._has_amounts(ask, node) for node in members(nodes & self._free_nodes(ask.gpus))):
+                return True
         return False
 
-    def _has_room(self, ask: Ask, node: int) -> bool:
-        capacity = self.state.capacity
-        return capacity.free[node].bit_count() >= ask.gpus and all(
-            capacity.amounts[number].free[node] >= amount for number, amount in ask.needs
-        )
+    def _offers_gpus(self, nodes: int, ask: Ask, record: JobRecord) -> bool:
+        """Whether one of the nodes has the GPUs, once others have left it."""
+        policy = self.state.policy
+        if policy.targets is Targets.KEEP and not policy.preempts:
+            return bool(nodes & self._offering(record)[min(ask.gpus, self._gpus_max)])
+        return any(self._has_gpus(ask, node, record) for node in members(nodes))
+
+    def _free_nodes(self, gpus: int) -> int:
+        """Nodes with so many GPUs free."""
+        found = 0
+        for having in self.state.capacity.with_free[gpus:]:
+            found |= having
+        return found
+
+    def _has_amounts(self, ask: Ask, node: int) -> bool:
+        amounts = self.state.capacity.amounts
+        return all(amounts[number].free[node] >= amount for number, amount in ask.needs)
 
     def _has_gpus(self, ask: Ask, node: int, record: JobRecord) -> bool:
         return self.state.capacity.free[node].bit_count() + self._stoppable(node, record) >= ask.gpus
@@ -335,11 +359,12 @@ class Line:
     def _stoppable(self, node: int, record: JobRecord) -> int:
         """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
         policy = self.state.policy
-        if not self.state.makes_room:
-            return 0
         if policy.targets is not Targets.KEEP:
             gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
             return self.state.topology.nodes[node].gpus if gpus >= record.gpus_min else 0
+        if not policy.preempts:
+            # Who may have back what others borrow is tried whatever has grown.
+            return self._left_anyway(node)
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()
@@ -347,6 +372,19 @@ class Line:
             for booking in attempt.bookings
             if booking.node == node
         )
+
+    def _left_anyway(self, node: int) -> int:
+        """GPUs on a node held by those who are leaving."""
+        known = self._leaving.get(node)
+        if known is None:
+            known = self._leaving[node] = sum(
+                booking.devices.bit_count()
+                for attempt in self.state.on_node.get(node, {}).values()
+                if attempt.key in self.draft.leaving
+                for booking in attempt.bookings
+                if booking.node == node
+            )
+        return known
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -361,7 +399,7 @@ class Line:
         again, self._passed_over = self._passed_over, []
         self._enter(again)
         for i in self._refused:
-            heappush(self._heap, self._entry(i))
+            self._heads.push(self._entry(i))
         return True
 
     def _look_again(self) -> None:
@@ -369,6 +407,8 @@ class Line:
         if self.draft.growths == self._growths:
             return
         self._growths = self.draft.growths
+        self._leaving.clear()
+        self._offers.clear()
         self._fresh, self._listed = self.draft.fresh, None
         again, self._passed_over = self._passed_over, []
         self._enter(again)

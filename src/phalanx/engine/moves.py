@@ -47,7 +47,7 @@ class Moving:
             and attempt.key not in self.context.untouchable
             and not attempt.job.gang.elastic
             and all(booking.portion is None for booking in attempt.bookings)
-            and not self.state.spares(attempt)
+            and not self.state.spares(self.head, attempt)
         )
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:

@@ -37,6 +37,7 @@ class QueueAccount:
     __slots__ = (
         "above",
         "borrowers",
+        "borrows",
         "deserved",
         "drawn",
         "inside",
@@ -44,6 +45,7 @@ class QueueAccount:
         "lendable",
         "path",
         "queue",
+        "trail",
         "used",
     )
 
@@ -58,23 +60,27 @@ class QueueAccount:
         self.used = [0] * len(RESOURCES)
         self.drawn = [0] * len(RESOURCES)
         self.borrowers = 0
+        self.borrows = False
+        self.trail: tuple[QueueAccount, ...] = (*above.trail, self) if above is not None else (self,)
         if above is not None:
             above.inside.append(self)
             for resource in EVERY:
                 # What a queue keeps is not kept a second time by the one it lies in.
                 above.kept[resource] -= self.kept[resource]
 
-    @property
-    def borrows(self) -> bool:
-        """Whether it has more of anything than it deserves."""
-        return any(self.used[resource] > self.deserved[resource] for resource in self.lendable)
+    def use(self, what: Usage, sign: int) -> None:
+        """Adds to what it has, or takes away, and sees whether it has more of anything than it deserves."""
+        for resource in EVERY:
+            self.used[resource] += sign * what[resource]
+        borrows = any(self.used[resource] > self.deserved[resource] for resource in self.lendable)
+        if borrows is not self.borrows:
+            self.borrows = borrows
+            if self.above is not None:
+                self.above.borrowers += 1 if borrows else -1
 
     def upwards(self) -> Iterator[QueueAccount]:
         """Itself, the queues it lies in, and the whole."""
-        account: QueueAccount | None = self
-        while account is not None:
-            yield account
-            account = account.above
+        return reversed(self.trail)
 
     def left(self, resource: int) -> int:
         """How much more it may take of what it and those it lies in keep, and of the pool, whatever its limits."""
@@ -113,12 +119,8 @@ class Quotas:
     def use(self, path: str, what: Usage, sign: int) -> None:
         """Adds to what a queue has (1), or takes away (-1)."""
         account = self.accounts[path]
-        for each in account.upwards():
-            borrowed = each.borrows
-            for resource in EVERY:
-                each.used[resource] += sign * what[resource]
-            if each.above is not None and each.borrows is not borrowed:
-                each.above.borrowers += 1 if each.borrows else -1
+        for each in account.trail:
+            each.use(what, sign)
         for resource in EVERY:
             if what[resource]:
                 _draw(account, resource, sign * what[resource])
@@ -210,11 +212,10 @@ class Quotas:
 
     def _sides(self, path: str, other: str) -> tuple[QueueAccount, QueueAccount] | None:
         """Where two queues, or those they lie in, lie side by side; None if one is or holds the other."""
-        mine, theirs = list(self.accounts[path].upwards()), list(self.accounts[other].upwards())
-        while mine and theirs and mine[-1] is theirs[-1]:
-            mine.pop()
-            theirs.pop()
-        return (mine[-1], theirs[-1]) if mine and theirs else None
+        for mine, theirs in zip(self.accounts[path].trail, self.accounts[other].trail, strict=False):
+            if mine is not theirs:
+                return mine, theirs
+        return None
 
     def fingerprint(self) -> tuple[object, ...]:
         """All that is true of the tree, for comparing two moments."""

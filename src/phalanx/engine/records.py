@@ -79,6 +79,7 @@ class StopReason(StrEnum):
     HARDWARE = "hardware"
     LOST = "lost"
     MAX_RUN = "max_run"
+    OUTDONE = "outdone"
 
 
 @dataclass(slots=True, eq=False)
@@ -193,6 +194,7 @@ class JobRecord:
     opened: tuple[int, int] = (0, 0)
     change_ms: int = -1
     overdue: bool = False
+    made_way_for: tuple[str, ...] = ()
     estimate_ms: int = FOREVER_MS
     marks: dict[str, int] = field(default_factory=dict)
 

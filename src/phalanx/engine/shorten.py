@@ -1,18 +1,20 @@
-"""Shortening: the State with nobody in line but the first so many, for looking ahead of one of those."""
+"""Shortening: the State with few in line behind one job, for looking ahead of that job."""
 
 from __future__ import annotations
 
-from phalanx.engine.records import WaitingClass, estimate_ms
+from phalanx.engine.heads import queue_key
+from phalanx.engine.records import WaitingClass
 from phalanx.engine.state import State
-from phalanx.policy.policy import Key, Reserve
+from phalanx.policy.policy import Key
 
 
-def shorten(state: State, length: int) -> None:
-    """Takes all out of the line but the first, who are placed before them. They do not come back."""
-    places = sorted(_places(state))[length:]
+def shorten(state: State, job: str, behind: int) -> None:
+    """Takes all out of the line but those before a job and so many behind it. They do not come back."""
+    places = sorted(_places(state))
+    last = next((at for at, (_, each, _) in enumerate(places) if each == job), 0) + behind
     gone: dict[int, list[str]] = {}
-    for _, job, number in places:
-        gone.setdefault(number, []).append(job)
+    for _, each, number in places[last + 1 :]:
+        gone.setdefault(number, []).append(each)
     for number, waiting in list(enumerate(state.classes.values())):
         if number in gone:
             _take_out(state, waiting, gone[number])
@@ -28,7 +30,7 @@ def _places(state: State) -> list[tuple[Key, str, int]]:
         for key, job in waiting.jobs:
             queue = state.jobs[job].job.queue
             if queue not in queues:
-                queues[queue] = state.policy.queue_order(queue, state.usage(queue), state)
+                queues[queue] = queue_key(state, queue)
             found.append(((*queues[queue], *key), job, number))
     return found
 
@@ -41,5 +43,5 @@ def _take_out(state: State, waiting: WaitingClass, jobs: list[str]) -> None:
         record.queued, record.held = None, True
         state.in_line -= 1
         state.in_line_gpus -= record.gpus
-    if state.policy.reserve is not Reserve.NOBODY:
-        waiting.lengths_ms = sorted(estimate_ms(state.jobs[job].job) for _, job in waiting.jobs)
+    if state.reserves:
+        waiting.lengths_ms = sorted(state.jobs[job].estimate_ms for _, job in waiting.jobs)

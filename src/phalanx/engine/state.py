@@ -26,6 +26,7 @@ from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Usage
+from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 
 NOTHING = Usage()
@@ -79,10 +80,12 @@ class State:
         self.reservations: tuple[Reservation, ...] = ()
         self.surprised = False
         self.waits_are_limited = False
+        self.touched: dict[str, None] = {}
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
         self.spending = Spending()
         self.history = History()
+        self.contests: dict[str, Contest] = {}
         self.memory: Memory = {}
         self.policy: Policy = policy_named("fifo")
         self.cluster_to_be: Cluster | None = None
@@ -135,6 +138,7 @@ class State:
 
     def suppose(self, queue: str, what: Usage, sign: int) -> None:
         """As if a queue used so much more or less, at this moment."""
+        self.touched[queue] = None
         had = self._usage[queue]
         self._usage[queue] = Usage(
             had.gpu_permille + sign * what.gpu_permille,
@@ -206,32 +210,34 @@ class State:
 
     def yields(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether an attempt may be stopped or shrunk for a head now."""
-        if self.spares(attempt):
+        if self.spares(head, attempt):
             return False
         if self.may_yield(head, attempt):
             return True
-        if self.policy.targets is Targets.KEEP or self.order(self.jobs[attempt.job.id]) <= self.key(head):
+        if self.policy.targets is Targets.KEEP or (self.quotas and head.job.queue != attempt.job.queue):
             return False
-        return not self.quotas or not self.quotas.protects(head.job.queue, attempt.job.queue)
+        return self.order(self.jobs[attempt.job.id]) > self.key(head)
 
     def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether those of an attempt's queue and priority give way to a head, whatever the order of who runs.
 
-        Across queues nobody loses what his queue deserves. What it has borrowed those have back to whom it belongs.
+        The policy decides in one queue. Across queues only what is borrowed is had back, by those who would not borrow:
+        else who has it back and who goes before by the policy could stop one another for ever.
         """
-        path, other = head.job.queue, attempt.job.queue
-        if self.quotas and path != other:
-            if self.quotas.reclaims(path, head.need, other):
-                return True
-            if self.quotas.protects(path, other):
-                return False
+        if self.quotas and head.job.queue != attempt.job.queue:
+            return self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
         return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
 
-    def spares(self, attempt: AttemptRecord) -> bool:
-        """Whether an attempt has not yet run for as long as its queue lets everybody run."""
-        if not self.quotas or attempt.started_ms < 0:
+    def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
+        """Whether an attempt is left alone, whatever queues have: it has not yet run for as long as its queue lets
+        everybody run, or the head's own job has made way for it.
+        """
+        if not self.quotas:
             return False
-        return self.now - attempt.started_ms < self.quotas.accounts[attempt.job.queue].queue.min_run_ms
+        if head.job.queue != attempt.job.queue and attempt.job.id in head.made_way_for:
+            return True
+        least_ms = self.quotas.accounts[attempt.job.queue].queue.min_run_ms
+        return attempt.started_ms >= 0 and self.now - attempt.started_ms < least_ms
 
     @property
     def makes_room(self) -> bool:

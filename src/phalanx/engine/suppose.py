@@ -155,6 +155,8 @@ class Supposition:
         standing, stop_reason = attempt.standing, attempt.stop_reason
         if state.counts_spending:
             state.spending = deepcopy(state.spending)
+        if state.policy.estimate_permille is not None:
+            state.history = state.history.aside(attempt.job)
         end_ms = next((end_ms for end_ms, each in state.ends.in_order() if each is attempt), None)
         self._undo.append(lambda: take_back())
 

@@ -114,7 +114,7 @@ class Stopping:
 
         Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
         """
-        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(attempt):
+        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
             return False
         if not self.state.policy.victims_vary:
             return True
@@ -158,6 +158,11 @@ class VictimSearch:
         self._mark = 0
         self._loss: dict[str, int] = {}
         self._key = self.state.key(head)
+
+    @staticmethod
+    def loss(attempt: AttemptRecord, now: int) -> int:
+        """What is lost if an attempt makes way: GPU time since its last durable step, and stopping and restarting."""
+        return attempt.lost_gpu_ms(now)
 
     def run(self) -> GangTrial | None:
         """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
@@ -246,7 +251,7 @@ class VictimSearch:
                 if attempt.group in self._groups and self.way.goes(attempt):
                     found.setdefault(node, []).append(attempt)
                     if attempt.key not in self._loss:
-                        self._loss[attempt.key] = attempt.lost_gpu_ms(self.context.now)
+                        self._loss[attempt.key] = self.loss(attempt, self.context.now)
         return found
 
     def _reach(self) -> int:

@@ -14,17 +14,14 @@ from functools import lru_cache
 from math import log
 
 from phalanx.cluster.formats.limits import QUEUE_WEIGHT_MAX
-from phalanx.cluster.queues import Queue, ancestors
+from phalanx.cluster.queues import Queue
 from phalanx.policy.about import About
 from phalanx.policy.drf import dominant
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy
-from phalanx.policy.view import JobView, Moment, Usage
+from phalanx.policy.policy import Key, Policy, nobody
+from phalanx.policy.view import JobView, Moment, RunView, Usage
 
 DUE, BORROWS = 0, 1
-HAS_NONE_INSIDE, HAS_OTHERS_INSIDE = 0, 1
-"""Of two that are equal at a level, one with none inside goes first: its key ends there."""
-
 EXACT = QUEUE_WEIGHT_MAX**2
 """Whole shares over weights differ by at least one part of this, if they differ at all."""
 
@@ -34,25 +31,19 @@ ONE = Queue("")
 
 
 def fair(parameters: Parameters) -> Policy:
-    """With `half_life` what queues have had counts beside what they have, the less the longer it is ago."""
+    """With `half_life` what queues have had counts, too, the less the longer it is ago; `preempt` goes by priority."""
     half_life_ms = parameters.duration_ms_or_off("half_life")
+    preempt = parameters.boolean("preempt", default=False)
 
-    def level_at(path: str, usage: Usage, at: Moment) -> Key:
+    def level_order(path: str, usage: Usage, at: Moment) -> Key:
         had = NOTHING if half_life_ms is None else average(path, at, half_life_ms)
         return level(at.queue(path) or ONE, usage, had, at.total)
-
-    def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
-        if at.queue(queue) is None:
-            return level_at(queue, usage, at)
-        key: Key = (*level_at(queue, usage, at), HAS_NONE_INSIDE)
-        for path in above(queue):
-            key = (*level_at(path, at.usage(path), at), HAS_OTHERS_INSIDE, *key)
-        return key
 
     return Policy(
         "fair",
         order=by_priority,
-        queue_order=queue_order,
+        level_order=level_order,
+        victims=lower_in_queue if preempt else nobody,
         half_life_ms=half_life_ms,
         parameters=parameters.given,
         about=ABOUT,
@@ -66,15 +57,14 @@ def level(queue: Queue, has: Usage, had: Usage, total: Usage) -> Key:
     return (DUE if is_due_more(queue, has) else BORROWS, -queue.priority, share * EXACT // queue.weight)
 
 
-@lru_cache(maxsize=1 << 16)
-def above(queue: str) -> tuple[str, ...]:
-    """The queues that a queue lies in, from the inside to the outside, but for the whole."""
-    return tuple(ancestors(queue))[1:-1]
-
-
 def by_priority(job: JobView, at: Moment) -> Key:
     """In a queue the higher priority first, then who came first."""
     return (-job.job.priority, job.submitted_ms, job.number)
+
+
+def lower_in_queue(head: JobView, victim: RunView, at: Moment) -> bool:
+    """In its own queue a job stops those of lower priority. What other queues have is had back by quota only."""
+    return victim.job.queue == head.job.queue and victim.job.priority < head.job.priority
 
 
 def is_due_more(queue: Queue, usage: Usage) -> bool:
@@ -99,7 +89,7 @@ ABOUT = About(
     algorithm="hierarchical dominant resource fairness",
     decides_by="what queues have, or had, of GPUs, CPUs and memory",
     dimensions="spatial, several resources; with half_life also temporal",
-    preemption="only to give back what a queue deserves",
+    preemption="to give back what a queue deserves; with preempt=true also by priority in a queue",
     starvation="no queue starves; large jobs in one may",
     placement="packed",
     source="Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013",

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from phalanx.cluster.queues import ancestors
 from phalanx.policy.about import About
-from phalanx.policy.fair import HAS_NONE_INSIDE, HAS_OTHERS_INSIDE, ONE, above, by_priority
+from phalanx.policy.fair import ONE, by_priority
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy
 from phalanx.policy.survey import Survey
 from phalanx.policy.view import Moment, Usage
+
+HAS_NONE_INSIDE, HAS_OTHERS_INSIDE = 0, 1
+"""Of two that are equal at a level, one with none inside goes first: its key ends there."""
 
 PRECISION = 10**9
 """Levels that differ by less than one part of this are equal."""
@@ -27,13 +31,14 @@ def fair_tree(parameters: Parameters) -> Policy:
     half_life_ms = parameters.duration_ms("half_life", "7d")
     levels = Survey(uses_for_shares)
 
-    def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
-        return place(queue, levels(at))
+    def level_order(path: str, usage: Usage, at: Moment) -> Key:
+        # Where the cluster describes no queues their names say what lies in what.
+        return (levels(at)[path],) if at.queue(path) is not None else place(path, levels(at))
 
     return Policy(
         "fair-tree",
         order=by_priority,
-        queue_order=queue_order,
+        level_order=level_order,
         half_life_ms=half_life_ms,
         parameters=parameters.given,
         about=ABOUT,
@@ -80,6 +85,12 @@ def uses_for_shares(at: Moment) -> dict[str, int]:
 
 def _ties(before: Key, place: Key) -> bool:
     return before[:-1] == place[: len(before) - 1]
+
+
+@lru_cache(maxsize=1 << 16)
+def above(queue: str) -> tuple[str, ...]:
+    """The queues that a queue lies in, from the inside to the outside, but for the whole."""
+    return tuple(ancestors(queue))[1:-1]
 
 
 @lru_cache(maxsize=16)

@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
-from phalanx.policy.policy import Memory, Policy, Reserve, Targets, Victims, no_wakeup
+from phalanx.policy.policy import Memory, Policy, QueueOrder, Reserve, Targets, Victims, no_wakeup
 from phalanx.policy.view import JobView, Moment, RunView, Usage
 from phalanx.workload.gang import Gang
 
@@ -116,16 +116,22 @@ def _order(policy: Policy) -> Callable[[JobView, Moment], Any]:
     return order
 
 
-def _queue_order(policy: Policy) -> Callable[[str, Usage, Moment], Any]:
-    guard = Guard(policy.name, "queue_order", policy.queue_order)
+def _queue_order(policy: Policy) -> QueueOrder:
+    return _of_queue(Guard(policy.name, "queue_order", policy.queue_order))
 
-    def queue_order(queue: str, usage: Usage, at: Moment) -> Any:
+
+def _level_order(policy: Policy) -> QueueOrder:
+    return _of_queue(Guard(policy.name, "level_order", policy.level_order))
+
+
+def _of_queue(guard: Guard) -> QueueOrder:
+    def order(queue: str, usage: Usage, at: Moment) -> Any:
         key = guard.call(f"queue {queue}", queue, usage, at)
         if not _is_key(key):
             raise guard.refuse(f"queue {queue}", key, KEY)
         return key
 
-    return queue_order
+    return order
 
 
 def _backfill(policy: Policy) -> Callable[[JobView, JobView], bool]:
@@ -257,6 +263,7 @@ def _is_moment(value: object) -> bool:
 GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "order": _order,
     "queue_order": _queue_order,
+    "level_order": _level_order,
     "backfill": _backfill,
     "victims": _victims,
     "moves": _moves,

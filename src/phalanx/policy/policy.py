@@ -106,7 +106,8 @@ class Policy:
     """A policy names only what it changes.
 
     `order` gives the key by which jobs claim capacity, least first; `queue_order`, where it is given, goes before it
-    and is asked anew as a queue gets devices. `targets` says whether running jobs stand in that order, too.
+    and is asked anew as a queue gets devices; `level_order` is its like for a tree of queues, asked for every level.
+    `targets` says whether running jobs stand in that order, too.
     `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` who is promised devices at a
     time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
     for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
@@ -126,6 +127,7 @@ class Policy:
     name: str
     order: Order = by_submission
     queue_order: QueueOrder = no_queues
+    level_order: QueueOrder = no_queues
     targets: Targets = Targets.KEEP
     backfill: Backfill = always
     reserve: Reserve = Reserve.NOBODY
@@ -150,9 +152,14 @@ class Policy:
         return f"{self.name}:{given}" if given else self.name
 
     @property
+    def orders_queues(self) -> bool:
+        """Whether queues have keys of their own."""
+        return self.queue_order is not no_queues or self.level_order is not no_queues
+
+    @property
     def by_queue(self) -> bool:
         """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
-        return self.queue_order is not no_queues or self.victims is not nobody or self.moves is not nobody
+        return self.orders_queues or self.victims is not nobody or self.moves is not nobody
 
     @property
     def preempts(self) -> bool:
@@ -162,5 +169,4 @@ class Policy:
     @property
     def victims_vary(self) -> bool:
         """Whether who gives way to whom depends on what queues have: then a refusal lasts only until that changes."""
-        by_queue = self.queue_order is not no_queues or self.keeps is not nothing_kept
-        return self.victims is not nobody and by_queue
+        return self.victims is not nobody and self.keeps is not nothing_kept

@@ -28,7 +28,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     alerts: str = ""
     rate_limit: int = 2_000
     body_bytes_max: int = 32 << 20
-    log_json: bool = True
 
     @property
     def store_url(self) -> str:

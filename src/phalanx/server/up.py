@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from phalanx.errors import PhalanxError
+from phalanx.server.alerts.rules import read_rules
 from phalanx.server.options import Options
 from phalanx.server.store.database import open_database
 
@@ -67,6 +70,7 @@ class Tree:
         self.parts = [
             Part("loop", [*module, "phalanx.server.loop.process", line]),
             Part("planner", [*module, "phalanx.server.planner.process", line]),
+            *([Part("alerts", [*module, "phalanx.server.alerts.process", line])] if self.options.alerts else []),
             *(
                 Part(f"api-{number}", [*module, "phalanx.server.api.process", line, str(handle)], (handle,))
                 for number in range(1, self.options.workers + 1)
@@ -125,6 +129,7 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
     """Runs a server until SIGTERM or SIGINT. `ready` is called once, when it takes work."""
     options = _prepared(options)
     with _lock(options):
+        _check_alerts(options)
         # Opened once before anything starts: what is wrong with the store is told here, to whoever started the server.
         open_database(options.store_url).close()
         listener, options = _listen(options)
@@ -159,8 +164,6 @@ def _prepared(options: Options) -> Options:
             (data / folder).mkdir(exist_ok=True)
     except OSError as error:
         raise UpError(f"{data}: {error.strerror}: choose another folder with --data") from error
-    from msgspec.structs import replace
-
     return replace(options, data=str(data))
 
 
@@ -175,9 +178,16 @@ def _lock(options: Options) -> socket.socket:
     return file  # type: ignore[return-value]
 
 
-def _listen(options: Options) -> tuple[socket.socket, Options]:
-    from msgspec.structs import replace
+def _check_alerts(options: Options) -> None:
+    """What is wrong with the rules is told to whoever starts the server."""
+    if options.alerts:
+        try:
+            read_rules(Path(options.alerts).read_text(), options.alerts)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UpError(f"{options.alerts}: {error}") from error
 
+
+def _listen(options: Options) -> tuple[socket.socket, Options]:
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

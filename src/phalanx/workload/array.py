@@ -11,8 +11,10 @@ from phalanx.workload.job import Array, Job
 MEMBERS_MAX = 10_000
 INDEX_MAX = 999_999_999
 TEXT_MAX = 65_536
+VARIABLE_PREFIX = "PHALANX_SWEEP_"
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+_PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _THROTTLE = re.compile(r"[0-9]{1,9}")
 
 
@@ -58,6 +60,23 @@ def members(job: Job) -> tuple[Job, ...]:
     if job.array is None or job.array_of:
         return (job,)
     return tuple(
-        replace(job, id=f"{job.id}.{index}", array_of=job.id, array=replace(job.array, indices=(index,)))
+        _at_point(
+            replace(job, id=f"{job.id}.{index}", array_of=job.id, array=replace(job.array, indices=(index,))), index
+        )
         for index in job.array.indices
     )
+
+
+def _at_point(member: Job, index: int) -> Job:
+    """A member of a sweep with the values of its point: for `{name}` in its command, and in variables of their own."""
+    if member.sweep is None:
+        return member
+    point = member.sweep.points[index]
+    values = dict(point)
+    command = tuple(
+        _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), argument)
+        for argument in member.execution.command
+    )
+    variables = tuple((VARIABLE_PREFIX + name.upper(), value) for name, value in point)
+    execution = replace(member.execution, command=command, env=(*member.execution.env, *variables))
+    return replace(member, execution=execution, sweep=replace(member.sweep, points=(point,)))

@@ -57,11 +57,15 @@ class VirtualSpec:
 
 @dataclass(frozen=True, slots=True)
 class VirtualClusterSpec:
-    """A tenant: the cells it owns, and those it owns by name."""
+    """A tenant: the cells it owns, and those it owns by name.
+
+    `borrow_max` is the most leaves its opportunistic work may have at a time; None is no limit.
+    """
 
     name: str
     cells: tuple[VirtualSpec, ...] = ()
     pinned_ids: tuple[str, ...] = ()
+    borrow_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ class CellSite:
     physical: tuple[PhysicalSpec, ...]
     virtual_clusters: tuple[VirtualClusterSpec, ...]
     skus: Mapping[str, Sku] = field(default_factory=dict)
+    quota_exempt: tuple[str, ...] = ()
 
     def chains(self) -> dict[str, Chain]:
         """The chains that have hardware, by the name of their top type."""

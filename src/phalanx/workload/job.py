@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from phalanx.workload.gang import Gang
 from phalanx.workload.parallel import ParallelPlan, Traffic
+from phalanx.workload.sweep import Sweep
 
 
 class Kind(StrEnum):
@@ -132,3 +133,4 @@ class Job:
     retry_limit: int = 0
     labels: tuple[tuple[str, str], ...] = ()
     execution: Execution = Execution()
+    sweep: Sweep | None = None

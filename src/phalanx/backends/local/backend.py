@@ -5,36 +5,21 @@ One thread does all the work and waits for whatever comes first: an action, or a
 
 from __future__ import annotations
 
-import logging
 import os
-import selectors
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
 
 from phalanx.backends.capability import Offer
 from phalanx.backends.live import Adopted
-from phalanx.backends.local.fence import Fence
-from phalanx.backends.local.flock import Flock, PassedOn
+from phalanx.backends.local.herd import Herd
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
-from phalanx.backends.local.orphans import end_orphans
-from phalanx.backends.local.papers import Answer, AttemptState, Ending
-from phalanx.backends.local.wire import Message
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
-from phalanx.errors import PhalanxError
-from phalanx.placement.placement import Placement
+from phalanx.engine.action import Action
+from phalanx.engine.event import Event
 from phalanx.workload.job import Job
-
-OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
-"""Endings that nobody asked for."""
-
-LOST = Ending(outcome="lost", exit_code=0, reason="lost: what looked after it was killed, or the machine was restarted")
-STOPPED = Ending(outcome="stopped", exit_code=0, reason="it was stopped before it began")
 
 Work = Callable[[], None]
 
@@ -45,21 +30,18 @@ class LocalBackend:
     def __init__(self, yard: Yard, jobs: Callable[[str], Job]) -> None:
         self.wake: Callable[[], None] = lambda: None
         self._yard = yard
-        self._jobs = jobs
-        self._fence = Fence(yard.data)
-        self._flocks: dict[tuple[str, int], Flock] = {}
         self._outbox: deque[Event] = deque()
         self._inbox: SimpleQueue[Work] = SimpleQueue()
-        self._selector = selectors.DefaultSelector()
+        self._herd = Herd(yard, jobs, self._emit)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._selector.register(self._bell, selectors.EVENT_READ, self._answer_bell)
+        self._herd.watch(self._bell, self._answer_bell)
         self._open = True
         self._thread = threading.Thread(target=self._run, name="local backend", daemon=True)
         self._thread.start()
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on."""
-        self._post(partial(self._handle, action, now))
+        self._post(partial(self._herd.carry_out, action, now))
 
     def events(self, now: int) -> list[Event]:
         """What has happened since the last look."""
@@ -79,7 +61,7 @@ class LocalBackend:
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
         """Takes over what runs, reports what has ended, and ends what belongs to nobody."""
         finished = threading.Event()
-        self._post(partial(self._adopt_all, tuple(attempts), now, finished))
+        self._post(partial(self._adopt, tuple(attempts), now, finished))
         finished.wait()
 
     def close(self) -> None:
@@ -87,7 +69,12 @@ class LocalBackend:
         if self._open:
             self._post(self._stop_running)
             self._thread.join()
-            self._fence.close()
+
+    def _adopt(self, attempts: tuple[Adopted, ...], now: int, finished: threading.Event) -> None:
+        try:
+            self._herd.adopt(attempts, now)
+        finally:
+            finished.set()
 
     def _post(self, work: Work) -> None:
         self._inbox.put(work)
@@ -95,11 +82,8 @@ class LocalBackend:
 
     def _run(self) -> None:
         while self._open:
-            for key, _ in self._selector.select():
-                key.data()
-        for flock in self._flocks.values():
-            flock.let_go()
-        self._selector.close()
+            self._herd.attend()
+        self._herd.let_go()
         os.close(self._bell)
 
     def _stop_running(self) -> None:
@@ -114,248 +98,6 @@ class LocalBackend:
                 return
             work()
 
-    def _emit(self, *events: Event) -> None:
-        if events:
-            self._outbox.extend(events)
-            self.wake()
-
-    def _handle(self, action: Action, now: int) -> None:
-        try:
-            refusal = self._fence.refuses(action.id)
-            if refusal:
-                self._emit(Failed(action.id, refusal, retryable=False))
-            elif isinstance(action, Start):
-                self._start(action, now)
-            elif isinstance(action, Repartition):
-                self._cut(action)
-            else:
-                self._pass_on(action)
-        except PhalanxError as error:
-            self._emit(Failed(action.id, str(error), retryable=False))
-        except OSError as error:
-            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
-        except Exception as error:
-            # A fault of ours must not end the thread, and with it every other job's news.
-            logging.getLogger(__name__).exception("%s", action)
-            self._emit(Failed(action.id, f"a fault of the local backend: {error!r}", retryable=False))
-
-    def _start(self, action: Start, now: int) -> None:
-        """Starts an attempt once, whoever asks how often."""
-        flock = self._flock(action.id)
-        state = flock.folder.state()
-        if state is not None:
-            self._answer_again(action, state)
-            return
-        if flock.wire is not None:
-            return
-        job = self._jobs(action.id.job)
-        self._end_older(action.id)
-        order = self._yard.order(action, job, now)
-        flock.folder.make()
-        self._make_folders(job, order["tasks"][0]["user"])
-        flock.folder.write_order(order)
-        self._fence.mark(flock.job, flock.attempt)
-        self._listen(flock, flock.spawn().fileno())
-
-    def _make_folders(self, job: Job, user: list[int]) -> None:
-        for folder in (self._yard.data / "jobs" / job.id / "work", self._yard.data / "checkpoints" / job.id):
-            folder.mkdir(parents=True, exist_ok=True)
-            if user:
-                os.chown(folder, user[0], user[1])
-
-    def _end_older(self, action: ActionId) -> None:
-        """Nothing of an older attempt may run beside a newer one, even if nobody knows of it any more."""
-        for attempt in range(1, action.attempt):
-            flock = self._flocks.get((action.job, attempt))
-            if flock is not None and not flock.ended:
-                flock.send(_stop_message(action, "superseded"))
-
-    def _answer_again(self, action: Action, state: AttemptState) -> None:
-        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
-        if known:
-            self._emit(*(_event_of(action.id.job, action.id.attempt, answer) for answer in known))
-        elif action.id.seq < state["newest"]:
-            reason = f"action {state['newest']} of this attempt came first"
-            self._emit(Failed(action.id, reason, retryable=False))
-
-    def _cut(self, action: Repartition) -> None:
-        if action.node in self._yard.device_names:
-            raise PhalanxError(f"device {action.device} of {action.node}: this backend cuts no real GPU by MIG")
-        self._emit(Done(action.id))
-
-    def _pass_on(self, action: PassedOn) -> None:
-        """Has the shepherd do it, or answers for one that is not there."""
-        flock = self._flock(action.id)
-        if flock.ended or not self._reach(flock):
-            self._answer_for(flock, action)
-            return
-        flock.asked[action.id.seq] = action
-        flock.send(self._message_of(action))
-
-    def _message_of(self, action: PassedOn) -> Message:
-        numbers = {"term": action.id.term, "seq": action.id.seq}
-        match action:
-            case Stop(grace_ms=grace_ms, reason=reason):
-                return {"do": "stop", "grace_ms": grace_ms, "reason": reason, **numbers}
-            case Suspend():
-                return {"do": "suspend", **numbers}
-            case Resume():
-                return {"do": "resume", **numbers}
-            case Resize(placement=placement):
-                return {"do": "resize", **self._change(action.id, placement), **numbers}
-
-    def _change(self, action: ActionId, placement: Placement) -> Message:
-        """Who joins and who leaves, compared with who is in the gang now."""
-        job = self._jobs(action.job)
-        folder = self._yard.folder(action.job, action.attempt)
-        order = folder.order()
-        assert order is not None, f"{folder.path} has no order"
-        around = self._yard.around(order, job)
-        wanted = self._yard.task_orders(job, action.attempt, placement, around)
-        gang = folder.gang()
-        present, kept = list(map(_place, gang)), list(map(_place, wanted))
-        return {
-            "add": [task for task in wanted if _place(task) not in present],
-            "remove": [task["rank"] for task in gang if _place(task) not in kept],
-        }
-
-    def _answer_for(self, flock: Flock, action: PassedOn) -> None:
-        """Answers for an attempt that has no shepherd."""
-        if isinstance(action, Stop):
-            state = self._write_end(flock, action.id, STOPPED)
-            self._answer_again(action, state)
-        else:
-            self._emit(Failed(action.id, "the attempt does not run", retryable=False))
-
-    def _write_end(self, flock: Flock, stop: ActionId, ending: Ending) -> AttemptState:
-        flock.folder.make()
-        answer = Answer(term=stop.term, seq=stop.seq, ok=True, reason="", retryable=True, node="")
-        flock.ended = True
-        return flock.folder.close([answer], ending)
-
-    def _flock(self, action: ActionId) -> Flock:
-        key = (action.job, action.attempt)
-        if key not in self._flocks:
-            self._flocks[key] = Flock(action.job, action.attempt, self._yard.folder(*key))
-        return self._flocks[key]
-
-    def _reach(self, flock: Flock) -> bool:
-        """Whether a shepherd can be told something."""
-        if flock.wire is not None:
-            return True
-        if not os.path.exists(flock.folder.order_path) or flock.connect() is None:
-            return False
-        assert flock.wire is not None
-        self._listen(flock, flock.wire.fileno())
-        return True
-
-    def _listen(self, flock: Flock, handle: int) -> None:
-        self._selector.register(handle, selectors.EVENT_READ, partial(self._hear, flock, handle))
-
-    def _hear(self, flock: Flock, handle: int) -> None:
-        messages = flock.wire.receive() if flock.wire is not None else None
-        for message in messages or ():
-            self._tell(flock, message["answers"], message["ending"])
-        if messages is None:
-            self._selector.unregister(handle)
-            flock.let_go()
-            flock.reap()
-            if not flock.ended:
-                self._seek(flock)
-            elif flock.asked:
-                self._answer_rest(flock)
-
-    def _seek(self, flock: Flock) -> None:
-        """Finds out what became of an attempt whose shepherd has left: perhaps it was the twin of another."""
-        if self._reach(flock):
-            return
-        lock = flock.folder.lock()
-        if lock is None:
-            return
-        try:
-            state = flock.folder.state()
-            if state is None or state["ending"] is None:
-                end_orphans(flock.folder)
-                state = flock.folder.close([], LOST)
-        finally:
-            os.close(lock)
-        self._tell(flock, state["answers"], state["ending"])
-        self._answer_rest(flock)
-
-    def _answer_rest(self, flock: Flock) -> None:
-        """Answers what the shepherd was told when it had its ears shut already."""
-        asked, flock.asked = flock.asked, {}
-        for seq in sorted(asked):
-            self._answer_for(flock, asked[seq])
-
-    def _tell(self, flock: Flock, answers: list[Answer], ending: Ending | None) -> None:
-        events: list[Event] = [_event_of(flock.job, flock.attempt, answer) for answer in answers]
-        for answer in answers:
-            flock.asked.pop(answer["seq"], None)
-        if ending is not None and not flock.ended:
-            flock.ended = True
-            self._fence.unmark(flock.job, flock.attempt)
-            if ending["outcome"] in OUTCOMES:
-                outcome = OUTCOMES[ending["outcome"]]
-                # A reason begins with the word for its cause.
-                cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
-                events.append(
-                    AttemptEnded(flock.job, flock.attempt, outcome, ending["exit_code"], ending["reason"], cause)
-                )
-        self._emit(*events)
-
-    def _adopt_all(self, attempts: tuple[Adopted, ...], now: int, finished: threading.Event) -> None:
-        try:
-            present = {(each.job, each.attempt) for each in attempts}
-            for job, attempt in self._fence.marked():
-                if (job, attempt) not in present:
-                    self._end_stray(Flock(job, attempt, self._yard.folder(job, attempt)))
-            for each in attempts:
-                self._adopt(each, now)
-        finally:
-            finished.set()
-
-    def _end_stray(self, flock: Flock) -> None:
-        """Ends what runs for an attempt that nobody knows of."""
-        if flock.connect() is not None:
-            flock.send(_stop_message(ActionId(0, flock.job, flock.attempt, 1 << 30), "nobody's"))
-            self._flocks[flock.job, flock.attempt] = flock
-            assert flock.wire is not None
-            self._listen(flock, flock.wire.fileno())
-            return
-        self._seek(flock)
-        self._fence.unmark(flock.job, flock.attempt)
-
-    def _adopt(self, adopted: Adopted, now: int) -> None:
-        flock = self._flock(ActionId(0, adopted.job, adopted.attempt, 0))
-        state = flock.folder.state()
-        begun = state is not None or not _awaits_start(adopted)
-        if state is not None and state["ending"] is not None:
-            self._tell(flock, state["answers"], state["ending"])
-        elif begun and not self._reach(flock):
-            self._lose(flock)
-        for action in adopted.in_flight:
-            self._handle(action, now)
-
-    def _lose(self, flock: Flock) -> None:
-        flock.folder.make()
-        self._seek(flock)
-
-
-def _awaits_start(adopted: Adopted) -> bool:
-    return any(isinstance(action, Start | Repartition) for action in adopted.in_flight)
-
-
-def _place(task: Mapping[str, Any]) -> tuple[object, ...]:
-    return (task["rank"], task["node"], *task["devices"])
-
-
-def _stop_message(action: ActionId, reason: str) -> Message:
-    return {"do": "stop", "grace_ms": 0, "reason": reason, "term": action.term, "seq": 1 << 30}
-
-
-def _event_of(job: str, attempt: int, answer: Answer) -> Event:
-    action = ActionId(answer["term"], job, attempt, answer["seq"])
-    if answer["ok"]:
-        return Done(action)
-    return Failed(action, answer["reason"], answer["retryable"], answer["node"])
+    def _emit(self, events: list[Event]) -> None:
+        self._outbox.extend(events)
+        self.wake()

@@ -20,8 +20,7 @@ def find_grounds() -> Grounds:
     given = os.environ.get("PHALANX_CGROUP", "")
     for controller, path in ({"": given} if given else _own_groups()).items():
         if not controller:
-            for name in _unified(path):
-                grounds[name] = f"{path}/{HERD}"
+            grounds |= _divided(path)
         elif not grounds[controller] and _makes(f"{path}/{HERD}"):
             grounds[controller] = f"{path}/{HERD}"
     return grounds
@@ -57,6 +56,16 @@ def _mounts() -> dict[str, str]:
             elif kind == "cgroup":
                 found.update((name, folder) for name in options.split(",") if name in ("cpu", "memory"))
     return found
+
+
+def _divided(path: str) -> Grounds:
+    """What the nearest group of version 2 gives that can be divided: one without processes of its own, or the root."""
+    root = _mounts().get("", path)
+    while True:
+        usable = _unified(path)
+        if usable or len(path) <= len(root):
+            return dict.fromkeys(usable, f"{path}/{HERD}")
+        path = os.path.dirname(path)
 
 
 def _unified(path: str) -> list[str]:

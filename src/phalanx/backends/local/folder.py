@@ -9,6 +9,9 @@ from typing import Any, cast
 
 from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order
 
+PRIVATE, SHARED = 0o600, 0o644
+"""Orders hold secrets; what tasks of another user read holds none."""
+
 
 class AttemptFolder:
     """Paths and papers of one attempt below the backend's folder."""
@@ -79,10 +82,10 @@ def new_state() -> AttemptState:
     return AttemptState(phase="starting", pid=0, newest=-1, tasks=[], answers=[], ending=None)
 
 
-def write_durably(path: str, paper: object) -> None:
+def write_durably(path: str, paper: object, mode: int = PRIVATE) -> None:
     """Replaces a file so that whoever reads it, at any moment and after any crash, finds the old or the new whole."""
     draft = f"{path}.new"
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w") as file:
         json.dump(paper, file)
         file.flush()

@@ -7,6 +7,7 @@ import os
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.local.cgroup import why_not
 from phalanx.backends.local.container import ENGINES, find_engine
+from phalanx.backends.local.mps import CONTROL, has_mps
 from phalanx.backends.local.orders import Yard
 
 SUMMARY = "Processes on this machine, with its GPUs or pretended ones."
@@ -21,6 +22,7 @@ def local_offer(yard: Yard) -> Offer:
         Capability.OOM: memory,
         Capability.CONTAINERS: "" if find_engine() else f"none of {', '.join(ENGINES)} is on the PATH",
         Capability.UNIX_USER: "" if os.getuid() == 0 else "only a server that runs as root can",
+        Capability.MPS: f"there is no {CONTROL}" if yard.device_names and not has_mps() else "",
         Capability.MIG: "it does not cut real GPUs" if yard.device_names else "",
     }
     return Offer("local", SUMMARY, {capability: why for capability, why in obstacles.items() if why})

@@ -13,9 +13,11 @@ from phalanx.backends.local.cgroup import NOWHERE
 from phalanx.backends.local.container import Contained, Limits, contain
 from phalanx.backends.local.environment import Surroundings, environment_of
 from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.mps import mps_variables
 from phalanx.backends.local.papers import Grounds, Order, TaskOrder
 from phalanx.backends.local.unix_user import home_of, user_ids
 from phalanx.backends.registry import no_variables, same_user
+from phalanx.cluster.device import Mode
 from phalanx.engine.action import Start
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
@@ -69,12 +71,21 @@ class Yard:
             raise OrderError(f"job {job.id}: there is nothing to run; give it a `command`")
         user = self.unix_user(job)
         ids = user_ids(user)
+        shared = mps_variables(self.data) if self._needs_mps(placement) else {}
         home = {"HOME": home_of(user), "USER": user, "LOGNAME": user} if ids else {}
         tasks = tasks_by_role(job.gang.roles)
         return [
-            self._task_order(slot, tasks[slot.role], around, {**environment_of(slot, placement, around), **home}, ids)
+            self._task_order(
+                slot, tasks[slot.role], around, {**environment_of(slot, placement, around), **shared, **home}, ids
+            )
             for slot in placement.slots
         ]
+
+    def _needs_mps(self, placement: Placement) -> bool:
+        return any(
+            slot.portion is not None and slot.portion.mode is Mode.MPS and slot.node in self.device_names
+            for slot in placement.slots
+        )
 
     def around(self, order: Order, job: Job) -> Surroundings:
         """The surroundings that an attempt was started in, for members that join it."""

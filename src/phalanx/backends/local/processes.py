@@ -40,17 +40,33 @@ def processes() -> list[Process]:
 
 
 def descendants(pid: int) -> list[Process]:
-    """All that descend from a process and live, parents before children."""
-    children: dict[int, list[Process]] = {}
-    for each in processes():
-        children.setdefault(each.parent, []).append(each)
+    """All that descend from a process and live, parents before children. Costs what the family has, not the machine."""
     found: list[Process] = []
     queue = [pid]
     while queue:
-        born = children.get(queue.pop(), [])
-        found += [each for each in born if each.state != "Z"]
-        queue += [each.pid for each in born]
+        for child in _children(queue.pop()):
+            queue.append(child)
+            each = process(child)
+            if each is not None and each.state != "Z":
+                found.append(each)
     return found
+
+
+def _children(pid: int) -> list[int]:
+    """The children of all threads of a process. A kernel that keeps no list of them is asked for every process."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (FileNotFoundError, ProcessLookupError):
+        if not _keeps_children():
+            return [each.pid for each in processes() if each.parent == pid]
+    return found
+
+
+def _keeps_children() -> bool:
+    return os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def signal_process(pid: int, number: signal.Signals) -> None:

@@ -10,14 +10,17 @@ from typing import Any
 
 MESSAGE_BYTES_MAX = 16 << 20
 FILES_MAX = 3
+STUCK_S = 10.0
+"""Who has not read for so long is not waited for any more."""
 
 Message = dict[str, Any]
 
 
 class Wire:
-    """One end of a connection. Reading never blocks; writing does, for no longer than the other end is stuck."""
+    """One end of a connection. Writing waits for who is slow, but not for ever."""
 
     def __init__(self, end: socket.socket) -> None:
+        end.settimeout(STUCK_S)
         self._end = end
         self._unread = b""
         self.files: list[int] = []
@@ -42,7 +45,7 @@ class Wire:
         """The messages that have come; None once the other end is gone. Files that came with them are in `files`."""
         try:
             data, files, _, _ = socket.recv_fds(self._end, 1 << 16, FILES_MAX, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             return []
         except OSError:
             return None

@@ -36,13 +36,11 @@ class PhysicalCell:
         "guaranteed",
         "idle_children",
         "index",
-        "is_pinned",
         "is_split",
         "level",
         "lineage",
         "node_name",
         "opportunistic",
-        "order",
         "parent",
         "position",
         "priority",
@@ -53,17 +51,15 @@ class PhysicalCell:
         "virtual",
     )
 
-    def __init__(self, chain: Chain, level: int, address: str, parent: PhysicalCell | None, order: int) -> None:
+    def __init__(self, chain: Chain, level: int, address: str, parent: PhysicalCell | None) -> None:
         self.chain = chain
         self.level = level
         self.address = address
         self.parent = parent
-        self.order = order
         self.children: tuple[PhysicalCell, ...] = ()
         self.lineage: tuple[PhysicalCell | None, ...] = ()
         self.node_name = ""
         self.index = 0
-        self.is_pinned = False
         # The buddy system: whether its children are given out one by one, how many of them are free, and where in the
         # free list it stands.
         self.is_split = False

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.placement.cells.check import check
+from phalanx.placement.cells.elastic import grow, shrink
 from phalanx.placement.cells.estate import Estate
-from phalanx.placement.cells.group import Group, GroupState
+from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.health import set_bad, set_healthy
 from phalanx.placement.cells.preempt import cancel, promote, release, users_of
 from phalanx.placement.cells.request import Outcome, Request, Suggestion
@@ -56,6 +57,23 @@ class Cells:
             (cancel if group.state is GroupState.PREEMPTING else release)(self.estate, group)
             settle(self.estate)
 
+    def grow(self, name: str, leaves: int) -> Seat | None:
+        """One more pod for a group, where nobody need be preempted; None if there is no room."""
+        group = self.group(name)
+        with self.estate.undo.step():
+            seat = grow(self.estate, group, leaves)
+            settle(self.estate)
+        return seat
+
+    def shrink(self, name: str, seat: Seat) -> None:
+        """A group gives a seat back. Its last one it gives back by being removed."""
+        group = self.group(name)
+        if seat not in group.seats or len(group.seats) == 1:
+            raise CellError(f"group '{name}' has no such seat beside others")
+        with self.estate.undo.step():
+            shrink(self.estate, group, seat)
+            settle(self.estate)
+
     def is_placeable(self, name: str, suggestion: Suggestion = EVERYWHERE) -> bool:
         """Whether all nodes of a group are healthy, and suggested if it minds."""
         group = self.group(name)
@@ -78,15 +96,18 @@ class Cells:
             settle(self.estate)
 
     def adopt(self, old: Cells) -> None:
-        """Takes over the nodes' health and the running groups of another configuration."""
-        for name, nodes in old.estate.nodes.items():
-            if name in self.estate.nodes and not nodes[0].is_healthy:
-                self.set_health(name, False)
+        """Takes over the running groups and the nodes' health of another configuration.
+
+        Groups come first: no cell they run on is given to somebody else only because it is broken.
+        """
         for group in old.groups():
             if group.state is not GroupState.PREEMPTING:
                 with self.estate.undo.step():
                     restore(self.estate, group)
                     settle(self.estate)
+        for name, nodes in old.estate.nodes.items():
+            if name in self.estate.nodes and not nodes[0].is_healthy:
+                self.set_health(name, False)
 
     def group(self, name: str) -> Group:
         """A group that has leaves or waits for victims."""

@@ -14,7 +14,7 @@ from phalanx.workload.cells import LEAF_LEVEL, CellError, CellSite, Chain, Virtu
 class Pool:
     """Cells of one chain that a virtual cluster owns, or one cell that is pinned to it."""
 
-    __slots__ = ("chain", "leaf_count", "roots", "view")
+    __slots__ = ("chain", "largest_home", "leaf_count", "roots", "view")
 
     def __init__(self, chain: Chain, roots: list[VirtualCell], undo: Undo) -> None:
         self.chain = chain
@@ -23,11 +23,8 @@ class Pool:
             self.roots[root.level].append(root)
         self.leaf_count = sum(root.leaf_count for root in roots)
         self.view: View[VirtualCell] = View(_homes(roots, chain), undo)
-
-    @property
-    def largest_home(self) -> int:
-        """The most leaves that one pod can have."""
-        return max((home.leaf_count for home in self.view.nodes), default=0)
+        # The most leaves that one pod can have.
+        self.largest_home = max((home.leaf_count for home in self.view.nodes), default=0)
 
     def free_root(self, level: int) -> VirtualCell | None:
         """The first owned cell of a level that is not bound."""
@@ -117,6 +114,7 @@ class Estate:
         self.undo = Undo()
         self.chains: dict[str, ChainState] = {}
         self.clusters: dict[str, VirtualCluster] = {}
+        self.borrow_max = {spec.name: spec.borrow_max for spec in site.virtual_clusters}
         self.groups: dict[str, Group] = {}
         self.serial = 0
         # What the present step has yet to do at its end.
@@ -129,7 +127,6 @@ class Estate:
             pinned = self._plant()
             for spec in site.virtual_clusters:
                 self._found(spec, pinned)
-        _unpin_unowned(pinned)
         self._refuse_excess()
 
     def _plant(self) -> dict[str, PhysicalCell]:
@@ -222,13 +219,6 @@ class Estate:
             short = state.short_level()
             if short:
                 raise CellError(f"the virtual clusters own more than there is: {arithmetic(state, short)}")
-
-
-def _unpin_unowned(pinned: dict[str, PhysicalCell]) -> None:
-    """A cell pinned for nobody is an ordinary cell, as in HiveD."""
-    for cell in pinned.values():
-        if cell.virtual is None:
-            cell.is_pinned = False
 
 
 def arithmetic(state: ChainState, short: int) -> str:

@@ -23,6 +23,13 @@ def seize(estate: Estate, pairs: Iterable[Pair], priority: int) -> None:
             _count_physical(estate, leaf, priority)
 
 
+def count(estate: Estate, leaf: PhysicalCell, priority: int) -> None:
+    """Counts a leaf that is bound already as held at a priority."""
+    if leaf.virtual is not None and priority > OPPORTUNISTIC:
+        _count_virtual(estate, leaf.virtual, priority)
+    _count_physical(estate, leaf, priority)
+
+
 def vacate(estate: Estate, leaves: Iterable[PhysicalCell]) -> None:
     """Takes leaves from whoever holds them."""
     for leaf in leaves:

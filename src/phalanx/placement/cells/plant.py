@@ -9,7 +9,7 @@ from phalanx.workload.cells import LEAF_LEVEL, CellError, Chain, PhysicalSpec
 def plant_physical(spec: PhysicalSpec, chain: Chain) -> tuple[PhysicalCell, dict[str, PhysicalCell]]:
     """The tree of one cell of hardware, and the pinned cells in it by their ids."""
     pinned: dict[str, PhysicalCell] = {}
-    top = _physical(spec, chain, chain.top, None, pinned, 0)
+    top = _physical(spec, chain, chain.top, None, pinned)
     return top, pinned
 
 
@@ -19,10 +19,9 @@ def _physical(
     level: int,
     parent: PhysicalCell | None,
     pinned: dict[str, PhysicalCell],
-    order: int,
 ) -> PhysicalCell:
     address = spec.address if parent is None else f"{parent.address}/{spec.address}"
-    cell = PhysicalCell(chain, level, address, parent, order)
+    cell = PhysicalCell(chain, level, address, parent)
     above = parent.lineage if parent is not None else (None,) * (chain.top + 1)
     cell.lineage = (*above[:level], cell, *above[level + 1 :])
     if level == chain.node_level:
@@ -32,16 +31,13 @@ def _physical(
     if level == LEAF_LEVEL:
         cell.index = int(spec.address)
     if spec.pinned_id:
-        cell.is_pinned = True
         pinned[spec.pinned_id] = cell
     if len(spec.children) != chain.fanout[level]:
         raise CellError(
             f"physical cell {address} of type {chain.types[level]} has {len(spec.children)} children, "
             f"its type says {chain.fanout[level]}"
         )
-    cell.children = tuple(
-        _physical(child, chain, level - 1, cell, pinned, order) for order, child in enumerate(spec.children)
-    )
+    cell.children = tuple(_physical(child, chain, level - 1, cell, pinned) for child in spec.children)
     return cell
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from phalanx.placement.cells.cell import OPPORTUNISTIC
@@ -17,6 +17,14 @@ class Member:
 
     pods: int
     leaves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The most leaves that all guaranteed groups with this tag may have together."""
+
+    tag: str
+    leaves_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class Request:
     pinned_id: str = ""
     lazy_preemption: bool = False
     ignores_suggestions: bool = True
+    quota: Quota | None = None
 
     @property
     def is_opportunistic(self) -> bool:
@@ -73,4 +82,3 @@ class Outcome:
     lazily_preempted: tuple[Group, ...] = ()
     cancelled: tuple[str, ...] = ()
     reason: str = ""
-    counts: dict[str, int] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from itertools import islice
 from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group, GroupState, Seat
+from phalanx.placement.cells.limits import exceeded
 from phalanx.placement.cells.match import match
 from phalanx.placement.cells.pack import Chosen, Unfit, pack_physical, pack_virtual, pack_virtual_over
 from phalanx.placement.cells.preempt import allocate, cancel, preempt_lazily, preemptors_of, reserve, users_of
@@ -16,6 +17,9 @@ from phalanx.placement.cells.request import Outcome, Request, Suggestion
 
 def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
     """Gives a new gang its leaves, or reserves them while others leave, or says why neither is possible."""
+    reason = exceeded(estate, request)
+    if reason:
+        return Outcome(reason=reason)
     if request.ignores_suggestions:
         suggestion = Suggestion()
     if request.is_opportunistic:

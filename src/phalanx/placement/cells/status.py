@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from phalanx.placement.cells.cell import FREE, OPPORTUNISTIC, PhysicalCell, VirtualCell
-from phalanx.placement.cells.estate import Estate
+from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group
 from phalanx.workload.cells import LEAF_LEVEL, CellError
 
@@ -49,12 +49,60 @@ class CellStatus:
     physical: str
     is_node: bool
     is_opportunistic: bool
+    is_doomed: bool = False
     children: tuple[CellStatus, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
         """Whether all hardware it is bound to works."""
         return self.healthiness == HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What of a pool is free, in shapes: `fits` says how many pods of each size could start now, preempting nobody.
+
+    `fragmentation` is the share of the free leaves that pods of a whole node cannot use.
+    """
+
+    chain: str
+    leaves: int
+    free_leaves: int
+    fits: dict[int, int]
+    fragmentation: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """A virtual cluster: its cells, and the free shapes in its pools. Going through it goes through the cells."""
+
+    name: str
+    cells: tuple[CellStatus, ...]
+    shapes: tuple[Shapes, ...]
+
+    def __iter__(self) -> Iterator[CellStatus]:
+        return iter(self.cells)
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, number: int) -> CellStatus:
+        return self.cells[number]
+
+    @property
+    def owned(self) -> tuple[CellStatus, ...]:
+        """The cells it owns."""
+        return tuple(cell for cell in self.cells if not cell.is_opportunistic)
+
+    @property
+    def bad_cells(self) -> tuple[CellStatus, ...]:
+        """Owned cells with hardware that does not work."""
+        return tuple(cell for cell in self.owned if not cell.is_healthy)
+
+    @property
+    def doomed_bad_cells(self) -> tuple[CellStatus, ...]:
+        """Owned cells that nothing uses and that could only be had broken now."""
+        return tuple(cell for cell in self.bad_cells if cell.is_doomed)
 
 
 def group_status(group: Group, pods: Sequence[str], preempting_pods: Sequence[str]) -> GroupStatus:
@@ -79,12 +127,18 @@ def group_status(group: Group, pods: Sequence[str], preempting_pods: Sequence[st
     )
 
 
-def cluster_status(estate: Estate, name: str) -> tuple[CellStatus, ...]:
+def cluster_status(estate: Estate, name: str) -> ClusterStatus:
     """The cells that a virtual cluster owns, then the leaves that its opportunistic groups use."""
     if name not in estate.clusters:
         known = ", ".join(estate.clusters) or "none"
         raise CellError(f"there is no virtual cluster '{name}' (there are: {known})")
-    owned = [_virtual_status(root, is_bad=False) for root in estate.clusters[name].roots()]
+    doomed = {
+        root.address: None for state in estate.chains.values() for roots in state.doomed.values() for root in roots
+    }
+    owned = [
+        replace(_virtual_status(root, is_bad=False), is_doomed=root.address in doomed)
+        for root in estate.clusters[name].roots()
+    ]
     borrowed = [
         _borrowed_status(leaf)
         for group in sorted(estate.groups.values(), key=lambda group: group.serial)
@@ -92,7 +146,25 @@ def cluster_status(estate: Estate, name: str) -> tuple[CellStatus, ...]:
         for leaf in group.leaves()
         if leaf.reserving is None
     ]
-    return (*owned, *borrowed)
+    cluster = estate.clusters[name]
+    shapes = tuple(_shapes(pool) for pool in [*cluster.pools.values(), *cluster.pinned.values()])
+    return ClusterStatus(name, (*owned, *borrowed), shapes)
+
+
+def _shapes(pool: Pool) -> Shapes:
+    """Every home takes as many pods of a size as fit its room, whatever the other homes hold."""
+    room = {size: count for size, count in pool.view.room().items() if size}
+    free = sum(size * count for size, count in room.items())
+    sizes = dict.fromkeys(pool.chain.leaves[level] for level in range(1, pool.chain.node_level + 1))
+    fits = {size: sum(count * (home // size) for home, count in room.items()) for size in sizes}
+    largest = pool.largest_home
+    return Shapes(
+        pool.chain.name,
+        pool.leaf_count,
+        free,
+        fits,
+        1 - sum(count * (home // largest) * largest for home, count in room.items()) / free if free else 0.0,
+    )
 
 
 def _virtual_status(cell: VirtualCell, is_bad: bool) -> CellStatus:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 
-from phalanx.server.api import accounts, errors, events, jobs, logs, nodes, planning, watching, web
+from phalanx.server.api import accounts, applying, beside, errors, events, jobs, logs, nodes, planning, watching, web
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
 from phalanx.server.api.guard import Guard
@@ -36,7 +36,7 @@ def create_app(context: Context) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.context = context
-    for module in (jobs, logs, nodes, planning, events, accounts):
+    for module in (jobs, logs, nodes, applying, planning, events, accounts, beside):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(watching.router)
     app.include_router(web.router)

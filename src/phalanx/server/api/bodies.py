@@ -64,6 +64,14 @@ class DrainBody(Body):
     reason: Text = ""
 
 
+class PolicyBody(Body):
+    """What is to decide: a policy with its parameters, and a way to choose among places (empty: as it is)."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"policy": "priority"}})
+    policy: Annotated[StrictStr, Field(min_length=1, max_length=200)]
+    placement: Text = ""
+
+
 class PlanBody(Body):
     """Jobs to plan, each as a job file."""
 

@@ -25,6 +25,8 @@ from phalanx.server.store.database import Database
 Found = TypeVar("Found")
 
 ACCOUNTS_KEPT = 10_000
+GPU_TYPES_MS = 200
+"""How old what is known of GPU types may be: they change seldom, and are asked for with every submission."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,7 @@ class Context:
     figures: HttpFigures
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: tuple[int, int] = (-1, -1)
-    _cluster: tuple[int, dict[str, Any]] = (-2, {})
+    _gpu_types: tuple[int, tuple[str, ...]] = (0, ())
     _secret: bytes | None = None
 
     async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
@@ -72,9 +74,14 @@ class Context:
 
     async def cluster(self) -> dict[str, Any]:
         """What is known of the cluster as a whole."""
-        if self._cluster[0] != self.engine.epoch:
-            self._cluster = (self.engine.epoch, await self.read(_cluster))
-        return self._cluster[1]
+        return await self.read(_cluster)
+
+    async def gpu_types(self) -> tuple[str, ...]:
+        """The GPU types of the cluster, as they are or were a moment ago."""
+        now_ms = wall_ms()
+        if now_ms - self._gpu_types[0] > GPU_TYPES_MS:
+            self._gpu_types = (now_ms, tuple((await self.cluster()).get("gpu_types", ())))
+        return self._gpu_types[1]
 
 
 def _cluster(connection: Connection) -> dict[str, Any]:

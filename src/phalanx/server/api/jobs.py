@@ -64,10 +64,10 @@ IfMatch = Annotated[str, Header(max_length=100, description="The ETag of the job
 )
 async def submit(request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = "") -> Response:
     """Submit a job: the body is a job file, as JSON or YAML. Answered when it is durable."""
-    if _media(request) not in ("application/json", "application/yaml"):
+    if media_of(request) not in ("application/json", "application/yaml"):
         raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
     content = await request.body()
-    types = (await context.cluster()).get("gpu_types", ())
+    types = await context.gpu_types()
     job = _owned(_reader.one(text_of(content), types, wall_ms()), account)
     answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
     taken = msgspec.json.decode(answer.body)
@@ -104,10 +104,10 @@ async def submit_batch(
     request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = ""
 ) -> Response:
     """Submit many jobs, all or none. Answered when they are durable."""
-    if _media(request) != "application/json":
+    if media_of(request) != "application/json":
         raise Refusal("unsupported_media", "expected application/json")
     content = await request.body()
-    types = (await context.cluster()).get("gpu_types", ())
+    types = await context.gpu_types()
     jobs = [_owned(job, account) for job in _reader.many(files_of(content), types, wall_ms())]
     answer = await hand_over(context, caller_of(request, account), _submission(jobs, idempotency_key, content))
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
@@ -212,7 +212,7 @@ async def release(
 @router.post("/jobs/{job}:resize", responses=answers(models.JobModel, WRITE))
 async def resize(job: Ref, body: ResizeBody, account: SignedIn, context: WorkerContext) -> Response:
     """Change how many replicas an elastic job has."""
-    item = await _changeable(job, account, context)
+    item = await changeable(job, account, context)
     raise Refusal(
         "conflict",
         f"job {item['id']} cannot be given {body.replicas} replicas by hand: the policy sizes elastic jobs, "
@@ -225,7 +225,7 @@ async def checkpoint(
     job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
 ) -> Response:
     """Ask a running job to save its work. It hears of it when it next reports its progress."""
-    item = await _changeable(job, account, context)
+    item = await changeable(job, account, context)
     within_ms = 1000 * (body or CheckpointBody()).within_s
     answer = await hand_over(context, caller_of(request, account), AskCheckpoint(item["id"], within_ms))
     return Response(answer.body, media_type="application/json")
@@ -260,7 +260,8 @@ async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
     return seen[0]
 
 
-async def _changeable(ref: str, account: Account, context: Context) -> dict[str, Any]:
+async def changeable(ref: str, account: Account, context: Context) -> dict[str, Any]:
+    """The job of an id or a unique name, if the account may change it."""
     item = await find(ref, account, context)
     if not account.may_change(item["queue"], item["user"]):
         raise Refusal("forbidden", f"job {item['id']} belongs to {item['user'] or 'nobody'}: ask them or an operator")
@@ -268,7 +269,7 @@ async def _changeable(ref: str, account: Account, context: Context) -> dict[str,
 
 
 async def _change(request: Request, ref: str, verb: str, account: Account, context: Context, if_match: str) -> Response:
-    item = await _changeable(ref, account, context)
+    item = await changeable(ref, account, context)
     change = ChangeJob(item["id"], verb, _version_of(if_match))
     await hand_over(context, caller_of(request, account), change)
     changed = await context.read(table.one, item["id"])
@@ -328,5 +329,6 @@ def _version_of(if_match: str) -> int | None:
     return int(match[1])
 
 
-def _media(request: Request) -> str:
+def media_of(request: Request) -> str:
+    """What a request says its body is."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -197,6 +197,7 @@ class QueueModel(Answered):
     running: int
     gpus_used: int
     gpus_waiting: int
+    quota: dict[str, Any] | None = Field(description="What the cluster file allots to it; null where it says nothing.")
 
 
 class QueueListModel(Answered):
@@ -227,6 +228,16 @@ class PolicyModel(Answered):
     placement: str
 
 
+class DifferenceModel(Answered):
+    """What a change of the cluster does, and the attempts it stops."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"changes": ["1 nodes go: n3"], "stops": ["4821/1"]}}
+    )
+    changes: list[str]
+    stops: list[str]
+
+
 class ReservationModel(Answered):
     """Devices a job will have from a moment on."""
 
@@ -252,11 +263,18 @@ class WhyModel(Answered):
     ruled_out: dict[str, int]
     gpus_free: int | None
     gpus_needed: int | None
-    behind: str
-    waits_for: list[str]
+    behind: dict[str, Any] | None = Field(description="The job before it that lets nobody pass.")
+    waits_for: list[dict[str, Any]] = Field(description="Jobs that must leave or end first.")
     not_before_ms: int | None
     fits_now: bool
-    expected_start_ms: int | None
+    expected_start_ms: int | None = Field(description="By what jobs say of their length; null if nobody can tell.")
+    forecast: dict[str, int | None] | None = Field(
+        description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon), by so "
+        "many runs of the state ahead, made at at_ms; null if none has been made since it came."
+    )
+    explanation: dict[str, Any] = Field(
+        description="All there is: who holds what, quotas, and what would let it start."
+    )
 
 
 class PlannedModel(Answered):
@@ -382,6 +400,23 @@ class AuditListModel(Answered):
 
     items: list[AuditModel]
     next: str | None
+
+
+class AlertModel(Answered):
+    """A rule that is true of a job or a node, since when, and the figure behind it."""
+
+    rule: str
+    subject: str
+    since_ms: int
+    value: float
+    action: Literal["notify", "stop", "drain"]
+
+
+class AlertListModel(Answered):
+    """The alerts that fire now."""
+
+    items: list[AlertModel]
+    next: str | None = None
 
 
 class BackendModel(Answered):

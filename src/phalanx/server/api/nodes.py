@@ -67,8 +67,11 @@ async def undrain(
 @router.get("/queues", responses=answers(models.QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them."""
-    totals = await context.read(job_table.queue_totals)
-    return as_list([total for total in totals if account.sees(total["name"])])
+    totals = {total["name"]: total for total in await context.read(job_table.queue_totals)}
+    quotas = (await context.cluster()).get("queues", {})
+    empty = {"waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0}
+    names = sorted(name for name in {*totals, *quotas} if account.sees(name))
+    return as_list([{"name": name, **empty, **totals.get(name, {}), "quota": quotas.get(name)} for name in names])
 
 
 @router.get("/cluster", responses=answers(models.ClusterModel))
@@ -76,7 +79,8 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
     _need_eyes(account)
     used = await context.read(table.gpus_used)
-    return as_json({**await context.cluster(), "gpus_used": used})
+    cluster = {key: value for key, value in (await context.cluster()).items() if key != "queues"}
+    return as_json({**cluster, "gpus_used": used})
 
 
 @router.get("/policy", responses=answers(models.PolicyModel))

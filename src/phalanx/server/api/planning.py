@@ -43,11 +43,8 @@ PATIENCE_S = 90.0
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
-    told = msgspec.json.decode(await ask(context, Why(item["id"])))
-    seen = await _seen(context, account, [told["behind"], *(key.partition("/")[0] for key in told["waits_for"])])
-    told["waits_for"] = [key for key in told["waits_for"] if key.partition("/")[0] in seen]
-    told["behind"] = told["behind"] if told["behind"] in seen else ""
-    return as_json(told)
+    told = await ask(context, Why(item["id"], list(account.seen_queues)))
+    return Response(told, media_type="application/json")
 
 
 @router.post("/plan", responses=answers(models.PlanModel, WRITE))
@@ -66,10 +63,10 @@ async def what_if(body: WhatIfBody, account: SignedIn, context: WorkerContext) -
     """Show two futures of the live state: as it is, and with something changed."""
     if not account.sees(""):
         raise Refusal("forbidden", "what-if tells of everybody's jobs: it needs the role viewer of the whole cluster")
-    if body.policy is not None or body.add_nodes:
-        raise Refusal("invalid", "only `fail` and `jobs` can be changed on a live state so far")
     jobs = await _jobs(body.jobs, account, context)
-    base, changed = await asyncio.gather(ask(context, Foresee()), ask(context, Foresee(jobs=jobs, fail=body.fail)))
+    base, changed = await asyncio.gather(
+        ask(context, Foresee()), ask(context, Foresee(jobs, body.fail, body.policy or "", body.add_nodes))
+    )
     return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
 
 
@@ -111,7 +108,7 @@ async def ask(context: Context, question: Question) -> bytes:
 
 
 async def _jobs(files: list[dict[str, Any]], account: Account, context: Context) -> list[Job]:
-    types = (await context.cluster()).get("gpu_types", ())
+    types = await context.gpu_types()
     jobs = _reader.many(files, types, wall_ms())
     for job in jobs:
         if not account.sees(job.queue):

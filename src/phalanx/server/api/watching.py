@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Response
 from prometheus_client import CollectorRegistry, generate_latest, multiprocess
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from starlette.concurrency import run_in_threadpool
 
 from phalanx.server.accounts.roles import Role
@@ -23,6 +23,7 @@ from phalanx.server.metrics import ClusterMetrics
 from phalanx.server.planner.questions import TakeSnapshot
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
+from phalanx.server.store.tables import alerts
 
 router = APIRouter(tags=["watching"])
 
@@ -45,6 +46,14 @@ async def list_backends(account: SignedIn, context: WorkerContext) -> Response:
     return as_list([offer] if offer else [])
 
 
+@router.get("/api/v1/alerts", responses=answers(models.AlertListModel))
+async def list_alerts(account: SignedIn, context: WorkerContext) -> Response:
+    """List the alerts that fire now."""
+    if not account.sees(""):
+        raise Refusal("forbidden", "alerts tell of every queue: they need the role viewer of the whole cluster")
+    return as_list(await context.read(_alerts))
+
+
 @router.get("/api/v1/debug/bundle", responses=content("application/zip", READ))
 async def debug_bundle(account: SignedIn, context: WorkerContext) -> Response:
     """Download what somebody else needs to see what happened here, with a replayable snapshot."""
@@ -64,6 +73,11 @@ def _metrics(context: Context) -> bytes:
     registry.register(ClusterMetrics(context.database, context.options))
     figures = generate_latest(registry)
     return figures if SHARED in os.environ else figures + generate_latest(context.figures.registry)
+
+
+def _alerts(connection: Connection) -> list[dict[str, object]]:
+    found = connection.execute(select(alerts).order_by(alerts.c.rule, alerts.c.subject))
+    return [dict(row._mapping) for row in found]
 
 
 def _offer(connection: Connection) -> dict[str, object] | None:

@@ -55,6 +55,7 @@ class Loop:
         around = self._around
         around.backend.wake = around.desk.poke
         around.backend.adopt(adoptable(self._state), around.clock.now_ms())
+        self._announce()
         self._turn([])
         while not self._stopping:
             self._turn(around.desk.wait(self._rest_s()))
@@ -79,9 +80,12 @@ class Loop:
             plan = self._decide(now)
             for action in plan.actions:
                 around.backend.carry_out(action, now)
-        around.desk.announce(News(self._state.seq, self._office.accounts_version))
+        self._announce()
         around.snapshotter.look_after(self._state)
         around.pulse.measure(self._state)
+
+    def _announce(self) -> None:
+        self._around.desk.announce(News(self._state.seq, self._office.accounts_version))
 
     def _take_in(self, asked: list[Asked], events: list[Event], now: int) -> None:
         """Makes what was asked for and what has happened durable, in one transaction, and only then answers."""

@@ -11,15 +11,24 @@ from functools import singledispatchmethod
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.apply import check
-from phalanx.engine.event import JobCancelled, JobHeld, JobReleased, JobSubmitted, NodeHealthChanged, Progress
+from phalanx.engine.event import (
+    JobCancelled,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeHealthChanged,
+    PolicyChanged,
+    Progress,
+)
 from phalanx.engine.records import JobRecord, Phase
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.turn import record
 from phalanx.server.accounts import ledger
+from phalanx.server.difference import changes_of
 from phalanx.server.fresh import fresh_item
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.notices import Notices
@@ -27,21 +36,25 @@ from phalanx.server.loop.wire import (
     AddToken,
     Answer,
     AskCheckpoint,
+    ChangeCluster,
     ChangeJob,
     ChangeNode,
+    ChangePolicy,
     DropUser,
+    KeepAlerts,
     Mutation,
     PutRole,
     PutUser,
     ReportProgress,
     Request,
     RevokeToken,
+    RunBeside,
     SubmitJobs,
     json_of,
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.bulk import Bulk
-from phalanx.server.store.tables import audit, idempotency
+from phalanx.server.store.tables import alerts, audit, idempotency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
@@ -51,7 +64,12 @@ VERBS: dict[str, Callable[[str], JobCancelled | JobHeld | JobReleased]] = {
     "release": JobReleased,
 }
 DETAIL_MAX = 500
+KEY_MS = 86_400_000
+"""How long a repeated request is recognised by its key."""
+
+TIDY_MS = 600_000
 AUDITED = Bulk(audit, without=("number",))
+KEPT_ALERTS = Bulk(alerts)
 
 
 class Office:
@@ -67,6 +85,7 @@ class Office:
         self._now = 0
         self._connection: Connection | None = None
         self._entries: list[dict[str, Any]] = []
+        self._tidied_ms = 0
         self.accounts_version = 0
 
     def answer(self, connection: Connection, request: Request, now: int) -> Answer:
@@ -82,7 +101,7 @@ class Office:
         except Refusal as refusal:
             done, status, outcome = refusal.body, refusal.status, refusal.code
         content = json_of(done)
-        if not isinstance(body, ReportProgress):
+        if not isinstance(body, ReportProgress | KeepAlerts):
             self._audit(request, done, outcome)
         if isinstance(body, SubmitJobs) and body.key and outcome == "done":
             self._remember(request, body, content)
@@ -133,6 +152,9 @@ class Office:
         """Writes the audit log of what was answered, in the same transaction."""
         AUDITED.run(connection, self._entries)
         self._entries = []
+        if self._now - self._tidied_ms > TIDY_MS:
+            self._tidied_ms = self._now
+            connection.execute(delete(idempotency).where(idempotency.c.at_ms < self._now - KEY_MS))
 
     @singledispatchmethod
     def _do(self, body: Mutation) -> Any:
@@ -175,6 +197,13 @@ class Office:
         return {"until_ms": until_ms}
 
     @_do.register
+    def _run_beside(self, body: RunBeside) -> Any:
+        attempt = self._job(body.job).attempt
+        if attempt is None or attempt.phase is not Phase.RUNNING:
+            raise Refusal("conflict", f"job {body.job} does not run")
+        return {"attempt": attempt.number}
+
+    @_do.register
     def _progress(self, body: ReportProgress) -> Any:
         attempt = self._state.attempt(body.job, body.attempt)
         if attempt is None:
@@ -191,6 +220,31 @@ class Office:
         event = NodeHealthChanged(body.node, Health(body.health), body.reason)
         record(self._state, self._journal, event, self._now)
         return {"name": body.node}
+
+    @_do.register
+    def _change_cluster(self, body: ChangeCluster) -> Any:
+        try:
+            events = changes_of(self._state, body.cluster)
+        except ValueError as error:
+            raise Refusal("conflict", str(error)) from None
+        for event in events:
+            record(self._state, self._journal, event, self._now)
+        return {"changed": [type(event).__name__ for event in events]}
+
+    @_do.register
+    def _change_policy(self, body: ChangePolicy) -> Any:
+        event = PolicyChanged(body.policy, body.placement)
+        self._check(event)
+        record(self._state, self._journal, event, self._now)
+        return {"policy": self._state.policy.spec, "placement": body.placement or self._book.placement}
+
+    @_do.register
+    def _keep_alerts(self, body: KeepAlerts) -> Any:
+        assert self._connection is not None
+        self._connection.execute(delete(alerts))
+        names = ("rule", "subject", "since_ms", "value", "action")
+        KEPT_ALERTS.run(self._connection, [dict(zip(names, alert, strict=True)) for alert in body.firing])
+        return {"firing": len(body.firing)}
 
     @_do.register(PutUser)
     @_do.register(DropUser)
@@ -226,16 +280,22 @@ def verb_of(body: Mutation) -> str:
             return "undrain node" if health == Health.HEALTHY else "drain node"
         case PutUser(new=new):
             return "create user" if new else "change user"
+        case ChangeCluster():
+            return "change cluster"
+        case ChangePolicy():
+            return "change policy"
         case PutRole(role=role):
             return "grant role" if role else "take role"
         case _:
             return {
                 SubmitJobs: "submit jobs",
                 AskCheckpoint: "checkpoint job",
+                RunBeside: "exec in job",
                 DropUser: "delete user",
                 AddToken: "create token",
                 RevokeToken: "revoke token",
                 ReportProgress: "report progress",
+                KeepAlerts: "keep alerts",
             }[type(body)]
 
 
@@ -249,14 +309,22 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return shown, f"{len(jobs)} in {', '.join(queues)}"
         case ChangeJob(job=job) | AskCheckpoint(job=job) | ReportProgress(job=job):
             return job, ""
+        case RunBeside(job=job, rank=rank, command=command):
+            return job, f"task {rank}: {' '.join(command)}"
         case ChangeNode(node=node, reason=reason):
             return node, reason
+        case ChangeCluster(cluster=cluster):
+            return cluster.name, f"{len(cluster.nodes)} nodes, {len(cluster.queues)} queues, {cluster.policy}"
+        case ChangePolicy(policy=policy, placement=placement):
+            return policy, placement
         case PutRole(name=name, queue=queue, role=role):
             return name, f"{role or 'nothing'} in {queue or 'every queue'}"
         case AddToken(id=number, user=user, name=name, scopes=scopes):
             return number, f"{name} of {user}: {scopes}"
         case RevokeToken(id=number):
             return number, ""
+        case KeepAlerts(firing=firing):
+            return "", str(len(firing))
         case PutUser(name=name) | DropUser(name=name):
             return name, ""
 

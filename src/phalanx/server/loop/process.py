@@ -39,13 +39,11 @@ from phalanx.server.store import settings
 from phalanx.server.store.database import Database, StoreError, open_database
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.snapshots import newest_first
-from phalanx.server.view import write_cluster
 from phalanx.workload.job import Job
 
 ROOM_BYTES = 64 << 20
 """Below so much free space no new work is taken: what runs must still be able to write down how it ends."""
 
-PLACEMENT = "topology"
 BROKEN = 3
 """The exit code of a loop whose store cannot be written: whoever started it may start it again."""
 
@@ -87,11 +85,10 @@ def _state_of(database: Database, options: Options) -> State:
             cluster = _cluster_of(options)
             policy = options.policy or cluster.policy
             try:
-                record(state, book.journal, ClusterDefined(cluster, policy, placement=PLACEMENT), Clock().now_ms())
+                record(state, book.journal, ClusterDefined(cluster, policy), Clock().now_ms())
             except ValueError as error:
                 raise LoopError(f"the cluster cannot be defined: {error}") from error
             book.write(connection)
-            write_cluster(connection, state, PLACEMENT)
         if settings.get(connection, "secret") is None:
             settings.put(connection, "secret", secrets.token_bytes(32))
         if not has_users(connection):

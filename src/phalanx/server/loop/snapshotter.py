@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import time
 from collections.abc import Callable
 
 from phalanx.engine.snapshot import dump
@@ -12,14 +14,19 @@ from phalanx.errors import PhalanxError
 from phalanx.server.store import snapshots
 from phalanx.server.store.database import open_database
 
-EVERY_RECORDS = 20_000
+EVERY_RECORDS = 10_000
 """Folding so many records takes about a second, which a restart can afford."""
+
+PATIENCE_S = 300.0
+PAUSE_S = 20.0
+"""The least time between two snapshots: a large State takes seconds to write."""
 
 
 class Snapshotter:
     """Takes a snapshot when many records have been made since the last.
 
-    The loop has one thread, so that a copy of it made by `fork` is whole; memory is shared until either changes it.
+    The loop itself has one thread; a backend may have more, which a copy made by `fork` lacks and does not need. Memory
+    is shared until either changes it.
     """
 
     def __init__(
@@ -30,34 +37,32 @@ class Snapshotter:
         self._close_in_copy = close_in_copy
         self._tell = tell
         self._child: int | None = None
+        self._began_s = float("-inf")
 
     def look_after(self, state: State) -> None:
         """Begins a snapshot if it is time, and takes leave of one that is done. The State must be durable."""
         if self._child is not None:
-            self._reap(os.WNOHANG)
-        elif state.seq - self._newest_seq >= EVERY_RECORDS:
+            self._reap(self._child)
+        elif state.seq - self._newest_seq >= EVERY_RECORDS and time.monotonic() - self._began_s > PAUSE_S:
             self.begin(state)
 
     def begin(self, state: State) -> None:
         """Begins a snapshot of the State as it is."""
-        self._newest_seq = state.seq
+        self._newest_seq, self._began_s = state.seq, time.monotonic()
         gc.freeze()
         self._child = os.fork()
         if self._child == 0:
             os._exit(self._write(state))
 
-    def finish(self) -> None:
-        """Waits for a snapshot that is being taken."""
-        if self._child is not None:
-            self._reap(0)
-
-    def _reap(self, options: int) -> None:
-        assert self._child is not None
-        child, status = os.waitpid(self._child, options)
-        if child:
+    def _reap(self, child: int) -> None:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
             self._child = None
             if status:
                 self._tell(f"the snapshot at record {self._newest_seq} failed; the next is tried later")
+        elif time.monotonic() - self._began_s > PATIENCE_S:
+            # A thread of the original may have held a lock when the copy was made, which nobody opens there.
+            os.kill(child, signal.SIGKILL)
 
     def _write(self, state: State) -> int:
         """In the copy: nothing of the original's connections is touched, and nothing is tidied up at the end."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.cluster.cluster import Cluster
 from phalanx.workload.job import Job
 
 LENGTH = struct.Struct(">I")
@@ -44,6 +45,14 @@ class AskCheckpoint(msgspec.Struct, frozen=True, tag=True):
     within_ms: int
 
 
+class RunBeside(msgspec.Struct, frozen=True, tag=True):
+    """Somebody runs a command beside a task. The loop only writes that down."""
+
+    job: str
+    rank: int
+    command: list[str]
+
+
 class ReportProgress(msgspec.Struct, frozen=True, tag=True):
     """What an attempt says of itself."""
 
@@ -64,6 +73,25 @@ class ChangeNode(msgspec.Struct, frozen=True, tag=True):
     node: str
     health: str
     reason: str = ""
+
+
+class ChangeCluster(msgspec.Struct, frozen=True, tag=True):
+    """Have another cluster, with its queues and its policy."""
+
+    cluster: Cluster
+
+
+class ChangePolicy(msgspec.Struct, frozen=True, tag=True):
+    """Have another policy decide."""
+
+    policy: str
+    placement: str = ""
+
+
+class KeepAlerts(msgspec.Struct, frozen=True, tag=True):
+    """The alerts that fire now, each as rule, subject, since when, the figure behind it, and what follows."""
+
+    firing: list[tuple[str, str, int, float, str]]
 
 
 class PutUser(msgspec.Struct, frozen=True, tag=True):
@@ -110,8 +138,12 @@ Mutation = (
     SubmitJobs
     | ChangeJob
     | AskCheckpoint
+    | RunBeside
     | ReportProgress
     | ChangeNode
+    | ChangeCluster
+    | ChangePolicy
+    | KeepAlerts
     | PutUser
     | DropUser
     | PutRole

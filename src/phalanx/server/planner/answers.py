@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
 from typing import Any
 
+import msgspec
+
+from phalanx.cluster.cluster import Cluster
 from phalanx.engine.action import Stop
 from phalanx.engine.cycle import decide
-from phalanx.engine.explain import explain
-from phalanx.engine.plan import Plan
+from phalanx.engine.event import ClusterChanged, PolicyChanged
+from phalanx.engine.explain import redacted
+from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State, UnknownJobError
+from phalanx.engine.why import why
 from phalanx.placement.ranks import communication
+from phalanx.server.difference import difference
 from phalanx.server.loop.wire import json_of
+from phalanx.server.planner.forecaster import OUTLOOK
 from phalanx.server.planner.future import Future
-from phalanx.server.planner.questions import Foresee, ListReservations, PlanJobs, Question, Reply, TakeSnapshot, Why
+from phalanx.server.planner.questions import (
+    Differ,
+    Foresee,
+    ListReservations,
+    PlanJobs,
+    Question,
+    Reply,
+    TakeSnapshot,
+    Why,
+)
 from phalanx.server.refusal import Refusal
+from phalanx.simulate.forecast import Forecast, point_forecast
+from phalanx.words import because
 from phalanx.workload.job import Job
 
 
-def answer(question: Question, state: State) -> Reply:
-    """Answers a question."""
+def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
+    """Answers a question, with what was last forecast."""
     try:
         done = _answer(question, state)
+        if isinstance(question, Why):
+            done["forecast"] = _expected(forecast, question.job)
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
     except UnknownJobError as error:
@@ -40,32 +62,47 @@ def _answer(question: object, state: State) -> Any:
 
 @_answer.register
 def _why(question: Why, state: State) -> dict[str, Any]:
-    explanation = explain(state, question.job)
+    explanation = redacted(why(state, question.job), Seen(question.queues))
     refusal = explanation.refusal
+    whole = msgspec.to_builtins(explanation)
     told = {
         "job": question.job,
         "state": explanation.state.value,
         "reason": explanation.reason.value if explanation.reason else None,
-        "why": why_of(state, question.job),
+        "why": because(explanation),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
         "gpus_free": refusal.gpus_free if refusal else None,
         "gpus_needed": refusal.gpus_needed if refusal else None,
-        "behind": explanation.behind,
-        "waits_for": list(explanation.waits_for),
+        "behind": whole["behind"],
+        "waits_for": whole["waits_for"],
         "not_before_ms": explanation.not_before_ms,
         "fits_now": explanation.fits_now,
         "expected_start_ms": None,
+        "explanation": whole,
     }
-    if explanation.reason is not None:
-        told["expected_start_ms"] = Future(state).start_of(question.job)
+    if explanation.reason is not None and explanation.reason is not Reason.HELD:
+        point_ms = point_forecast(state, question.job, OUTLOOK)
+        told["expected_start_ms"] = Future(state).start_of(question.job) or point_ms
     return told
 
 
-def why_of(state: State, job: str) -> str:
-    """Why a job is where it is, in a few words."""
-    explanation = explain(state, job)
-    reason = explanation.reason
-    return reason.value.replace("_", " ") if reason else f"it is {explanation.state.value}"
+def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
+    """What was last forecast of a job, and when."""
+    span = forecast.spans.get(job) if forecast is not None else None
+    if forecast is None or span is None:
+        return None
+    expected: dict[str, Any] = msgspec.to_builtins(span)
+    return expected | {"at_ms": forecast.at_ms, "horizon_ms": forecast.horizon_ms, "runs": forecast.runs}
+
+
+class Seen:
+    """The queues that somebody may look at: some, with all below them. The empty path is above all."""
+
+    def __init__(self, queues: Sequence[str]) -> None:
+        self._queues = tuple(queues)
+
+    def __contains__(self, queue: object) -> bool:
+        return any(not path or queue == path or str(queue).startswith(f"{path}/") for path in self._queues)
 
 
 @_answer.register
@@ -108,11 +145,28 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
 @_answer.register
 def _foresee(question: Foresee, state: State) -> dict[str, Any]:
     future = Future(state)
+    if question.add_nodes:
+        future.change(ClusterChanged(with_more_nodes(state.cluster, question.add_nodes)))
+    if question.policy:
+        future.change(PolicyChanged(question.policy))
     for node in question.fail:
         future.fail(node)
     for number, job in enumerate(question.jobs, start=1):
         future.submit(replace(job, id=f"what-if-{number}"))
     return future.outcome()
+
+
+def with_more_nodes(cluster: Cluster, count: int) -> Cluster:
+    """A cluster with more nodes like its last, beside it."""
+    names = {node.name for node in cluster.nodes}
+    free = (name for number in itertools.count(1) if (name := f"more-{number}") not in names)
+    more = tuple(replace(cluster.nodes[-1], name=next(free)) for _ in range(count))
+    return replace(cluster, nodes=(*cluster.nodes, *more))
+
+
+@_answer.register
+def _differ(question: Differ, state: State) -> dict[str, Any]:
+    return difference(state, question.cluster)
 
 
 @_answer.register

@@ -14,15 +14,18 @@ import msgspec
 
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
+from phalanx.server.clock import wall_ms
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
 from phalanx.server.options import options_of
 from phalanx.server.planner.answers import answer
+from phalanx.server.planner.forecaster import Forecaster
 from phalanx.server.planner.questions import Reply, encoded, question_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import Database, open_reader
 from phalanx.server.store.recovery import catch_up, recover
 from phalanx.server.unix import bind_unix
+from phalanx.simulate.forecast import Forecast
 
 AT_ONCE = 4
 """Questions pondered at a time: whoever comes next is asked to come again."""
@@ -39,6 +42,7 @@ class Planner:
         self._database = database
         self._url = url
         self._children: dict[int, float] = {}
+        self._forecaster = Forecaster()
         with database.reading() as connection:
             self.state: State = recover(connection, url)
 
@@ -58,8 +62,12 @@ class Planner:
         gc.freeze()
         child = os.fork()
         if child == 0:
-            os._exit(_answer(visitor, self.state))
+            os._exit(_answer(visitor, self.state, self._forecaster.newest))
         self._children[child] = time.monotonic()
+
+    def look_ahead(self) -> None:
+        """Has a forecast made for all who wait, now and then."""
+        self._forecaster.look_after(self.state, wall_ms())
 
     def reap(self) -> None:
         """Takes leave of copies that are done, and ends those that ponder too long."""
@@ -75,32 +83,33 @@ def main(line: str) -> int:
     """Runs the planner of a server. `line` holds its options."""
     options = options_of(line)
     log = log_to_stderr("planner")
+    # After a crash the loop must be back first: it needs the processor more.
+    os.nice(5)
     listener = bind_unix(options.file("run", "planner.sock"))
     listener.settimeout(LOOK_S)
     try:
         planner = Planner(open_reader(options.store_url), options.store_url)
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
-            try:
+            with suppress(TimeoutError):
                 visitor, _ = listener.accept()
-            except TimeoutError:
-                planner.reap()
-                planner.catch_up()
-                continue
-            with visitor:
-                planner.receive(visitor)
+                with visitor:
+                    planner.receive(visitor)
+            planner.reap()
+            planner.catch_up()
+            planner.look_ahead()
     except PhalanxError as error:
         log.error(str(error))
         return 1
 
 
-def _answer(visitor: socket.socket, state: State) -> int:
+def _answer(visitor: socket.socket, state: State, forecast: Forecast | None) -> int:
     """In the copy: nothing of the original's is touched, and nothing is tidied up at the end."""
     visitor.settimeout(PATIENCE_S)
     try:
         with visitor.makefile("rb") as stream:
             content = stream.read(QUESTION_BYTES_MAX)
-        _send(visitor, answer(question_of(content), state))
+        _send(visitor, answer(question_of(content), state, forecast))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return 1
     return 0

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.cluster.cluster import Cluster
 from phalanx.workload.job import Job
 
 
 class Why(msgspec.Struct, frozen=True, tag=True):
-    """Why is a job where it is, and when will it start?"""
+    """Why is a job where it is, and when will it start? Asked by somebody who sees some queues, with all below."""
 
     job: str
+    queues: list[str]
 
 
 class PlanJobs(msgspec.Struct, frozen=True, tag=True):
@@ -24,6 +26,14 @@ class Foresee(msgspec.Struct, frozen=True, tag=True):
 
     jobs: list[Job] = []
     fail: list[str] = []
+    policy: str = ""
+    add_nodes: int = 0
+
+
+class Differ(msgspec.Struct, frozen=True, tag=True):
+    """What would change with another cluster, and what would that stop?"""
+
+    cluster: Cluster
 
 
 class ListReservations(msgspec.Struct, frozen=True, tag=True):
@@ -34,7 +44,7 @@ class TakeSnapshot(msgspec.Struct, frozen=True, tag=True):
     """The State itself, as bytes."""
 
 
-Question = Why | PlanJobs | Foresee | ListReservations | TakeSnapshot
+Question = Why | PlanJobs | Foresee | Differ | ListReservations | TakeSnapshot
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -95,6 +95,8 @@ def open_reader(url: str) -> Database:
 def _engine(url: str, writes: bool) -> Engine:
     try:
         parsed = make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
         options: dict[str, Any] = {"pool_size": 1 if writes else 8, "max_overflow": 0}
         if parsed.get_backend_name() == "sqlite":
             options["connect_args"] = {"timeout": BUSY_MS / 1000, "check_same_thread": False}

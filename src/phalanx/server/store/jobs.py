@@ -9,10 +9,14 @@ import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, true
 
 from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobState
 from phalanx.server.store import settings
-from phalanx.server.store.tables import attempts, classes, job_labels, jobs, journal
+from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, journal
 
 FINAL = ("succeeded", "failed", "cancelled")
+LIVE = tuple(state.value for state in JobState if state.value not in FINAL)
+LASTING = (Reason.NEVER_FITS.value, Reason.QUOTA.value, Reason.BUDGET.value)
+"""Reasons that hold for a job wherever it stands in line."""
 
 
 class Filters(NamedTuple):
@@ -45,9 +49,12 @@ def in_subtree(queue: str) -> ColumnElement[bool]:
 
 def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[dict[str, Any]], int | None]:
     """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
-    query = _selected().where(or_(*(in_subtree(queue) for queue in filters.queues)) if filters.queues else ~true())
-    if filters.queue:
-        query = query.where(in_subtree(filters.queue))
+    query, number = _selected(), jobs.c.number
+    query = query.where(or_(*(in_subtree(queue) for queue in filters.queues)) if filters.queues else ~true())
+    subtree = filters.queue or (filters.queues[0] if len(filters.queues) == 1 else "")
+    if subtree:
+        query = query.join(job_queues, job_queues.c.number == jobs.c.number).where(job_queues.c.queue == subtree)
+        number = job_queues.c.number
     if filters.states:
         query = query.where(jobs.c.state.in_(filters.states))
     for column, wanted in (
@@ -62,7 +69,6 @@ def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[di
         key, value = filters.label
         labelled = select(job_labels.c.number).where((job_labels.c.key == key) & (job_labels.c.value == value))
         query = query.where(jobs.c.number.in_(labelled))
-    number = jobs.c.number
     if where.after is not None:
         query = query.where(number < where.after if where.newest_first else number > where.after)
     query = query.order_by(number.desc() if where.newest_first else number).limit(where.limit)
@@ -78,7 +84,7 @@ def one(connection: Connection, job: str) -> dict[str, Any] | None:
 
 def named(connection: Connection, name: str) -> list[dict[str, Any]]:
     """The jobs of a name: those that are not over, or else the newest that is."""
-    live = _selected().where((jobs.c.name == name) & jobs.c.state.not_in(FINAL)).order_by(jobs.c.number).limit(10)
+    live = _selected().where((jobs.c.name == name) & jobs.c.state.in_(LIVE)).order_by(jobs.c.number).limit(10)
     found = connection.execute(live).all()
     if not found:
         newest = _selected().where(jobs.c.name == name).order_by(jobs.c.number.desc()).limit(1)
@@ -107,7 +113,7 @@ def queue_totals(connection: Connection) -> list[dict[str, Any]]:
     """What waits and runs in every queue that has a job."""
     found = connection.execute(
         select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus))
-        .where(jobs.c.state.not_in(FINAL))
+        .where(jobs.c.state.in_(LIVE))
         .group_by(jobs.c.queue, jobs.c.state)
     )
     totals: dict[str, dict[str, Any]] = {}
@@ -153,6 +159,6 @@ def _reason(row: Any, head: str) -> str | None:
     if not row["shape"]:
         return None
     verdict = str(row["verdict"] or Reason.UNDECIDED.value)
-    if head and row["shape"] != head and verdict != Reason.NEVER_FITS.value:
+    if head and row["shape"] != head and verdict not in LASTING:
         return Reason.BEHIND.value
     return verdict

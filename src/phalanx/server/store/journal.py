@@ -108,7 +108,14 @@ def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
         seq = chunk[-1].seq
 
 
-def line_of(connection: Connection, seq: int) -> bytes | None:
-    """One record as it was written."""
-    found: bytes | None = connection.execute(select(journal.c.line).where(journal.c.seq == seq)).scalar()
-    return found
+def first_after(connection: Connection, now_ms: int) -> int:
+    """The number of the first record at or after a moment. Records are in order of time, so it is found by halves."""
+    low, high = 0, newest_seq(connection) + 1
+    while low < high:
+        middle = (low + high) // 2
+        at_ms = connection.execute(select(journal.c.now_ms).where(journal.c.seq == middle)).scalar()
+        if at_ms is None or at_ms < now_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -86,7 +86,7 @@ jobs = Table(
     Column("submit_seq", BigInteger, nullable=False),
     Column("version", BigInteger, nullable=False),
     Index("jobs_by_state", "state", "number"),
-    Index("jobs_by_queue", "queue", "number"),
+    Index("jobs_by_kind", "kind", "number"),
     Index("jobs_by_user", "user", "number"),
     Index("jobs_by_name", "name", "number"),
     Index("jobs_by_array", "array_of", "number"),
@@ -99,6 +99,14 @@ job_labels = Table(
     Column("value", Text, primary_key=True),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
 )
+
+job_queues = Table(
+    "job_queues",
+    metadata,
+    Column("queue", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+)
+"""Every job with its queue and each queue above that, so that a subtree is listed in order without being sorted."""
 
 attempts = Table(
     "attempts",

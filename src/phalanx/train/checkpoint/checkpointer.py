@@ -77,6 +77,7 @@ class Checkpointer:
         self._hooks += self._pace_hooks(self._station.state)
         self._restart_s = 0.0
         self._stopping = 0
+        self._is_ready = False
         self.completed = 0
         self.acknowledgements: list[Acknowledgement] = []
 
@@ -93,6 +94,8 @@ class Checkpointer:
         self._saver.step_ended()
         self._saver.hear()
         self._ask_warnings()
+        if not self._is_ready:
+            self._make_ready()
         notice = self._notices.due(self.completed)
         if notice is not None:
             self._serve(notice, metrics or {})
@@ -194,6 +197,15 @@ class Checkpointer:
             self._saver.faults.append(str(error))
             log.warning("rank %d: step %d is not saved: %s", self._station.rank, self.completed, error)
             return False
+
+    def _make_ready(self) -> None:
+        """After the first step the state has all its tensors, and room can be made for it while training goes on."""
+        self._is_ready = True
+        try:
+            self._saver.make_ready()
+        except PhalanxError as error:
+            self._saver.faults.append(str(error))
+            log.warning("rank %d: %s", self._station.rank, error)
 
     def _serve(self, notice: Notice, metrics: Mapping[str, float]) -> None:
         """Saves to the durable tiers and waits for them as long as the notice allows."""

@@ -14,6 +14,7 @@ from phalanx.train.checkpoint.tiers import ORDER
 class Word:
     """What a rank knows before a snapshot."""
 
+    step: int
     fingerprint: str
     slot_bytes: int
     slots: tuple[int | None, ...]
@@ -36,6 +37,8 @@ class Decision:
     """What all ranks do. `keep` is the step that must stay in memory; where `tiers` is None, nothing is saved now."""
 
     tiers: tuple[str, ...] | None
+    is_taken: bool
+    """Whether all ranks have a snapshot of this step already, which then only goes to further tiers."""
     late: tuple[str, ...]
     keep: int | None
     why_not: str
@@ -58,12 +61,14 @@ def decide(words: Sequence[Word]) -> Decision:
     why_not = ""
     if not tiers:
         why_not = f"{', '.join(due)} still busy with the step before"
+    is_taken = all(word.step in word.slots for word in words)
     stuck = [rank for rank, word in enumerate(words) if not _has_room(word, keep)]
-    if stuck:
+    if stuck and not is_taken:
         why_not = f"all slots of rank {stuck[0]} are in use: the copies of the last steps are still on their way"
     durables = [word.durable for word in words if word.durable is not None]
     return Decision(
         tiers=None if why_not else tiers,
+        is_taken=is_taken,
         late=tuple(tier for tier in due if tier in busy),
         keep=keep,
         why_not=why_not,
@@ -87,19 +92,19 @@ def newest_protected(words: Sequence[Word]) -> int | None:
     return max(common, default=None)
 
 
-def writable(word: Word, keep: int | None) -> int | None:
+def writable(slots: Sequence[int | None], keep: int | None, occupied: frozenset[int]) -> int | None:
     """The number of the slot to write to: an empty one, else the oldest that is neither kept nor read."""
     free = [
         (-1 if step is None else step, number)
-        for number, step in enumerate(word.slots)
-        if step is None or (step != keep and step not in word.occupied)
+        for number, step in enumerate(slots)
+        if step is None or (step != keep and step not in occupied)
     ]
     return min(free)[1] if free else None
 
 
 def _has_room(word: Word, keep: int | None) -> bool:
     # Before the first snapshot there are no slots; room is made for it.
-    return not word.slots or writable(word, keep) is not None
+    return not word.slots or writable(word.slots, keep, word.occupied) is not None
 
 
 def _worst(words: Sequence[Word]) -> dict[str, Cost]:

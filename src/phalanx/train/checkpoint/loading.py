@@ -15,9 +15,6 @@ from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
 from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
 from phalanx.train.checkpoint.station import Station
-from phalanx.train.checkpoint.store import StoreError, load_into
-from phalanx.train.checkpoint.store.manifest import dtype_named
-from phalanx.train.checkpoint.store.step import attempted, find_step
 
 OF_A_RANK = re.compile(r"\.rank(\d+)(\.|$)")
 FETCH_TIMEOUT_S = 600.0
@@ -109,10 +106,12 @@ class Loader:
         target = next((target for target in self._station.targets if target.tier == tier), None)
         if target is None:
             return []
+        from phalanx.train.checkpoint.store.step import attempted
+
         try:
             # Names alone: where memory has something newer, nothing is read.
             return sorted({each.step for each in attempted(target.medium)})
-        except (StoreError, OSError) as error:
+        except (PhalanxError, OSError) as error:
             log.warning("%s cannot be looked at: %s", tier, error)
             return []
 
@@ -130,7 +129,7 @@ class Loader:
         }
         try:
             return fillers[source.tier](recovery, source), None
-        except (UnusableError, StoreError, OSError, ValueError, TimeoutError) as error:
+        except (UnusableError, PhalanxError, OSError, ValueError) as error:
             return 0, str(error) or type(error).__name__
 
     def _from_device(self, recovery: Recovery, source: Source) -> int:
@@ -198,6 +197,10 @@ class Loader:
         station.state.accept(record.objects)
 
     def _from_store(self, recovery: Recovery, source: Source) -> int:
+        from phalanx.train.checkpoint.store import load_into
+        from phalanx.train.checkpoint.store.manifest import dtype_named
+        from phalanx.train.checkpoint.store.step import find_step
+
         station = self._station
         target = next(target for target in station.targets if target.tier == source.tier)
         step = find_step(target.medium, recovery.step).committed()

@@ -48,14 +48,23 @@ class PeerServer(threading.Thread):
     def __init__(self, host: str, token: str, holdings: Holdings) -> None:
         super().__init__(daemon=True, name="peers")
         self._token = token
-        self._holdings = holdings
+        self.holdings = holdings
         self._listener = socket.create_server((host, 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
 
     def run(self) -> None:
         while True:
-            connection, _ = self._listener.accept()
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def close(self) -> None:
+        """Takes no more."""
+        # Closing alone would not wake the thread that waits for a connection.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
@@ -65,7 +74,7 @@ class PeerServer(threading.Thread):
                 if not hmac.compare_digest(str(request.get("token")), self._token):
                     return
                 if request["do"] == "put":
-                    _receive(connection, self._holdings.replica_target(request["rank"]), Header(**request["header"]))
+                    _receive(connection, self.holdings.replica_target(request["rank"]), Header(**request["header"]))
                     connection.sendall(DONE)
                 elif request["do"] == "get":
                     self._give(connection, request["rank"], request["step"])
@@ -74,7 +83,7 @@ class PeerServer(threading.Thread):
                 return
 
     def _give(self, connection: socket.socket, rank: int, step: int) -> None:
-        slot = self._holdings.find(rank, step)
+        slot = self.holdings.find(rank, step)
         _send_json(connection, {"header": None if slot is None else asdict(slot.header)})
         if slot is not None:
             _send(connection, slot, Parcel())

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import points
 from phalanx.train.checkpoint.background import Message
 from phalanx.train.checkpoint.decision import Decision, Word, decide, writable
@@ -63,6 +64,12 @@ class Saver:
         waiting = {tier: step for step, (_, tiers, _) in self._waiting.items() for tier in tiers}
         return {**waiting, **self._outstanding}
 
+    def make_ready(self) -> None:
+        """Makes room for snapshots before the first is due: taking and pinning memory needs seconds."""
+        decision = self._decide("making room", 0, [])
+        if decision.fingerprints != self._fingerprints:
+            self._lay_out(decision)
+
     def save(self, step: int, due: Sequence[str], metrics: Mapping[str, float]) -> bool:
         """Takes a snapshot for the tiers that are due; whether one was taken."""
         station = self._station
@@ -72,38 +79,19 @@ class Saver:
             due = [tier for tier in due if tier != "device"]
             if not due:
                 return True
-        pieces = station.state.pieces()
-        word = self._word(fingerprint(pieces), slot_bytes(arrange(pieces)[1], RECORD_BYTES_GUESS), due)
-        decision = station.meeting.decide(f"snapshot after step {step}", word, decide)
-        self._learn(decision)
+        decision = self._decide(f"snapshot after step {step}", step, due)
         if decision.tiers is None:
             self.skipped += 1
             self._say(f"step {step} is not saved: {decision.why_not}")
             return False
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
-            pieces = station.state.pieces()
-        entries, data_bytes = arrange(pieces)
-        slots = station.memory.own(station.host.slots)
-        number = writable(self._word_of_slots(word, slots), decision.keep)
-        assert number is not None, "the chair has seen to it that there is room"
-        slot = slots[number]
-        points.reached("snapshot-start", step, station.rank)
-        slot.begin(step, station.rank, data_bytes)
-        record = Record(step, station.rank, station.world_size, entries, station.state.objects())
-        self._waiting[step] = (slot, decision.tiers, dict(metrics))
-        station.copier.begin(
-            Sitting(
-                pieces,
-                entries,
-                slot,
-                record,
-                station.state.guarded(),
-                self._refuse_nan,
-                lambda: points.reached("snapshot-middle", step, station.rank),
-            )
-        )
         self.schedule.saved(step, list(decision.tiers))
+        if decision.is_taken:
+            slot = next(slot for slot in station.memory.own(station.host.slots) if slot.complete_step == step)
+            self._pass_on(slot, step, decision.tiers, metrics)
+        else:
+            self._take(step, decision, metrics)
         self.hear()
         return True
 
@@ -129,7 +117,7 @@ class Saver:
         return not self._outstanding
 
     def resume(self, step: int, durable_step: int | None) -> None:
-        """Goes on from a step that was brought back, of which copies are made at once."""
+        """Goes on from a step that was brought back."""
         self.schedule.restart(step)
         self.durable_step = durable_step
         self.replicated_step = None
@@ -143,13 +131,50 @@ class Saver:
         self.costs["device"].learn(time.monotonic() - began_s, 0.0)
         self.schedule.saved(step, ["device"])
 
-    def _word(self, layout: str, size: int, due: Sequence[str]) -> Word:
+    def _take(self, step: int, decision: Decision, metrics: Mapping[str, float]) -> None:
+        """Begins to copy the state into a slot that may be overwritten."""
         station = self._station
+        pieces = station.state.pieces()
+        entries, data_bytes = arrange(pieces)
+        slots = station.memory.own(station.host.slots)
+        number = writable([slot.complete_step for slot in slots], decision.keep, self._occupied)
+        assert number is not None, "the chair has seen to it that there is room"
+        slot = slots[number]
+        points.reached("snapshot-start", step, station.rank)
+        slot.begin(step, station.rank, data_bytes)
+        record = Record(step, station.rank, station.world_size, entries, station.state.objects())
+        assert decision.tiers is not None
+        self._waiting[step] = (slot, decision.tiers, dict(metrics))
+        station.copier.begin(
+            Sitting(
+                pieces,
+                entries,
+                slot,
+                record,
+                station.state.guarded(),
+                self._refuse_nan,
+                lambda: points.reached("snapshot-middle", step, station.rank),
+            )
+        )
+
+    def _decide(self, topic: str, step: int, due: Sequence[str]) -> Decision:
+        decision = self._station.meeting.decide(topic, self._word(step, due), decide)
+        self._learn(decision)
+        return decision
+
+    @property
+    def _occupied(self) -> frozenset[int]:
+        return frozenset(self.outstanding.values())
+
+    def _word(self, step: int, due: Sequence[str]) -> Word:
+        station = self._station
+        pieces = station.state.pieces()
         return Word(
-            fingerprint=layout,
-            slot_bytes=size,
+            step=step,
+            fingerprint=fingerprint(pieces),
+            slot_bytes=slot_bytes(arrange(pieces)[1], RECORD_BYTES_GUESS),
             slots=tuple(slot.complete_step for slot in station.memory.own(station.host.slots)),
-            occupied=frozenset(self.outstanding.values()),
+            occupied=self._occupied,
             replicated=self.replicated_step,
             due=frozenset(due),
             busy=frozenset(self.outstanding),
@@ -159,12 +184,6 @@ class Saver:
             address=station.background.address if station.peer is not None and station.background is not None else None,
             durable=self.durable_step,
         )
-
-    def _word_of_slots(self, word: Word, slots: Sequence[Slot]) -> Word:
-        """The same word with the slots as they are after room was made."""
-        if len(slots) == len(word.slots):
-            return word
-        return self._word(word.fingerprint, word.slot_bytes, tuple(word.due))
 
     def _learn(self, decision: Decision) -> None:
         self.durable_step = decision.durable
@@ -184,15 +203,28 @@ class Saver:
         alike = decision.alike
         holders = [keys] * station.world_size if alike else station.meeting.share("sharing the layout", keys)
         station.state.share(holders, station.rank)
+        fault = None
+        try:
+            self._make_room(decision)
+        except PhalanxError as error:
+            fault = str(error)
+        # Nobody sends before everybody has room; and if one has none, all must hear of it.
+        faults = station.meeting.share("making room for snapshots", fault)
+        if any(faults):
+            named = [f"rank {rank}: {each}" for rank, each in enumerate(faults) if each is not None]
+            raise PhalanxError("; ".join(named))
+        self._fingerprints = decision.fingerprints
+        if self.placement is not None:
+            self._say_how_safe()
+
+    def _make_room(self, decision: Decision) -> None:
+        station = self._station
         station.memory.make_room(station.host.slots, decision.slot_bytes[station.rank])
+        station.copier.prepare(station.memory.own(station.host.slots))
         if station.peer is not None:
             self.placement = place(machines_of(decision.machines), station.peer.copies, station.peer.domains)
             sources = self.placement.sources(station.rank)
             station.memory.make_room_for_replicas({source: decision.slot_bytes[source] for source in sources})
-            # Nobody sends before everybody has room.
-            station.meeting.share("making room for copies", None)
-            self._say_how_safe()
-        self._fingerprints = decision.fingerprints
 
     def _say_how_safe(self) -> None:
         assert self.placement is not None
@@ -211,11 +243,14 @@ class Saver:
         if taken.fault is not None:
             self._say(taken.fault)
             return
+        self._pass_on(slot, taken.step, tiers, metrics)
+
+    def _pass_on(self, slot: Slot, step: int, tiers: Sequence[str], metrics: Mapping[str, float]) -> None:
         for tier in tiers:
             if tier == "peer":
-                self._replicate(slot, taken.step)
+                self._replicate(slot, step)
             elif tier in DURABLE:
-                self._order("persist", tier, slot, taken.step, metrics=metrics)
+                self._order("persist", tier, slot, step, metrics=dict(metrics))
 
     def _replicate(self, slot: Slot, step: int) -> None:
         assert self.placement is not None

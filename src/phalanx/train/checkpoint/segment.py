@@ -1,10 +1,11 @@
-"""A stretch of shared memory, mapped here, and registered with CUDA where there is one."""
+"""A stretch of shared memory, mapped here, and pinned for CUDA where there is one."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ from phalanx.errors import PhalanxError
 if TYPE_CHECKING:
     import torch
 
-REGISTER_BYTES = 1 << 30
-"""Pinning goes stretch by stretch, so that copying the first can begin while the rest is being pinned."""
+PIN_BYTES = 1 << 30
+"""Memory is pinned piece by piece, several at a time, so that this takes seconds off the start of a job."""
 
 
 class Segment:
@@ -27,7 +28,7 @@ class Segment:
         self.size = os.fstat(fd).st_size
         self._map = mmap.mmap(fd, self.size)
         self.view = memoryview(self._map)
-        self._registered = 0
+        self._pins: list[Future[None]] = []
 
     @cached_property
     def bytes(self) -> torch.Tensor:
@@ -36,38 +37,45 @@ class Segment:
 
         return torch.frombuffer(self._map, dtype=torch.uint8)
 
-    @property
-    def is_registered(self) -> bool:
-        return self._registered >= self.size
+    def pin(self, pool: ThreadPoolExecutor, *, is_fresh: bool) -> None:
+        """Begins to pin the memory, so that copies run at full speed and by themselves. Fresh memory is touched too."""
+        if self._pins:
+            return
+        self.bytes  # noqa: B018 (made before several threads ask for it)
+        for start in range(0, self.size, PIN_BYTES):
+            self._pins.append(pool.submit(self._pin, start, min(start + PIN_BYTES, self.size), is_fresh))
 
-    def register(self, up_to: int | None = None) -> None:
-        """Pins the memory for CUDA, from where that ended last, so that copies run at full speed and by themselves."""
-        end = self.size if up_to is None else min(up_to, self.size)
-        while self._registered < end:
-            length = min(REGISTER_BYTES, self.size - self._registered)
-            error = _cudart().cudaHostRegister(self.bytes.data_ptr() + self._registered, length, 0)
-            if int(error):
-                raise PhalanxError(
-                    f"CUDA refused to pin {length / 1e9:.1f} GB of host memory (error {int(error)}): raise the limit "
-                    f"on locked memory (`ulimit -l`), or give the host tier fewer slots"
-                )
-            self._registered += length
+    @property
+    def is_pinned(self) -> bool:
+        return bool(self._pins) and all(pin.done() for pin in self._pins)
+
+    def await_pins(self) -> None:
+        """Waits until all is pinned."""
+        for pin in self._pins:
+            pin.result()
 
     def close(self) -> None:
         """Lets go of the memory. A tensor that still looks at it keeps the mapping, and the memory."""
-        self._unregister()
+        for number, pin in enumerate(self._pins):
+            if not pin.cancel() and pin.exception() is None:
+                _cudart().cudaHostUnregister(self.bytes.data_ptr() + number * PIN_BYTES)
+        self._pins = []
         self.__dict__.pop("bytes", None)
         self.view.release()
         with contextlib.suppress(BufferError):
             self._map.close()
         os.close(self.fd)
 
-    def _unregister(self) -> None:
-        if not self._registered:
-            return
-        for start in range(0, self._registered, REGISTER_BYTES):
-            _cudart().cudaHostUnregister(self.bytes.data_ptr() + start)
-        self._registered = 0
+    def _pin(self, start: int, stop: int, is_fresh: bool) -> None:
+        if is_fresh:
+            # By several threads here; CUDA would touch the pages one by one. The first page may be in use by now.
+            self.bytes[max(start, mmap.PAGESIZE) : stop].zero_()
+        error = int(_cudart().cudaHostRegister(self.bytes.data_ptr() + start, stop - start, 0))
+        if error:
+            raise PhalanxError(
+                f"CUDA refused to pin {(stop - start) / 1e9:.1f} GB of host memory (error {error}): raise the limit on "
+                f"locked memory (`ulimit -l`), or give the host tier fewer slots"
+            )
 
 
 def _cudart() -> Any:

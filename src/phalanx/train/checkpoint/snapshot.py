@@ -58,11 +58,17 @@ class Copier(Protocol):
     def take_finished(self, wait: bool) -> list[Taken]:
         """The snapshots that have become whole since the last call; with `wait`, all that were begun."""
 
+    def prepare(self, slots: Sequence[Slot]) -> None:
+        """Gets slots ready for snapshots, without waiting."""
+
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
         """Copies a snapshot back into the state."""
 
     def facts(self) -> dict[str, Any]:
         """What was measured and chosen, for people."""
+
+    def close(self) -> None:
+        """Frees what was taken for copying."""
 
 
 class HostCopier:
@@ -97,12 +103,18 @@ class HostCopier:
         finished, self._finished = self._finished, []
         return finished
 
+    def prepare(self, slots: Sequence[Slot]) -> None:
+        """They are ready."""
+
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
         for piece, entry in zip(pieces, entries, strict=True):
             piece.tensor.copy_(slot.tensor(entry))
 
     def facts(self) -> dict[str, Any]:
         return {}
+
+    def close(self) -> None:
+        """Nothing was taken."""
 
 
 def total_bytes(entries: Sequence[Entry]) -> int:

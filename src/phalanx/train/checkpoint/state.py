@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint.optimizer import OptimizerPart
@@ -101,14 +101,21 @@ def unwrapped(part: Any) -> Any:
 
 def storage_of(tensor: torch.Tensor) -> int:
     """Where a tensor's bytes begin; of a distributed tensor, those of this rank."""
-    local = local_of(tensor) if isinstance(tensor, DTensor) else tensor
+    local = local_of(tensor) if is_distributed(tensor) else tensor
     return local.untyped_storage().data_ptr()
 
 
-def local_of(tensor: DTensor) -> torch.Tensor:
+def is_distributed(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a DTensor. Where their module was never loaded, which takes a second, none is."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local_of(tensor: Any) -> torch.Tensor:
     """This rank's part of a distributed tensor."""
     with torch.no_grad():
-        return tensor.to_local()
+        local: torch.Tensor = tensor.to_local()
+    return local
 
 
 def key_of(piece: Piece) -> Key:
@@ -121,9 +128,9 @@ def fingerprint(pieces: Sequence[Piece]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def piece_of(name: str, tensor: torch.Tensor) -> Piece:
+def piece_of(name: str, tensor: Any) -> Piece:
     """This rank's part of a tensor; a tensor that is not distributed is a part by itself."""
-    if not isinstance(tensor, DTensor):
+    if not is_distributed(tensor):
         return Piece.whole(name, tensor.detach())
     if any(placement.is_partial() for placement in tensor.placements):
         raise PhalanxError(f"{name} holds sums that are not added up yet ({tensor.placements}): redistribute it first")

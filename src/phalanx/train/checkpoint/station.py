@@ -21,7 +21,6 @@ from phalanx.train.checkpoint.peers import Address
 from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.snapshot import Copier, HostCopier
 from phalanx.train.checkpoint.state import State
-from phalanx.train.checkpoint.store import Fence, claim, open_medium
 from phalanx.train.checkpoint.tiers import ORDER, Host, Local, Peer, Shared, Tier
 
 log = logging.getLogger("phalanx.checkpoint")
@@ -42,6 +41,7 @@ class Station:
         self.targets = self._claim()
         self._addresses: list[Address | None] = []
         self.background = self._start()
+        self._is_closed = False
 
     @property
     def host(self) -> Host:
@@ -68,6 +68,7 @@ class Station:
         try:
             return self.background.reports()
         except BackgroundGoneError as error:
+            self.background.close()
             self.background = self._start()
             return [{"what": "died", "fault": f"{error}; another one was started"}]
 
@@ -79,8 +80,12 @@ class Station:
 
     def close(self, *, job_is_over: bool) -> None:
         """Ends what was started. The memory is freed if the job is over, and otherwise kept for the next trainer."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         if self.background is not None:
             self.background.close()
+        self.copier.close()
         self.memory.close()
         if job_is_over:
             self.memory.keeper.end()
@@ -89,8 +94,13 @@ class Station:
 
     def _claim(self) -> list[Target]:
         """Takes the directories, so that another trainer that writes there is noticed, here or over there."""
-        targets = []
         local, shared = self.tiers.get("local"), self.tiers.get("shared")
+        if local is None and shared is None:
+            return []
+        # Loading this takes a second, which a trainer that is kept in memory alone need not wait for.
+        from phalanx.train.checkpoint.store import Fence, claim, open_medium
+
+        targets = []
         if isinstance(shared, Shared):
             medium = open_medium(shared.url, **shared.options)
             fence: Fence = self.meeting.decide("claiming the store", None, lambda words: claim(medium, self.job))

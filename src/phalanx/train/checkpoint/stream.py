@@ -13,10 +13,12 @@ Nobody but the optimiser's stream waits at the fence; the processor goes on issu
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import median
@@ -25,8 +27,9 @@ from typing import Any
 import torch
 
 from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.segment import REGISTER_BYTES
-from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
+from phalanx.train.checkpoint.refill import refill
+from phalanx.train.checkpoint.segment import PIN_BYTES
+from phalanx.train.checkpoint.slot import DATA_OFFSET, EMPTY, Entry, Slot
 from phalanx.train.checkpoint.snapshot import Sitting, Taken, refusal, total_bytes
 
 SCRATCH_SHARE_MAX = 0.5
@@ -37,6 +40,7 @@ WINDOWS_KEPT = 32
 ALIGNMENT = 512
 PROBE_BYTES = 256 << 20
 STALL_WORTH_MENDING_S = 0.001
+PIN_THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
 
 
 @dataclass(slots=True)
@@ -67,7 +71,8 @@ class StreamCopier:
         self._bus_bytes_s = 0.0
         self._pinning_s = 0.0
         self._finished: list[Taken] = []
-        self._landings: queue.SimpleQueue[Flight] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(PIN_THREADS, "pin", torch.cuda.set_device, (device,))
+        self._landings: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         threading.Thread(target=self._land_all, daemon=True, name="snapshots").start()
 
     def begin(self, sitting: Sitting) -> None:
@@ -126,35 +131,35 @@ class StreamCopier:
             self._learn(taken)
         return finished
 
+    def prepare(self, slots: Sequence[Slot]) -> None:
+        """Begins to pin slots, ahead of the first snapshot."""
+        for slot in slots:
+            slot.segment.pin(self._pool, is_fresh=slot.header.state == EMPTY)
+
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
-        main = torch.cuda.current_stream(self._device)
-        self._drain.wait_stream(main)
-        with torch.cuda.stream(self._drain):
-            for piece, entry in zip(pieces, entries, strict=True):
-                # Pinning goes ahead of the copies, which run meanwhile.
-                slot.segment.register(up_to=entry.position + entry.nbytes)
-                if piece.tensor.is_cuda and piece.tensor.is_contiguous():
-                    goal = _as_bytes(piece.tensor)
-                    for start, stop in stretches(entry.position, entry.position + entry.nbytes):
-                        source = slot.segment.bytes[start:stop]
-                        goal[start - entry.position : stop - entry.position].copy_(source, non_blocking=True)
-                else:
-                    piece.tensor.copy_(slot.tensor(entry))
-        main.wait_stream(self._drain)
-        self._drain.synchronize()
+        torch.cuda.current_stream(self._device).synchronize()
+        refill(self._device, pieces, entries, slot)
 
     def facts(self) -> dict[str, Any]:
         return {
             "scratch_bytes": self._scratch.numel(),
             "bus_bytes_s": self._bus_bytes_s,
             "window_s": self._clock.window_s,
-            "pinning_s": self._pinning_s,
+            "waited_for_pinning_s": self._pinning_s,
         }
 
+    def close(self) -> None:
+        self._landings.put(None)
+        self._pool.shutdown(cancel_futures=True)
+        self._drain.synchronize()
+        self._flight = None
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
+
     def _pin(self, slot: Slot) -> None:
-        if not slot.segment.is_registered:
+        if not slot.segment.is_pinned:
             began_s = time.monotonic()
-            slot.segment.register()
+            slot.segment.pin(self._pool, is_fresh=False)
+            slot.segment.await_pins()
             self._pinning_s += time.monotonic() - began_s
         if not self._bus_bytes_s:
             self._bus_bytes_s = self._probe(slot)
@@ -215,8 +220,9 @@ class StreamCopier:
         return staged, direct, sources
 
     def _land_all(self) -> None:
-        while True:
-            self._land(self._landings.get())
+        torch.cuda.set_device(self._device)
+        while (flight := self._landings.get()) is not None:
+            self._land(flight)
 
     def _land(self, flight: Flight) -> None:
         flight.done.synchronize()
@@ -281,7 +287,7 @@ class Windows:
 def stretches(start: int, stop: int) -> Iterator[tuple[int, int]]:
     """A range cut where one pinned stretch ends and the next begins: CUDA copies within one only."""
     while start < stop:
-        middle = min(stop, (start // REGISTER_BYTES + 1) * REGISTER_BYTES)
+        middle = min(stop, (start // PIN_BYTES + 1) * PIN_BYTES)
         yield start, middle
         start = middle
 

@@ -39,9 +39,8 @@ OTHER_KEYS = (
     "webServerAddress",
     "forcePodBindThreshold",
     "waitingPodSchedulingBlockMilliSec",
-    "quotaExcludeVCs",
 )
-CONFIG_KEYS = ("physicalCluster", "virtualClusters", *OTHER_KEYS)
+CONFIG_KEYS = ("physicalCluster", "virtualClusters", "quotaExcludeVCs", *OTHER_KEYS)
 PHYSICAL_KEYS = ("skuTypes", "gpuTypes", "cellTypes", "physicalCells")
 CELL_KEYS = ("cellType", "cellAddress", "pinnedCellId", "cellChildren")
 POD_KEYS = (
@@ -54,6 +53,7 @@ POD_KEYS = (
     "lazyPreemptionEnable",
     "ignoreK8sSuggestedNodes",
     "affinityGroup",
+    "quota",
     "version",
 )
 # Names of HiveD before 0.3, which it still reads.
@@ -79,8 +79,9 @@ def read_hived(text: str, source: str) -> CellSite:
     types = physical.get("cellTypes", _read_types, {})
     cells = physical.need("physicalCells", lambda field: _read_physical(field, types))
     clusters = fields.get("virtualClusters", lambda field: _read_clusters(field, types), ())
-    skus = physical.get("skuTypes", _read_skus, {})
-    return CellSite(types, cells, clusters, skus)
+    skus = physical.get("skuTypes", _read_skus, {}) or physical.get("gpuTypes", _read_skus, {})
+    exempt = fields.get("quotaExcludeVCs", _optional_items, ())
+    return CellSite(types, cells, clusters, skus, tuple(item.title() for item in exempt))
 
 
 def _read_types(field: Field) -> dict[str, CellType]:
@@ -184,13 +185,14 @@ def _read_clusters(field: Field, types: Mapping[str, CellType]) -> tuple[Virtual
 
 
 def _read_cluster(name: str, field: Field, types: Mapping[str, CellType]) -> VirtualClusterSpec:
-    fields = field.mapping(("virtualCells", "pinnedCells"))
+    fields = field.mapping(("virtualCells", "pinnedCells", "borrowLimit"))
     cells = fields.get("virtualCells", _optional_items, ())
     pinned = fields.get("pinnedCells", _optional_items, ())
     return VirtualClusterSpec(
         field.key(name),
         tuple(_read_virtual(item, types) for item in cells),
         tuple(item.mapping(("pinnedCellId",)).need("pinnedCellId", Field.title) for item in pinned),
+        fields.get("borrowLimit", lambda limit: limit.integer(0, LEAVES_MAX), None),
     )
 
 
@@ -225,6 +227,7 @@ class PodSpec:
     pinned_id: str = ""
     lazy_preemption: bool = False
     ignores_suggestions: bool = True
+    quota: tuple[str, int] | None = None
 
 
 def read_annotation(text: str, source: str, pod: str) -> PodSpec:
@@ -263,7 +266,16 @@ def read_pod(field: Field, pod: str) -> PodSpec:
         get("pinnedCellId", _optional, ""),
         get("lazyPreemptionEnable", Field.boolean, False),
         get("ignoreK8sSuggestedNodes", Field.boolean, True),
+        get("quota", _read_quota, None),
     )
+
+
+def _read_quota(field: Field) -> tuple[str, int] | None:
+    """A tag and the most leaves for all groups that carry it; no tag, or a negative count, is no quota."""
+    fields = field.mapping(("tag", "count"))
+    tag = fields.get("tag", _optional, "")
+    count = fields.get("count", lambda count: count.integer(-1, LEAVES_MAX), 0)
+    return (tag, count) if tag and count >= 0 else None
 
 
 def _read_group(field: Field) -> tuple[str, Members] | None:
@@ -275,7 +287,11 @@ def _read_group(field: Field) -> tuple[str, Members] | None:
         parts = item.mapping(("podNumber", "leafCellNumber", "gpuNumber"))
         size = "gpuNumber" if "gpuNumber" in parts else "leafCellNumber"
         members.append((parts.need("podNumber", _count), parts.need(size, _count)))
-    return fields.need("name", Field.title), tuple(members)
+    # As in HiveD, members of one size are one, and their order means nothing.
+    pods: dict[int, int] = {}
+    for count, leaves in members:
+        pods[leaves] = pods.get(leaves, 0) + count
+    return fields.need("name", Field.title), tuple((pods[leaves], leaves) for leaves in sorted(pods))
 
 
 def _count(field: Field) -> int:

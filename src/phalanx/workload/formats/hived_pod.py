@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from phalanx.document import Field, read_document
 from phalanx.workload.formats.hived import ANNOTATION, CONFIG_LIMITS, PodSpec, read_annotation
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 
 KEYS_MAX = 10_000
+
+
+def documents(text: str, source: str) -> list[tuple[str, str]]:
+    """The documents of a file, each with the name by which errors call it."""
+    parts = [part for part in re.split(r"^---[^\n]*$", text, flags=re.MULTILINE) if part.strip()]
+    if len(parts) < 2:
+        return [(text, source)]
+    return [(part, f"{source} (document {number})") for number, part in enumerate(parts, start=1)]
 
 
 def is_pod(text: str, source: str) -> bool:

@@ -29,6 +29,7 @@ from phalanx.workload.formats.limits import (
     SIZE_MAX,
     TOLERATIONS_MAX,
 )
+from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, read_sweep
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import (
     DEFAULT_GRACE_MS,
@@ -54,6 +55,7 @@ from phalanx.workload.share import (
     mps_ask,
     turn_ask,
 )
+from phalanx.workload.sweep import Sweep
 
 JOB_KEYS = (
     "version",
@@ -79,6 +81,7 @@ JOB_KEYS = (
     "grace",
     "after",
     "array",
+    "sweep",
     "preemptible",
     "min_available",
     "checkpoint",
@@ -108,6 +111,9 @@ KEYS = {
     "mounts": MOUNT_KEYS,
     "health": HEALTH_KEYS,
     "after": AFTER_KEYS,
+    "sweep": SWEEP_KEYS,
+    "sweep.parameters": RANGE_KEYS,
+    "sweep.halving": HALVING_KEYS,
     "checkpoint": CHECKPOINT_KEYS,
     "retry": RETRY_KEYS,
 }
@@ -131,6 +137,7 @@ def read_job(
         raise fields["share"].error("no task asks for a GPU to share, give gpus: 1")
     kind = Kind(fields.get("kind", lambda kind: kind.choice(tuple(Kind)), Kind.TRAINING))
     begin_ms, deadline_ms = _read_window(fields, now_ms)
+    sweep, array = _read_members(fields)
     return Job(
         id=job_id,
         gang=gang,
@@ -150,13 +157,14 @@ def read_job(
         deadline_ms=deadline_ms,
         grace_ms=fields.get("grace", Field.duration_ms, DEFAULT_GRACE_MS),
         after=fields.get("after", lambda after: _read_after(after, job_id), ()),
-        array=fields.get("array", _read_array, None),
+        array=array,
         preemptible=fields.get("preemptible", Field.boolean, kind is not Kind.INTERACTIVE),
         min_available=_read_min_available(fields, kind, gang),
         checkpoint=fields.get("checkpoint", _read_checkpoint, Checkpointing()),
         retry_limit=fields.get("retry", _read_retry, 0),
         labels=fields.get("labels", _read_labels, ()),
         execution=read_execution(fields),
+        sweep=sweep,
     )
 
 
@@ -287,6 +295,14 @@ def _read_dependency(field: Field) -> Dependency:
     fields = field.mapping(AFTER_KEYS)
     on = fields.get("on", lambda on: on.choice(tuple(After)), After.SUCCESS)
     return Dependency(fields.need("job", Field.title), After(on))
+
+
+def _read_members(fields: Fields) -> tuple[Sweep | None, Array | None]:
+    """The members of a job that is a sweep or an array."""
+    if "sweep" not in fields:
+        return None, fields.get("array", _read_array, None)
+    fields.refuse(("array",), "a sweep makes its own members, leave it out")
+    return read_sweep(fields["sweep"])
 
 
 def _read_array(field: Field) -> Array:

@@ -286,6 +286,9 @@ def native_jobs(job: PaiJob) -> tuple[Job, ...]:
 
 def _native(job: PaiJob, suffix: str, roles: tuple[PaiRole, ...], is_array: bool = False) -> Job:
     labels = {f"openpai/image.{role.name}": role.image for role in roles if role.image != roles[0].image}
+    for role in roles:
+        if role.failed_min != 1 or role.succeeded_min not in (-1, role.instances):
+            labels[f"openpai/completion.{role.name}"] = f"{role.failed_min} failed or {role.succeeded_min} succeeded"
     if roles[0].pinned_id:
         labels["hived/pinned-cell"] = roles[0].pinned_id
     if any(role.lazy_preemption for role in roles):

@@ -17,7 +17,7 @@ class HasFile(Protocol):
     def fileno(self) -> int: ...
 
 
-Hook = Callable[[], None]
+Hook = Callable[[], object]
 
 
 class Timer:

@@ -12,9 +12,9 @@ from phalanx.backends.local.shepherd.task import Task
 
 
 class Failure:
-    """Why a muster came to nothing, and where."""
+    """Why an action came to nothing, and where."""
 
-    def __init__(self, reason: str, retryable: bool, node: str) -> None:
+    def __init__(self, reason: str, retryable: bool = True, node: str = "") -> None:
         self.reason = reason
         self.retryable = retryable
         self.node = node
@@ -63,9 +63,16 @@ class Muster:
         if not data:
             self._hear_last(pipe)
         elif not self._ready and all(told.startswith(READY) for told in self._told.values()):
-            self._ready = True
+            self._go()
+
+    def _go(self) -> None:
+        self._ready = True
+        try:
             self._on_ready()
-            self._stage.open(len(self.tasks))
+        except OSError as error:
+            self._fail(self.tasks[0], f"{error.filename}: {error.strerror}", retryable=True)
+            return
+        self._stage.open(len(self.tasks))
 
     def _hear_last(self, pipe: int) -> None:
         task = self._pipes.pop(pipe)

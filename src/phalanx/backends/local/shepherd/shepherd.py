@@ -7,34 +7,34 @@ durable before it is told, so that the end of an attempt is known even if nobody
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import time
 from functools import partial
 
-from phalanx.backends.local.folder import AttemptFolder, write_durably
-from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order, TaskOrder
-from phalanx.backends.local.processes import descendants, signal_process
+from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.papers import Ending, Order, TaskOrder
+from phalanx.backends.local.processes import descendants
+from phalanx.backends.local.shepherd.book import Book, Pending
 from phalanx.backends.local.shepherd.idle import Idleness
-from phalanx.backends.local.shepherd.launch import READY, failure
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.muster import Failure, Muster
+from phalanx.backends.local.shepherd.sessions import Sessions
 from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.tidy import anybody_left, freeze, kill_all, run_quietly, thaw
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
 
 RESTARTS_MAX = 5
 """Restarts of a task in a row before the whole attempt is given up."""
 
-RESTART_FIRST_MS, RESTART_MAX_MS = 500, 60_000
+RESTART_FIRST_MS, RESTART_MAX_MS = 100, 60_000
 STEADY_MS = 60_000
 """A task that has run so long counts as well: its restarts are forgotten."""
 
-FREEZE_LOOKS_MAX = 50
-IDLE_LOOKS = 4
+LOOK_AGAIN_MS = 100
+"""How soon those who were killed are looked for again."""
 
-Pending = tuple[int, int]
-"""Term and number of an action that is under way."""
+WRITE_AGAIN_MS = 1_000
+"""How soon an end that could not be put down, on a full disk, is written again. Nobody is told before."""
 
 
 class Shepherd:
@@ -45,34 +45,30 @@ class Shepherd:
         self.order = order
         self.done = False
         self.loop = Loop(self._reap)
-        self._phase = "starting"
-        self._newest = order["seq"]
-        self._answers: list[Answer] = []
-        self._ending: Ending | None = None
-        self._tasks: dict[int, Task] = {}
+        self._book = Book(folder, order["seq"])
+        self._tasks = self._book.tasks
+        self._sessions = Sessions(self.loop)
+        self._watches: dict[int, Watch] = {}
         self._muster: Muster | None = None
+        self._unstarted: Failure | None = None
         self._starting: Pending | None = (order["term"], order["seq"])
         self._resizing: Pending | None = None
         self._joining: list[TaskOrder] = []
         self._stops: list[Pending] = []
         self._grace: Timer | None = None
-        self._watches: dict[int, Watch] = {}
-        self._watchers: list[Wire] = []
-        self._sessions: dict[int, Wire] = {}
-        self._gang_version = 0
-        self._unstarted: Failure | None = None
+        self._ending: Ending | None = None
         self._actions = {"stop": self._stop, "suspend": self._suspend, "resume": self._resume, "resize": self._resize}
 
-    def run(self, first: socket.socket | None) -> None:
-        """Starts the attempt and stays with it to its end."""
+    def run(self, first: socket.socket) -> None:
+        """Starts the attempt and stays with it to its end. `first` is the line to who asked for it."""
         door = listen_at(self.folder.path)
         self.loop.watch(door, lambda: self._admit(Wire(door.accept()[0])))
-        if first is not None:
-            wire = Wire(first)
-            self._admit(wire)
-            self._watchers.append(wire)
+        wire = Wire(first)
+        self._admit(wire)
+        self._book.show(wire)
         self._muster_tasks(self.order["tasks"])
-        self._look_for_idleness()
+        if self.order["idle_ms"]:
+            Idleness(self.loop, self.folder, self._is_kept, self._end_idle).begin(self.order["idle_ms"])
         while not self.done:
             self.loop.turn()
             self._settle()
@@ -82,39 +78,32 @@ class Shepherd:
 
     def _hear(self, wire: Wire) -> None:
         messages = wire.receive()
+        for message in messages or ():
+            self._obey(message, wire)
         if messages is None:
             self.loop.forget(wire)
-            if wire in self._watchers:
-                self._watchers.remove(wire)
-            for pid in [pid for pid, session in self._sessions.items() if session is wire]:
-                signal_process(pid, signal.SIGHUP)
+            self._book.forget(wire)
+            self._sessions.hang_up(wire)
             wire.close()
-            return
-        for message in messages:
-            self._obey(message, wire)
 
     def _obey(self, message: Message, wire: Wire) -> None:
         match message["do"]:
             case "watch":
-                self._watchers.append(wire)
-                wire.send({"answers": self._answers, "ending": None})
+                self._book.show(wire)
             case "exec":
-                self._exec(message, wire)
+                self._sessions.open(message, wire, self._tasks.get(message["rank"]))
             case "stop" | "suspend" | "resume" | "resize":
                 self._act(message)
 
     def _act(self, message: Message) -> None:
         """Takes an action on, unless it was already; one that a newer has overtaken is refused."""
         action = (message["term"], message["seq"])
-        known = [answer for answer in self._answers if answer["seq"] == action[1]]
-        if known:
-            self._tell({"answers": known, "ending": None})
-        elif action in (self._starting, self._resizing, *self._stops):
+        if self._book.tell_again(action[1]) or action in (self._starting, self._resizing, *self._stops):
             return
-        elif action[1] < self._newest:
-            self._answer(action, f"action {self._newest} of this attempt came first", retryable=False)
+        if action[1] < self._book.newest:
+            self._book.answer(action, Failure(f"action {self._book.newest} of this attempt came first", False))
         else:
-            self._newest = action[1]
+            self._book.newest = action[1]
             self._actions[message["do"]](action, message)
 
     def _stop(self, action: Pending, message: Message) -> None:
@@ -126,64 +115,41 @@ class Shepherd:
         self._end_tasks(message["grace_ms"], message["reason"])
 
     def _suspend(self, action: Pending, message: Message) -> None:
-        if self._phase != "running" or self._muster is not None:
-            self._answer(action, f"it is {self._phase}, not running")
+        if self._book.phase != "running" or self._muster is not None:
+            self._book.answer(action, Failure(f"it is {self._book.phase}, not running"))
             return
-        self._phase = "suspended"
-        self._freeze()
-        self._answer(action)
+        self._book.phase = "suspended"
+        freeze()
+        self._book.answer(action)
 
     def _resume(self, action: Pending, message: Message) -> None:
-        if self._phase != "suspended":
-            self._answer(action, f"it is {self._phase}, not suspended")
+        if self._book.phase != "suspended":
+            self._book.answer(action, Failure(f"it is {self._book.phase}, not suspended"))
             return
-        self._phase = "running"
-        for each in descendants(os.getpid()):
-            signal_process(each.pid, signal.SIGCONT)
-        self._answer(action)
+        self._book.phase = "running"
+        thaw()
+        self._book.answer(action)
 
     def _resize(self, action: Pending, message: Message) -> None:
-        if self._phase != "running" or self._muster is not None or self._resizing is not None:
-            self._answer(action, f"it is {self._phase}, not running at its size")
+        if self._book.phase != "running" or self._muster is not None or self._resizing is not None:
+            self._book.answer(action, Failure(f"it is {self._book.phase}, not running at its size"))
             return
         self._resizing = action
         self._joining = message["add"]
         for rank in message["remove"]:
-            task = self._tasks[rank]
-            task.leaving = True
-            task.ask_to_leave()
-            self.loop.after(self.order["grace_ms"], partial(self._kill_task, task))
-
-    def _exec(self, message: Message, wire: Wire) -> None:
-        task = self._tasks.get(message["rank"])
-        files, wire.files = wire.files, []
-        if task is None or not task.alive or len(files) != 3:
-            wire.send({"error": f"task {message['rank']} does not run"})
-        else:
-            pid, pipe = task.fork_beside(message["argv"], (files[0], files[1], files[2]))
-            self._sessions[pid] = wire
-            self.loop.watch(pipe, lambda: self._hear_recruit(pipe, wire))
-        for handle in files:
-            os.close(handle)
-
-    def _hear_recruit(self, pipe: int, wire: Wire) -> None:
-        """Passes on why a command beside a task could not begin."""
-        told = os.read(pipe, 4096)
-        self.loop.forget(pipe)
-        os.close(pipe)
-        failed = failure(READY + told)
-        if failed is not None:
-            wire.send({"error": failed[0]})
+            self._tasks[rank].leaving = True
+            self._ask_to_leave(self._tasks[rank])
 
     def _muster_tasks(self, orders: list[TaskOrder]) -> None:
         name = f"{self.order['job']}.{self.order['attempt']}"
         tasks = [Task(order, self.folder, self.order["pens"], name) for order in orders]
         self._tasks.update((task.rank, task) for task in tasks)
-        self._write_gang()
+        self._book.write_gang()
         self._launch(tasks)
 
     def _launch(self, tasks: list[Task]) -> None:
-        self._muster = Muster(self.loop, tasks, on_ready=self._put_down)
+        put_down = self._book.put_down if self._starting is None else self._book.put_down_surely
+        self._muster = Muster(self.loop, tasks, on_ready=put_down)
         self._muster.begin()
 
     def _reap(self) -> None:
@@ -197,17 +163,14 @@ class Shepherd:
             self._bury(pid, status)
 
     def _bury(self, pid: int, status: int) -> None:
-        session = self._sessions.pop(pid, None)
-        if session is not None:
-            session.send({"exit": os.waitstatus_to_exitcode(status)})
+        if self._sessions.reap(pid, status):
             return
         for task in self._tasks.values():
             if task.pid == pid:
                 task.note_end(status)
                 task.kill(descendants(os.getpid()))
-                watch = self._watches.pop(task.rank, None)
-                if watch is not None:
-                    watch.end()
+                if task.rank in self._watches:
+                    self._watches.pop(task.rank).end()
                 return
         for watch in list(self._watches.values()):
             if watch.reap(pid, status):
@@ -220,14 +183,14 @@ class Shepherd:
         if self._ending is None:
             self._settle_tasks()
         if self._ending is not None and self._muster is None and not any(task.alive for task in self._tasks.values()):
-            self._finish()
+            self._finish(self._ending)
 
     def _settle_tasks(self) -> None:
         self._settle_resize()
         for task in list(self._tasks.values()):
             if task.ended and not task.leaving and task.timer is None:
                 self._settle_ended(task)
-        if self._ending is None and all(task.ended == "exit 0" for task in self._tasks.values()):
+        if not self.order["service"] and all(task.ended == "exit 0" for task in self._tasks.values()):
             self._ending = Ending(outcome="succeeded", exit_code=0, reason="")
 
     def _settle_muster(self, muster: Muster) -> bool:
@@ -242,7 +205,7 @@ class Shepherd:
         if muster.failure is None:
             self._settle_started(muster)
         else:
-            self._settle_unstarted(muster)
+            self._settle_unstarted(muster, muster.failure)
         return True
 
     def _settle_started(self, muster: Muster) -> None:
@@ -250,17 +213,15 @@ class Shepherd:
         for task in muster.tasks:
             if probe is not None and task.alive:
                 self._watches[task.rank] = Watch(self.loop, probe, task, self._restart_sick)
-        self._phase = "running"
         if self._starting is not None:
+            self._book.phase = "running"
             action, self._starting = self._starting, None
-            self._answer(action)
+            self._book.answer(action)
         elif self._resizing is not None:
             action, self._resizing = self._resizing, None
-            self._answer(action)
+            self._book.answer(action)
 
-    def _settle_unstarted(self, muster: Muster) -> None:
-        why = muster.failure
-        assert why is not None
+    def _settle_unstarted(self, muster: Muster, why: Failure) -> None:
         if self._starting is not None:
             self._unstarted = why
             self._ending = self._ending or Ending(outcome="unstarted", exit_code=0, reason=why.reason)
@@ -268,11 +229,10 @@ class Shepherd:
             action, self._resizing = self._resizing, None
             for task in muster.tasks:
                 del self._tasks[task.rank]
-            self._write_gang()
-            self._answer(action, why.reason, why.retryable, why.node)
+            self._book.write_gang()
+            self._book.answer(action, why)
         else:
-            for task in muster.tasks:
-                self._fail(task, f"exit 127: {why.reason}")
+            self._fail(muster.tasks[0], f"exit 127: {why.reason}")
 
     def _settle_resize(self) -> None:
         leaving = [task for task in self._tasks.values() if task.leaving]
@@ -285,19 +245,16 @@ class Shepherd:
         if joining:
             self._muster_tasks(joining)
         elif self._muster is None:
-            self._write_gang()
+            self._book.write_gang()
             action, self._resizing = self._resizing, None
-            self._answer(action)
+            self._book.answer(action)
 
     def _settle_ended(self, task: Task) -> None:
-        if self.order["service"]:
-            if task.restarts >= RESTARTS_MAX:
-                self._fail(task, task.report())
-            else:
-                delay_ms = min(RESTART_FIRST_MS << task.restarts, RESTART_MAX_MS)
-                task.timer = self.loop.after(delay_ms, partial(self._restart, task))
-                self._put_down()
-        elif task.ended != "exit 0":
+        if self.order["service"] and task.restarts < RESTARTS_MAX:
+            delay_ms = min(RESTART_FIRST_MS << task.restarts, RESTART_MAX_MS)
+            task.timer = self.loop.after(delay_ms, partial(self._restart, task))
+            self._book.put_down()
+        elif self.order["service"] or task.ended != "exit 0":
             self._fail(task, task.report())
 
     def _restart(self, task: Task) -> None:
@@ -308,17 +265,24 @@ class Shepherd:
             return
         task.timer = None
         task.restarts += 1
-        self.loop.after(STEADY_MS, partial(self._forgive, task, task.pid))
         self._launch([task])
+        self.loop.after(STEADY_MS, partial(self._forgive, task, task.pid))
 
-    def _forgive(self, task: Task, pid_before: int) -> None:
-        if task.alive and task.pid != pid_before:
+    def _forgive(self, task: Task, pid: int) -> None:
+        if task.alive and task.pid == pid:
             task.restarts = 0
 
     def _restart_sick(self, task: Task) -> None:
         task.why_killed = "probe"
+        self._ask_to_leave(task)
+
+    def _ask_to_leave(self, task: Task) -> None:
         task.ask_to_leave()
-        self.loop.after(self.order["grace_ms"], partial(self._kill_task, task))
+        self.loop.after(self.order["grace_ms"], partial(self._kill, task, task.pid))
+
+    def _kill(self, task: Task, pid: int) -> None:
+        if task.alive and task.pid == pid:
+            task.kill(descendants(os.getpid()))
 
     def _fail(self, task: Task, reason: str) -> None:
         """One that failed ends all: the others get notice."""
@@ -326,121 +290,41 @@ class Shepherd:
             self._ending = Ending(outcome="failed", exit_code=task.exit_code, reason=reason)
             self._end_tasks(self.order["grace_ms"], "failed")
 
+    def _is_kept(self) -> bool:
+        return len(self._sessions) > 0 or self._book.phase != "running"
+
+    def _end_idle(self) -> None:
+        if self._ending is None:
+            reason = f"idle: no session and no work for {self.order['idle_ms'] // 1000} s"
+            self._ending = Ending(outcome="succeeded", exit_code=0, reason=reason)
+            self._end_tasks(self.order["grace_ms"], "idle")
+
     def _end_tasks(self, grace_ms: int, reason: str) -> None:
         """Gives notice to all, and kills after the grace; a second notice can only shorten it."""
-        self._phase = "stopping"
-        write_durably(self.folder.notice_path, {"reason": reason, "until_ms": int(time.time() * 1000) + grace_ms})
-        self._put_down()
+        self._book.phase = "stopping"
+        self._book.give_notice(reason, grace_ms)
+        self._book.put_down()
         for task in self._tasks.values():
             task.ask_to_leave()
-        timer = self.loop.after(grace_ms, self._sweep)
+        timer = self.loop.after(grace_ms, kill_all)
         if self._grace is not None and self._grace.at_s < timer.at_s:
             timer.call_off()
         else:
             self._grace = timer
 
-    def _sweep(self) -> None:
-        for each in descendants(os.getpid()):
-            signal_process(each.pid, signal.SIGKILL)
-
-    def _kill_task(self, task: Task) -> None:
-        if task.alive and (task.leaving or task.why_killed):
-            task.kill(descendants(os.getpid()))
-
-    def _finish(self) -> None:
+    def _finish(self, ending: Ending) -> None:
         """Ends once not one process is left."""
         self._reap()
-        if descendants(os.getpid()):
-            self._sweep()
+        if anybody_left():
+            kill_all()
+            self.loop.after(LOOK_AGAIN_MS, self._reap)
             return
         for task in self._tasks.values():
             task.clear()
-            _run(task.order["remove"])
-        self._phase = "ended"
-        told = len(self._answers)
-        self._answer_rest()
-        self._put_down()
-        self._tell({"answers": self._answers[told:], "ending": self._ending})
+            run_quietly(task.order["remove"])
+        over = self._unstarted or Failure(f"the attempt has ended: {ending['reason']}")
+        under_way = [(action, over) for action in (self._starting, self._resizing) if action is not None]
         stop_listening(self.folder.path)
-        self.done = True
-
-    def _answer_rest(self) -> None:
-        """Answers what is under way, now that no process is left."""
-        assert self._ending is not None
-        why = self._unstarted or Failure(f"the attempt has ended: {self._ending['reason']}", True, "")
-        for action in (self._starting, self._resizing):
-            if action is not None:
-                self._answers.append(_answer_to(action, why.reason, why.retryable, why.node))
-        self._answers += map(_answer_to, self._stops)
-
-    def _look_for_idleness(self) -> None:
-        window_ms = self.order["idle_ms"] // IDLE_LOOKS
-        if window_ms:
-            idleness = Idleness(self.folder)
-            self.loop.after(window_ms, partial(self._look_again, idleness, window_ms, 0))
-
-    def _look_again(self, idleness: Idleness, window_ms: int, idle_looks: int) -> None:
-        idle = idleness.was_idle(descendants(os.getpid()), len(self._sessions), window_ms)
-        idle_looks = idle_looks + 1 if idle and self._phase == "running" else 0
-        if idle_looks >= IDLE_LOOKS and self._ending is None:
-            reason = f"idle: no session and no work for {self.order['idle_ms'] // 1000} s"
-            self._ending = Ending(outcome="succeeded", exit_code=0, reason=reason)
-            self._end_tasks(self.order["grace_ms"], reason)
-        else:
-            self.loop.after(window_ms, partial(self._look_again, idleness, window_ms, idle_looks))
-
-    def _freeze(self) -> None:
-        """Stops every process where it is; who was being born meanwhile is found at the next look."""
-        for _ in range(FREEZE_LOOKS_MAX):
-            awake = [each for each in descendants(os.getpid()) if each.state not in ("T", "t")]
-            if not awake:
-                return
-            for each in awake:
-                signal_process(each.pid, signal.SIGSTOP)
-            time.sleep(0.002)
-
-    def _answer(self, action: Pending, reason: str = "", retryable: bool = True, node: str = "") -> None:
-        answer = _answer_to(action, reason, retryable, node)
-        self._answers.append(answer)
-        self._put_down()
-        self._tell({"answers": [answer], "ending": None})
-
-    def _tell(self, message: Message) -> None:
-        for wire in list(self._watchers):
-            wire.send(message)
-
-    def _put_down(self) -> None:
-        self.folder.write_state(
-            AttemptState(
-                phase=self._phase,
-                pid=os.getpid(),
-                newest=self._newest,
-                tasks=[task.state() for task in self._tasks.values()],
-                answers=self._answers,
-                ending=self._ending if self._phase == "ended" else None,
-            )
-        )
-
-    def _write_gang(self) -> None:
-        """Who is in the gang now, for tasks that stay while it changes."""
-        self._gang_version += 1
-        members = [
-            {key: task.order[key] for key in ("rank", "role", "node", "devices")} for task in self._tasks.values()
-        ]
-        write_durably(
-            self.folder.gang_path, {"version": self._gang_version, "world_size": len(members), "tasks": members}
-        )
-
-
-def _answer_to(action: Pending, reason: str = "", retryable: bool = True, node: str = "") -> Answer:
-    return Answer(term=action[0], seq=action[1], ok=not reason, reason=reason, retryable=retryable, node=node)
-
-
-def _run(argv: list[str]) -> None:
-    """Runs a command to clear up with, and minds neither its words nor its outcome."""
-    if argv:
-        import subprocess
-
-        signal.set_wakeup_fd(-1)
-        quiet = subprocess.DEVNULL
-        subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, timeout=60, check=False)
+        self.done = self._book.close([*under_way, *((stop, None) for stop in self._stops)], ending)
+        if not self.done:
+            self.loop.after(WRITE_AGAIN_MS, self._reap)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from phalanx.train.checkpoint.store.digest import running
+from phalanx.train.checkpoint.store.kept import Kept
 
 Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 # A dense table of the cells of a grid may be this much larger than the number of boxes in it.
 SPARSEST_GRID = 4
-PLANS_KEPT = 8192
+PLANS: Kept[tuple[Integers, Integers]] = Kept(2048)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,14 @@ def meetings(stored: Boxes, wanted: Boxes) -> tuple[Integers, Integers]:
     """
     if not len(stored) or not len(wanted):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    arrays = (stored.lows, stored.highs, wanted.lows, wanted.highs)
-    return _meetings(stored.lows.shape[1], *(each.tobytes() for each in arrays))
+    question = running()
+    for each in (stored.lows, stored.highs, wanted.lows, wanted.highs):
+        question.update(f"{each.shape}".encode())
+        question.update(each.tobytes())
+    return PLANS.answer(question.hexdigest(), lambda: work_out(stored, wanted))
 
 
-@lru_cache(maxsize=PLANS_KEPT)
-def _meetings(dimensions: int, *arrays: bytes) -> tuple[Integers, Integers]:
-    lows, highs, wanted_lows, wanted_highs = (np.frombuffer(each, np.int64).reshape(-1, dimensions) for each in arrays)
-    stored, wanted = Boxes(lows, highs), Boxes(wanted_lows, wanted_highs)
+def work_out(stored: Boxes, wanted: Boxes) -> tuple[Integers, Integers]:
     found, asking = candidates(stored, wanted)
     low = np.maximum(stored.lows[found], wanted.lows[asking])
     high = np.minimum(stored.highs[found], wanted.highs[asking])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -49,8 +50,8 @@ def commit(
 
     One caller for all ranks; no process group. RankMissing names who did not write within `timeout_s`. With
     `whole=False` (a node's own disk holds the parts of its own ranks) the pieces need not make up whole tensors.
-    `metrics` go into the mark, for retention. `on_phase` hears "waited", "metadata", "manifest" and "mark" when each is
-    done.
+    Finite `metrics` go into the mark, for retention. `on_phase` hears "waited", "metadata", "manifest" and "mark" when
+    each is done.
     """
     medium = open_medium(root)
     directory = medium.child(step_name(step, term))
@@ -61,24 +62,41 @@ def commit(
     if whole and (missing := gaps(tensors)):
         raise Incomplete(f"{directory.url}: the pieces do not make up whole tensors: {'; '.join(missing[:5])}")
     refuse_if_fenced(medium, term)
-    index = metadata_bytes(tensors, objects, directory.url)
-    directory.write(METADATA, lambda file: file.write(index))
-    files[METADATA] = StoredFile(len(index), digest(index))
+    files[METADATA] = write_file(directory, METADATA, metadata_bytes(tensors, objects, directory.url))
     on_phase("metadata")
     manifest = Manifest(step, term, ranks, indexes[0].world_size, whole, tensors, objects, files)
-    content = encode(manifest)
-    directory.write(MANIFEST, lambda file: file.write(content))
+    written = write_file(directory, MANIFEST, encode(manifest))
     on_phase("manifest")
     refuse_if_fenced(medium, term)
-    total = len(content) + sum(file.bytes for file in files.values())
-    mark = Mark(step, term, manifest.world_size, whole, total, time.time(), metrics or {}, digest(content))
-    sealed = seal(mark)
-    directory.write(MARK, lambda file: file.write(sealed))
+    mark = mark_of(manifest, written, metrics or {})
+    write_file(directory, MARK, seal(mark))
     directory.sync()
     medium.sync()
     on_phase("mark")
     clear_up(directory, ranks, files)
     return Step(directory, mark)
+
+
+def write_file(directory: Medium, name: str, content: bytes) -> StoredFile:
+    directory.write(name, lambda file: file.write(content))
+    return StoredFile(len(content), digest(content))
+
+
+def mark_of(manifest: Manifest, written: StoredFile, metrics: Mapping[str, float]) -> Mark:
+    """The mark that commits a manifest."""
+    size = written.bytes + sum(file.bytes for file in manifest.files.values())
+    # JSON knows no NaN, and a step with such a loss is nobody's best.
+    judged = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
+    return Mark(
+        manifest.step,
+        manifest.term,
+        manifest.world_size,
+        manifest.whole,
+        size,
+        time.time(),
+        judged,
+        written.digest,
+    )
 
 
 def clear_up(directory: Medium, ranks: Sequence[int], files: Mapping[str, StoredFile]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -95,8 +96,8 @@ def stored_width(stored: StoredTensor) -> int:
 
 
 def largest_gap(one: torch.Tensor, two: torch.Tensor) -> float | None:
-    """The largest absolute difference; None where one of them has no distance to the other (NaN, or not numbers)."""
+    """The largest absolute difference; None where there is none: of NaN, of infinity, of what are not numbers."""
     if one.dtype.is_complex or one.dtype is torch.bool:
         return None
     gap = float((one.double() - two.double()).abs().max())
-    return gap if gap == gap else None
+    return gap if math.isfinite(gap) else None

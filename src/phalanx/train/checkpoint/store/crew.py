@@ -114,7 +114,7 @@ def told_by_first(crew: Crew, ask: Callable[[], Value]) -> Value:
 
 
 def all_or_none(crew: Crew, do: Callable[[], Value]) -> Value:
-    """Each rank's result of `do`. Where it fails on one rank it fails on all: nobody waits for a rank that left."""
+    """Each rank's result of `do`. Where it fails on one rank it fails on all, and alike: nobody waits for who left."""
     result: Value | None = None
     mine: StoreError | None = None
     try:
@@ -123,5 +123,5 @@ def all_or_none(crew: Crew, do: Callable[[], Value]) -> Value:
         mine = error
     failures = [each for each in crew.gather(mine) if each is not None]
     if failures:
-        raise mine or failures[0]
+        raise failures[0]
     return cast(Value, result)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import filesystem
-from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.filesystem import CURRENT_DCP_VERSION, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -45,25 +48,40 @@ SAFE_NAMES = {
 
 def metadata_bytes(tensors: dict[str, StoredTensor], objects: dict[str, StoredObject], url: str) -> bytes:
     """The `.metadata` file for a step of ours."""
+    with collector_at_rest():
+        return pickle.dumps(metadata_of(tensors, objects, url))
+
+
+def metadata_of(tensors: dict[str, StoredTensor], objects: dict[str, StoredObject], url: str) -> Metadata:
+    # Equal sizes are one object, which is pickled once.
+    size = cache(torch.Size)
     described: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
     where: dict[MetadataIndex, _StorageInfo] = {}
     for fqn, tensor in tensors.items():
-        boxes = [ChunkStorageMetadata(torch.Size(each.offsets), torch.Size(each.sizes)) for each in tensor.chunks]
+        boxes = [ChunkStorageMetadata(size(each.offsets), size(each.sizes)) for each in tensor.chunks]
         properties = TensorProperties(dtype=dtype_named(tensor.dtype))
         described[fqn] = TensorStorageMetadata(properties, torch.Size(tensor.shape), boxes)
         for number, chunk in enumerate(tensor.chunks):
-            info = _StorageInfo(chunk.file, chunk.item, chunk.item_bytes)
+            info = _StorageInfo(sys.intern(chunk.file), chunk.item, chunk.item_bytes)
             where[MetadataIndex(fqn, chunk.offsets, number)] = info
     for fqn, value in objects.items():
         described[fqn] = BytesStorageMetadata()
         where[MetadataIndex(fqn)] = _StorageInfo(value.file, value.item, value.item_bytes)
     # One key a name: a nested state dict is flattened to such names before DCP looks them up.
     paths = {fqn: (fqn,) for fqn in described}
-    version = getattr(filesystem, "CURRENT_DCP_VERSION", None)
-    meta = Metadata(described, paths, where, StorageMeta(checkpoint_id=url))
-    if version is not None and meta.version is None:
-        meta.version = version
-    return pickle.dumps(meta)
+    return Metadata(described, paths, where, StorageMeta(checkpoint_id=url), CURRENT_DCP_VERSION)
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """No garbage is looked for among a million new objects of which none is."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def read_foreign(directory: Medium) -> Manifest:

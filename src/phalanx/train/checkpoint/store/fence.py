@@ -32,6 +32,7 @@ class Owner(msgspec.Struct, frozen=True):
     host: str
     pid: int
     started_ticks: int
+    pid_space: str
     renewed_at: float
     ttl_s: float
     released: bool = False
@@ -149,20 +150,30 @@ def write_claim(medium: Medium, which: Claim, owner: Owner) -> None:
 
 def this_process(job: str, ttl_s: float, released: bool) -> Owner:
     pid = os.getpid()
-    return Owner(job, socket.gethostname(), pid, started_ticks(pid), time.time(), ttl_s, released)
+    host = socket.gethostname()
+    return Owner(job, host, pid, started_ticks(pid), pid_space(), time.time(), ttl_s, released)
 
 
 def seems_alive(owner: Owner) -> bool:
-    """By the process table on our own host, elsewhere by the time of its last sign of life."""
-    if owner.host == socket.gethostname() and started_ticks(owner.pid) != owner.started_ticks:
+    """Not if the process table says that it is gone, where it is the same table; else by its last sign of life."""
+    if owner.pid_space and owner.pid_space == pid_space() and started_ticks(owner.pid) != owner.started_ticks:
         return False
     return time.time() - owner.renewed_at < owner.ttl_s
 
 
-def started_ticks(pid: int) -> int:
-    """When a process started, so that a number used again is not taken for the same process; 0 for none."""
+def pid_space() -> str:
+    """Names the process table that our process numbers belong to: containers of one host have different ones."""
     try:
-        # The name in field 2 may hold spaces and brackets: fields count from the last bracket. Field 22 is the start.
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def started_ticks(pid: int) -> int:
+    """When a process started, so that a number used again is not taken for the same process; 0 if it has ended."""
+    try:
+        # Field 2, the name, may hold spaces and brackets: fields count from the last bracket. 3: state, 22: start.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return 0 if fields[0] in "ZX" else int(fields[19])
     except (OSError, IndexError, ValueError):
         return 0

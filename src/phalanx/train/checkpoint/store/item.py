@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 import torch
-from torch.utils.serialization import config
 
+from phalanx.train.checkpoint.store.crc import without_crc
 from phalanx.train.checkpoint.store.digest import Running, running
 
 # torch.save writes headers, padding and directory in small calls, a large tensor in one: only small ones are kept.
@@ -63,9 +63,8 @@ def write_tensor(tally: Tally, tensor: torch.Tensor) -> Item:
     raw = raw_bytes(tensor)
     alone = torch.frombuffer(raw, dtype=tensor.dtype).view(tensor.shape)
     tally.begin_item()
-    # The archive's CRC would take longer than all the rest; the manifest has better digests.
     try:
-        with config.patch({"save.compute_crc32": False}):  # type: ignore[attr-defined]
+        with without_crc():
             torch.save(alone, cast(BinaryIO, tally))
     except RuntimeError as error:
         # torch.save complains of the archive that a failed write has left, and hides why the write failed.

@@ -12,7 +12,6 @@ import torch
 import torch.distributed as dist
 
 from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.store.coverage import gaps
 from phalanx.train.checkpoint.store.crew import Crew, Solo, all_or_none, crew_of, told_by_first
 from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
@@ -133,18 +132,15 @@ def load_source(loading: Loading, source: Source) -> tuple[dict[str, Any], list[
     if report and loading.strict:
         raise ShapeMismatch(source.directory.url, report, unused)
     plan = all_or_none(loading.crew, lambda: checked_plan(source, [each for each, _, _ in answers]))
-    for number in range(plan.rounds):
-        take_round(loading, source, plan.readings(number, loading.crew.rank))
+    for readings in plan.readings(loading.crew.rank):
+        take_round(loading, source, readings)
     return load_objects(loading, source), report, unused
 
 
 def checked_plan(source: Source, requests: Sequence[Request]) -> Plan:
-    """The plan, after making sure that there is something to read for all that is wanted."""
-    tensors = source.manifest.tensors
-    plan = make_plan(tensors, requests)
-    if not source.manifest.whole:
-        return plan
-    if missing := gaps({name: tensors[name] for name in plan.names}):
+    """The plan, after making sure that all that is wanted is there: a node's own disk holds only parts."""
+    plan = make_plan(source.manifest.tensors, requests)
+    if missing := plan.shortfalls():
         raise Corrupt(source.directory.url, missing)
     return plan
 
@@ -178,7 +174,8 @@ def receive(loading: Loading, readings: Sequence[Reading], outgoing: list[bytear
         at = 0
         for part in parts:
             piece = loading.pieces[part.piece]
-            flat = torch.frombuffer(content[at : at + part.bytes], dtype=piece.dtype)
+            # A copy of their own lies where their type wants to lie, which bytes between others need not.
+            flat = torch.frombuffer(content[at : at + part.bytes], dtype=torch.uint8).clone().view(piece.dtype)
             extents = [high - low for low, high in zip(part.low, part.high, strict=True)]
             fill(piece, part, flat.reshape(extents))
             at += part.bytes

@@ -61,9 +61,14 @@ def open_medium(root: Root, retry: Retry | None = None, **options: Any) -> Mediu
         raise StoreError("the path of a checkpoint directory is empty")
     if address.startswith("file://"):
         address = address.removeprefix("file://")
-    if "://" not in address:
+    if not is_url(address):
         return LocalMedium(os.path.abspath(address))
     # Who keeps checkpoints in a directory needs no fsspec.
     from phalanx.train.checkpoint.store.remote import RemoteMedium
 
     return RemoteMedium(address.rstrip("/"), retry or Retry(), tuple(sorted(options.items())))
+
+
+def is_url(address: str) -> bool:
+    """Whether an address is for fsspec to understand; any other is a path."""
+    return "://" in address

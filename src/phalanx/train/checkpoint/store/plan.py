@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,14 +81,34 @@ class Plan:
     def bytes_read(self) -> int:
         return int(self.bytes.sum())
 
-    def readings(self, round_number: int, rank: int) -> list[Reading]:
-        """What concerns `rank` in a round: the slabs it reads, and those of which others send it a part."""
+    def readings(self, rank: int) -> Iterator[list[Reading]]:
+        """What concerns `rank`, round by round: the slabs it reads, and those of which others send it a part."""
         of_part = np.searchsorted(self.first_part, np.flatnonzero(self.part_rank == rank), "right") - 1
         rows = np.union1d(np.flatnonzero(self.reader == rank), of_part)
-        rows = rows[self.round[rows] == round_number]
-        return [self._reading(row, int(self.first_part[row]), int(self.first_part[row + 1])) for row in rows.tolist()]
+        rows = rows[np.argsort(self.round[rows], kind="stable")]
+        ends = np.searchsorted(self.round[rows], np.arange(self.rounds), "right")
+        for of_round in np.split(rows, ends[:-1]):
+            yield [self._reading(row) for row in of_round.tolist()]
 
-    def _reading(self, row: int, low: int, high: int) -> Reading:
+    def shortfalls(self) -> list[str]:
+        """A line for each tensor of which something is wanted that no slab holds, or that two slabs hold."""
+        tensor = np.repeat(self.tensor, np.diff(self.first_part))
+        found = []
+        for number, (name, demand) in enumerate(zip(self.names, self.demands, strict=True)):
+            low, high = np.searchsorted(tensor, [number, number + 1])
+            there = np.bincount(self.part_demand[low:high], self.part_bytes[low:high], minlength=len(demand.boxes))
+            wanted = demand.boxes.volumes * dtype_named(self.stored[number].dtype).itemsize
+            wrong = np.flatnonzero(there != wanted)
+            if len(wrong):
+                row = int(wrong[0])
+                found.append(
+                    f"{name}: rank {demand.ranks[row]} wants {wanted[row]} bytes at {demand.boxes.lows[row].tolist()}, "
+                    f"found {int(there[row])}"
+                )
+        return found
+
+    def _reading(self, row: int) -> Reading:
+        low, high = int(self.first_part[row]), int(self.first_part[row + 1])
         number = int(self.tensor[row])
         slabs, slab = self.slabs[number], int(self.slab[row])
         chunk = self.stored[number].chunks[int(slabs.chunks[slab])]

@@ -78,7 +78,7 @@ def check_archive(source: Source, name: str, key: str, content: bytearray) -> No
 def read_exactly(source: Source, name: str, offset: int, length: int) -> bytearray:
     try:
         content = source.directory.read(name, offset, length)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise Corrupt(source.directory.url, [f"{name} is missing"]) from None
     if len(content) != length:
         raise Corrupt(source.directory.url, [f"{name} ends {length - len(content)} bytes early"])

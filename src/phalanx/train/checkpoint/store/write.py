@@ -61,7 +61,8 @@ def write_step(
 
     Of a replicated piece only the copy is written that `Piece.is_written` names. Several `threads` write several files.
     Writing again replaces what this rank wrote of this step in this term; a step that is committed stays whole until
-    the next `commit` of it.
+    the next `commit` of it. `term` comes from `claim`; without one, a trainer that starts again must not meet its own
+    unfinished steps.
     """
     began = time.monotonic()
     check_arguments(step, rank, world_size, pieces)

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from sqlalchemy import Connection, delete, insert
 
-from phalanx.cluster.cluster import Cluster
-from phalanx.engine.event import AttemptEnded, Event, Failed, JobSubmitted, NodeHealthChanged, Progress
+from phalanx.engine.event import (
+    AttemptEnded,
+    ClusterChanged,
+    Event,
+    Failed,
+    JobSubmitted,
+    NodeHealthChanged,
+    PolicyChanged,
+    Progress,
+)
 from phalanx.engine.plan import Plan, Reason
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
+from phalanx.placement.placement import Placement
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.journal import job_of
-from phalanx.server.store.tables import attempts, classes, job_labels, jobs, nodes
-
-Row = dict[str, Any]
-
-_json = msgspec.json.Encoder()
+from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, nodes
+from phalanx.server.view.rows import Row, attempt_row, job_row, node_row
 
 
 class Ending(NamedTuple):
@@ -41,6 +46,7 @@ class Seen(NamedTuple):
     attempt: AttemptRecord
     phase: Phase
     started_ms: int
+    placement: Placement
     gpus: int
 
 
@@ -54,6 +60,7 @@ NEW_JOBS = Bulk(jobs)
 CHANGED_JOBS = Bulk(jobs, keys=("number",), without=ONCE)
 EXIT_CODES = Bulk(jobs, keys=("id",), without=tuple(c.name for c in jobs.columns if c.name not in ("id", "exit_code")))
 NEW_LABELS = Bulk(job_labels)
+NEW_PLACES = Bulk(job_queues)
 NEW_ATTEMPTS = Bulk(attempts)
 CHANGED_ATTEMPTS = Bulk(attempts, keys=("job", "number"))
 CHANGED_NODES = Bulk(nodes, keys=("name",), without=DESCRIBED)
@@ -79,6 +86,7 @@ class View:
         self._exit_codes: dict[str, int] = {}
         self._health: dict[str, str] = {}
         self._verdicts: dict[str, str] = {}
+        self._told: dict[str, Reason] = {}
         self._head: str | None = None
         self._stirred = False
 
@@ -98,13 +106,17 @@ class View:
                 self._endings.setdefault(f"{action.job}/{action.attempt}", Ending("failed", None, reason))
             case NodeHealthChanged(node=node, reason=reason):
                 self._health[node] = reason
+            case ClusterChanged() | PolicyChanged():
+                # Which jobs are of one kind depends on both.
+                live = (job for job, known in self._state.jobs.items() if known.final is None)
+                self._touched.update(dict.fromkeys(live))
         about = job_of(body)
         if about:
             self._touched[about] = None
 
     def _note_plan(self, plan: Plan) -> None:
         for verdict in plan.verdicts:
-            self._verdicts[self._shape(self._state.jobs[verdict.job])] = verdict.reason.value
+            self._note_verdict(self._state.jobs[verdict.job], verdict.reason)
         self._touched.update((claim.job, None) for claim in plan.claims)
         self._touched.update((action.id.job, None) for action in plan.actions)
         self._touched.update((key.rpartition("/")[0], None) for key in plan.withdrawn)
@@ -153,10 +165,10 @@ class View:
         if now is not None:
             self._seen[job] = now
             busy.update(dict.fromkeys(now.attempt.placement.nodes))
-            (opened if before is None else changed).append(_attempt_row(now.attempt))
+            (opened if before is None else changed).append(attempt_row(now.attempt))
 
     def _ended_row(self, attempt: AttemptRecord) -> Row:
-        row = _attempt_row(attempt)
+        row = attempt_row(attempt)
         ending = self._endings.get(attempt.key)
         if attempt.stop_reason is not None and (ending is None or ending.outcome != "succeeded"):
             ending = Ending("stopped", ending.exit_code if ending else None, attempt.stop_reason.value)
@@ -187,8 +199,8 @@ class View:
         state = self._state
         for job in self._new:
             self._touched.pop(job, None)
-        new = [self._job_row(state.jobs[job], seq) for job, seq in self._new.items()]
-        changed = [self._job_row(state.jobs[job], -1) for job in self._touched]
+        new = [self._row(state.jobs[job], seq) for job, seq in self._new.items()]
+        changed = [self._row(state.jobs[job]) for job in self._touched]
         NEW_JOBS.run(connection, new)
         NEW_LABELS.run(
             connection,
@@ -199,39 +211,24 @@ class View:
                 for key, value in dict(state.jobs[row["id"]].job.labels).items()
             ],
         )
+        NEW_PLACES.run(connection, [{"queue": queue, "number": row["number"]} for row in new for queue in _above(row)])
         CHANGED_JOBS.run(connection, changed)
         EXIT_CODES.run(connection, [{"id": job, "exit_code": code} for job, code in self._exit_codes.items()])
         self._new, self._touched, self._exit_codes = {}, {}, {}
 
-    def _job_row(self, record: JobRecord, submit_seq: int) -> Row:
-        job, attempt = record.job, record.attempt
-        return {
-            "number": record.number,
-            "id": job.id,
-            "name": job.name,
-            "queue": job.queue,
-            "user": job.user,
-            "kind": job.kind.value,
-            "priority": job.priority,
-            "state": record.state.value,
-            "held": record.held,
-            "wait_reason": _wait_reason(record),
-            "shape": self._shape(record) if record.queued is not None else "",
-            "gpus": record.gpus,
-            "nodes": _text(attempt.placement.nodes) if attempt is not None else "[]",
-            "submitted_ms": record.submitted_ms,
-            "started_ms": record.first_start_ms,
-            "ended_ms": record.ended_ms,
-            "expected_end_ms": _expected_end_ms(record),
-            "attempts": record.attempts,
-            "preemptions": record.preemptions,
-            "exit_code": None,
-            "end_reason": record.end_reason,
-            "array_of": job.array_of,
-            "labels": _text(dict(job.labels)) if job.labels else "{}",
-            "submit_seq": submit_seq,
-            "version": self._state.seq,
-        }
+    def _row(self, record: JobRecord, submit_seq: int = -1) -> Row:
+        shape = ""
+        if record.queued is not None:
+            shape = self._shape(record)
+            # A kind that nobody was of for a while is looked at anew.
+            self._note_verdict(record, self._state.classes[record.shape].verdict)
+        return job_row(record, shape, self._state.seq, submit_seq)
+
+    def _note_verdict(self, record: JobRecord, verdict: Reason) -> None:
+        shape = self._shape(record)
+        if self._told.get(shape) is not verdict:
+            self._told[shape] = verdict
+            self._verdicts[shape] = verdict.value
 
     def _shape(self, record: JobRecord) -> str:
         """A short name for a kind of waiting job, the same in every process."""
@@ -241,7 +238,8 @@ class View:
         return name
 
     def _write_nodes(self, connection: Connection, busy: Iterable[str]) -> None:
-        touched = dict.fromkeys([*busy, *self._health])
+        known = self._state.topology.number
+        touched = [name for name in dict.fromkeys([*busy, *self._health]) if name in known]
         CHANGED_NODES.run(connection, [node_row(self._state, name) for name in touched])
         NODE_REASONS.run(connection, [{"name": name, "reason": reason} for name, reason in self._health.items()])
         self._health = {}
@@ -258,95 +256,14 @@ class View:
             self._head = head
 
 
-def write_cluster(connection: Connection, state: State, placement: str) -> None:
-    """Writes what the view tells of the cluster itself."""
-    connection.execute(delete(nodes))
-    rows = [
-        {**node_row(state, node.name), "position": number, "facts": _text(node), "reason": ""}
-        for number, node in enumerate(state.topology.nodes)
-    ]
-    if rows:
-        connection.execute(insert(nodes), rows)
-    settings.put(connection, "cluster", _json.encode(about_cluster(state, placement)))
-
-
-def about_cluster(state: State, placement: str) -> Row:
-    """What everybody may know of the cluster as a whole."""
-    cluster: Cluster = state.cluster
-    return {
-        "name": cluster.name,
-        "levels": list(cluster.levels),
-        "nodes": len(cluster.nodes),
-        "gpus": cluster.gpus,
-        "gpu_types": list(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type)),
-        "policy": state.policy.spec,
-        "placement": placement,
-        "term": state.term,
-    }
-
-
-def node_row(state: State, name: str) -> Row:
-    """What happens on a node."""
-    number = state.topology.number[name]
-    used, there = 0, []
-    for attempt in state.on_node.get(number, {}).values():
-        there.append(attempt.job.id)
-        if not attempt.waits:
-            for booking in attempt.bookings:
-                used |= booking.devices if booking.node == number else 0
-    return {
-        "name": name,
-        "health": state.capacity.health[number].value,
-        "gpus_used": used.bit_count(),
-        "jobs": _text(there),
-    }
-
-
 def _seen(attempt: AttemptRecord) -> Seen:
-    return Seen(attempt, attempt.phase, attempt.started_ms, attempt.gpus)
+    return Seen(attempt, attempt.phase, attempt.started_ms, attempt.placement, attempt.gpus)
 
 
-def _attempt_row(attempt: AttemptRecord) -> Row:
-    return {
-        "job": attempt.job.id,
-        "number": attempt.number,
-        "phase": attempt.phase.value,
-        "created_ms": attempt.created_ms,
-        "started_ms": attempt.started_ms if attempt.started_ms >= 0 else None,
-        "ended_ms": None,
-        "outcome": None,
-        "exit_code": None,
-        "reason": "",
-        "nodes": _text(attempt.placement.nodes),
-        "slots": _text(
-            [
-                {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": slot.devices}
-                for slot in attempt.placement.slots
-            ]
-        ),
-    }
-
-
-def _wait_reason(record: JobRecord) -> str:
-    """Why a job waits that is not in line; of those in line, `classes` tells."""
-    if record.final is not None:
-        return ""
-    if record.attempt is not None:
-        if record.attempt.phase is not Phase.CLAIMED:
-            return ""
-        return (Reason.MAKING_ROOM if record.attempt.waits else Reason.PREPARING).value
-    return record.parked.value if record.parked is not None else ""
-
-
-def _expected_end_ms(record: JobRecord) -> int | None:
-    length_ms = estimate_ms(record.job)
-    if record.attempt is None or record.attempt.started_ms < 0 or length_ms >= FOREVER_MS:
-        return None
-    return record.attempt.started_ms + max(length_ms - record.executed_before_ms, 0)
-
-
-def _text(value: object) -> str:
-    return _json.encode(value).decode()
+def _above(row: Row) -> list[str]:
+    """The queue of a job, and each above it."""
+    parts = row["queue"].split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _timers(state: State) -> tuple[int, object]:

@@ -8,10 +8,13 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.queues import RESOURCES
 from phalanx.engine.change import Change, ChangeKind, Other
+from phalanx.engine.deadline import outlook
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import Shortfall, said
+from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
+from phalanx.simulate.forecast import Forecast
 from phalanx.simulate.table import duration_text
 
 NAMES_MAX = 4
@@ -208,6 +211,23 @@ def _of_queue(queue: str, others: list[Other]) -> str:
     return f"{jobs} of queue {queue} ({gpus})"
 
 
+def expected(forecast: Forecast, job: str, now_ms: int) -> str:
+    """When a job is expected to start, as an interval from now on, with the age of what is known."""
+    span = forecast.spans.get(job)
+    if span is None:
+        return ""
+    age_ms = now_ms - forecast.at_ms
+    age = f", told {duration_text(age_ms / 1000)} ago" if age_ms > 0 else ""
+    if span.early_ms is None:
+        return f"not within {duration_text((forecast.at_ms + forecast.horizon_ms - now_ms) / 1000)}{age}"
+    if span.late_ms is None:
+        return f"not within {duration_text((span.early_ms - now_ms) / 1000)}{age}"
+    early, late = (_at(each_ms, now_ms) for each_ms in (span.early_ms, span.late_ms))
+    if early == late:
+        return f"{early}{age}"
+    return f"{early} to {late.removeprefix('in ')} in 8 of 10 cases{age} ({forecast.runs} runs)"
+
+
 def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
     """What stands behind the reason, a line each; only what there is."""
     lines = {
@@ -260,3 +280,21 @@ def _list(names: tuple[str, ...]) -> str:
 
 def _number(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+MS_PER_HOUR = 3_600_000
+
+
+def deadline_words(state: State, job: str) -> str:
+    """Whether a job can meet its deadline, by the GPU time there is; empty if it has none."""
+    found = outlook(state, state.record(job))
+    if found is None:
+        return ""
+    hours = (
+        f"{found.needed_gpu_ms / MS_PER_HOUR:.1f} of {found.available_gpu_ms / MS_PER_HOUR:.1f} GPU-hours until then"
+    )
+    if not found.can_be_met:
+        return f"job {job} cannot meet its deadline: it and those due before it need {hours}"
+    late = f", but then {', '.join(found.endangers)} cannot" if found.endangers else ""
+    within_s = max(found.start_by_ms - state.now, 0) / 1000
+    return f"job {job} can meet its deadline if it starts within {duration_text(within_s)} ({hours}){late}"

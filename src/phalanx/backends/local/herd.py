@@ -1,0 +1,321 @@
+"""All attempts on this machine: started, passed actions on to, listened to, and found again after a restart."""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from phalanx.backends.live import Adopted
+from phalanx.backends.local.fence import Fence
+from phalanx.backends.local.flock import Flock, PassedOn
+from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.orphans import end_orphans
+from phalanx.backends.local.papers import Answer, AttemptState, Ending
+from phalanx.backends.local.wire import Message
+from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
+from phalanx.errors import PhalanxError
+from phalanx.placement.placement import Placement
+from phalanx.workload.job import Job
+
+OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
+"""Endings that nobody asked for."""
+
+LOST = Ending(outcome="lost", exit_code=0, reason="lost: what looked after it was killed, or the machine was restarted")
+STOPPED = Ending(outcome="stopped", exit_code=0, reason="it was stopped before it began")
+
+LAST = 1 << 30
+"""The number of a stop that no engine asked for: it comes after all others."""
+
+
+class Herd:
+    """Works in one thread. What happens is handed to `emit`."""
+
+    def __init__(self, yard: Yard, jobs: Callable[[str], Job], emit: Callable[[list[Event]], None]) -> None:
+        self._yard = yard
+        self._jobs = jobs
+        self._hand_over = emit
+        self._fence = Fence(yard.data)
+        self._flocks: dict[tuple[str, int], Flock] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def watch(self, handle: int, hook: Callable[[], None]) -> None:
+        """Calls the hook whenever there is something to read."""
+        self._selector.register(handle, selectors.EVENT_READ, hook)
+
+    def attend(self) -> None:
+        """Waits for the next thing and sees to it."""
+        for key, _ in self._selector.select():
+            key.data()
+
+    def let_go(self) -> None:
+        """Closes all lines; the shepherds go on."""
+        for flock in self._flocks.values():
+            flock.let_go()
+        self._selector.close()
+        self._fence.close()
+
+    def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
+        """Takes over what runs, tells what has ended, and ends what belongs to nobody."""
+        present = {(each.job, each.attempt): each for each in attempts}
+        for key in list(self._fence.marked()):
+            if key not in present:
+                self._end_stray(*key)
+        for each in present.values():
+            self._adopt(each, now)
+
+    def _emit(self, *events: Event) -> None:
+        if events:
+            self._hand_over(list(events))
+
+    def carry_out(self, action: Action, now: int) -> None:
+        """Has an action done, or answers why not."""
+        try:
+            refusal = self._fence.refuses(action.id)
+            if refusal:
+                self._emit(Failed(action.id, refusal, retryable=False))
+            elif isinstance(action, Start):
+                self._start(action, now)
+            elif isinstance(action, Repartition):
+                self._cut(action)
+            else:
+                self._pass_on(action)
+        except PhalanxError as error:
+            self._emit(Failed(action.id, str(error), retryable=False))
+        except OSError as error:
+            self._emit(Failed(action.id, f"{error.filename or 'this machine'}: {error.strerror}", retryable=True))
+        except Exception as error:
+            # A fault of ours must not end the thread, and with it every other job's news.
+            logging.getLogger(__name__).exception("%s", action)
+            self._emit(Failed(action.id, f"a fault of the local backend: {error!r}", retryable=False))
+
+    def _start(self, action: Start, now: int) -> None:
+        """Starts an attempt once, whoever asks how often."""
+        flock = self._flock(action.id.job, action.id.attempt)
+        state = flock.folder.state()
+        if state is not None:
+            self._answer_again(action, state)
+            return
+        if flock.wire is not None:
+            return
+        job = self._jobs(action.id.job)
+        self._end_older(action.id)
+        order = self._yard.order(action, job, now)
+        flock.folder.make()
+        self._make_folders(job, order["tasks"][0]["user"])
+        flock.folder.write_order(order)
+        self._fence.mark(flock.job, flock.attempt)
+        self._listen(flock, flock.spawn().fileno())
+
+    def _make_folders(self, job: Job, user: list[int]) -> None:
+        for folder in (self._yard.data / "jobs" / job.id / "work", self._yard.data / "checkpoints" / job.id):
+            folder.mkdir(parents=True, exist_ok=True)
+            if user:
+                os.chown(folder, user[0], user[1])
+
+    def _end_older(self, action: ActionId) -> None:
+        """Nothing of an older attempt may run beside a newer one, even if nobody knows of it any more."""
+        for attempt in range(1, action.attempt):
+            flock = self._flocks.get((action.job, attempt))
+            if flock is not None and not flock.ended:
+                flock.send(_stop_message(action.term, "superseded"))
+
+    def _answer_again(self, action: Action, state: AttemptState) -> None:
+        known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
+        if known:
+            self._emit(*(_event_of(action.id.job, action.id.attempt, answer) for answer in known))
+        elif action.id.seq < state["newest"]:
+            reason = f"action {state['newest']} of this attempt came first"
+            self._emit(Failed(action.id, reason, retryable=False))
+
+    def _cut(self, action: Repartition) -> None:
+        if action.node in self._yard.device_names:
+            raise PhalanxError(f"device {action.device} of {action.node}: this backend cuts no real GPU by MIG")
+        self._emit(Done(action.id))
+
+    def _pass_on(self, action: PassedOn) -> None:
+        """Has the shepherd do it, or answers for one that is not there."""
+        flock = self._flock(action.id.job, action.id.attempt)
+        if flock.ended or not self._reach(flock):
+            self._answer_for(flock, action)
+            return
+        flock.asked[action.id.seq] = action
+        flock.send(self._message_of(action))
+
+    def _message_of(self, action: PassedOn) -> Message:
+        numbers = {"term": action.id.term, "seq": action.id.seq}
+        match action:
+            case Stop(grace_ms=grace_ms, reason=reason):
+                return {"do": "stop", "grace_ms": grace_ms, "reason": reason, **numbers}
+            case Suspend():
+                return {"do": "suspend", **numbers}
+            case Resume():
+                return {"do": "resume", **numbers}
+            case Resize(placement=placement):
+                return {"do": "resize", **self._change(action.id, placement), **numbers}
+
+    def _change(self, action: ActionId, placement: Placement) -> Message:
+        """Who joins and who leaves, compared with who is in the gang now."""
+        job = self._jobs(action.job)
+        folder = self._yard.folder(action.job, action.attempt)
+        order = folder.order()
+        assert order is not None, f"{folder.path} has no order"
+        around = self._yard.around(order, job)
+        wanted = self._yard.task_orders(job, action.attempt, placement, around)
+        gang = folder.gang()
+        present, kept = list(map(_place, gang)), list(map(_place, wanted))
+        return {
+            "add": [task for task in wanted if _place(task) not in present],
+            "remove": [task["rank"] for task in gang if _place(task) not in kept],
+        }
+
+    def _answer_for(self, flock: Flock, action: PassedOn) -> None:
+        """Answers for an attempt that has no shepherd; under its lock, so that none can come up meanwhile."""
+        if not isinstance(action, Stop):
+            self._emit(Failed(action.id, "the attempt does not run", retryable=False))
+            return
+        flock.folder.make()
+        lock = flock.folder.lock()
+        if lock is None:
+            self._pass_on(action)
+            return
+        try:
+            done = Answer(term=action.id.term, seq=action.id.seq, ok=True, reason="", retryable=True, node="")
+            state = flock.folder.close([done], STOPPED)
+        finally:
+            os.close(lock)
+        self._answer_again(action, state)
+        self._forget(flock)
+
+    def _forget(self, flock: Flock) -> None:
+        """What has ended is in its folder; who asks again finds it there."""
+        flock.ended = True
+        self._fence.unmark(flock.job, flock.attempt)
+
+    def _flock(self, job: str, attempt: int) -> Flock:
+        """One that is listened to, or one to look at its folder with."""
+        return self._flocks.get((job, attempt)) or Flock(job, attempt, self._yard.folder(job, attempt))
+
+    def _reach(self, flock: Flock) -> bool:
+        """Whether a shepherd can be told something."""
+        if flock.wire is not None:
+            return True
+        if not os.path.exists(flock.folder.order_path) or flock.connect() is None:
+            return False
+        assert flock.wire is not None
+        self._listen(flock, flock.wire.fileno())
+        return True
+
+    def _listen(self, flock: Flock, handle: int) -> None:
+        self._flocks[flock.job, flock.attempt] = flock
+        self.watch(handle, partial(self._hear, flock, handle))
+
+    def _hear(self, flock: Flock, handle: int) -> None:
+        messages = flock.wire.receive() if flock.wire is not None else None
+        for message in messages or ():
+            self._tell(flock, message["answers"], message["ending"])
+        if messages is None:
+            self._selector.unregister(handle)
+            del self._flocks[flock.job, flock.attempt]
+            flock.let_go()
+            flock.reap()
+            if not flock.ended:
+                self._seek(flock)
+            elif flock.asked:
+                self._answer_rest(flock)
+
+    def _seek(self, flock: Flock) -> None:
+        """Finds out what became of an attempt whose shepherd has left: perhaps it was the twin of another."""
+        if self._reach(flock):
+            return
+        lock = flock.folder.lock()
+        if lock is None:
+            return
+        try:
+            state = flock.folder.state()
+            if state is None or state["ending"] is None:
+                end_orphans(flock.folder)
+                state = _unbegun(flock) if state is None else flock.folder.close([], LOST)
+        finally:
+            os.close(lock)
+        self._tell(flock, state["answers"], state["ending"])
+        self._answer_rest(flock)
+
+    def _answer_rest(self, flock: Flock) -> None:
+        """Answers what the shepherd was told when it had its ears shut already."""
+        asked, flock.asked = flock.asked, {}
+        for seq in sorted(asked):
+            self._answer_for(flock, asked[seq])
+
+    def _tell(self, flock: Flock, answers: list[Answer], ending: Ending | None) -> None:
+        events: list[Event] = []
+        for answer in answers:
+            flock.asked.pop(answer["seq"], None)
+            if answer["seq"] != LAST:
+                events.append(_event_of(flock.job, flock.attempt, answer))
+        if ending is not None and not flock.ended:
+            self._forget(flock)
+            if ending["outcome"] in OUTCOMES:
+                outcome = OUTCOMES[ending["outcome"]]
+                # A reason begins with the word for its cause.
+                cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
+                events.append(
+                    AttemptEnded(flock.job, flock.attempt, outcome, ending["exit_code"], ending["reason"], cause)
+                )
+        self._emit(*events)
+
+    def _end_stray(self, job: str, attempt: int) -> None:
+        """Ends what runs for an attempt that nobody knows of."""
+        flock = self._flock(job, attempt)
+        if self._reach(flock):
+            flock.send(_stop_message(0, "nobody's"))
+        else:
+            self._seek(flock)
+
+    def _adopt(self, adopted: Adopted, now: int) -> None:
+        flock = self._flock(adopted.job, adopted.attempt)
+        state = flock.folder.state()
+        begun = state is not None or not _awaits_start(adopted)
+        if state is not None and state["ending"] is not None:
+            self._tell(flock, state["answers"], state["ending"])
+        elif begun and not self._reach(flock):
+            self._lose(flock)
+        for action in adopted.in_flight:
+            self.carry_out(action, now)
+
+    def _lose(self, flock: Flock) -> None:
+        flock.folder.make()
+        self._seek(flock)
+
+
+def _unbegun(flock: Flock) -> AttemptState:
+    """Puts down that a shepherd never came up: its start failed, which is tried again after a pause."""
+    order = flock.folder.order()
+    if order is None:
+        return flock.folder.close([], LOST)
+    reason = f"its shepherd did not come up; {flock.folder.path}/shepherd.log may say why"
+    failed = Answer(term=order["term"], seq=order["seq"], ok=False, reason=reason, retryable=True, node="")
+    return flock.folder.close([failed], Ending(outcome="unstarted", exit_code=0, reason=reason))
+
+
+def _awaits_start(adopted: Adopted) -> bool:
+    return any(isinstance(action, Start | Repartition) for action in adopted.in_flight)
+
+
+def _place(task: Mapping[str, Any]) -> tuple[object, ...]:
+    return (task["rank"], task["node"], *task["devices"])
+
+
+def _stop_message(term: int, reason: str) -> Message:
+    return {"do": "stop", "grace_ms": 0, "reason": reason, "term": term, "seq": LAST}
+
+
+def _event_of(job: str, attempt: int, answer: Answer) -> Event:
+    action = ActionId(answer["term"], job, attempt, answer["seq"])
+    if answer["ok"]:
+        return Done(action)
+    return Failed(action, answer["reason"], answer["retryable"], answer["node"])

@@ -1,0 +1,130 @@
+"""How long `why` takes where 50,000 jobs wait in 1,000 queues, and how often its forecasts come true."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from phalanx.bench.calibration import calibrate
+from phalanx.bench.clock import timed_us
+from phalanx.bench.row import Row, Tell, quantile, row
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.engine.event import ClusterDefined, Done, JobSubmitted
+from phalanx.engine.journal import Count
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
+from phalanx.engine.why import why
+from phalanx.simulate.forecast import Forecast, Outlook, point_forecast, span
+from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+from phalanx.workload.gang import Gang, Role, Task, Topology
+from phalanx.workload.job import Job
+
+Answer = TypeVar("Answer")
+
+SEED = 1
+NODES, NODES_PER_RACK, GPUS = 640, 16, 8
+QUEUES = 1_000
+POLICIES = ("fifo:skip=true", "priority")
+"""Under the first queues do not matter and jobs of one shape wait as one; under the second they do."""
+
+WHY_TARGET_MS = 100.0
+POINT_TARGET_S = 2.0
+COVERAGE_PERCENT, COVERAGE_TARGET_POINTS = 80.0, 10.0
+ESTIMATES = {"durations said within a factor of 2": 2.0, "no durations said": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    waiting: int
+    asked: int
+    points: int
+    jobs: int
+    nodes: int
+    moments: int
+
+
+FULL = Size(waiting=50_000, asked=200, points=5, jobs=1_200, nodes=8, moments=12)
+QUICK = Size(waiting=300, asked=5, points=1, jobs=60, nodes=2, moments=1)
+
+
+def answers(size: Size, tell: Tell) -> list[Row]:
+    """Why, for jobs all over a long line, with the newest forecast at hand; and a point forecast made on the spot."""
+    rows: list[Row] = []
+    for policy in POLICIES:
+        name = f"{policy}, {size.waiting} waiting, {QUEUES} queues"
+        tell(f"why: {name}")
+        state = crowded(size.waiting, policy)
+        line = [job for _, job in sorted((each.queued, job) for job, each in state.jobs.items() if each.queued)]
+        newest = Forecast(state.now, 1, 1, {job: span([state.now + 1]) for job in line})
+        rng = Random(SEED)
+        took_ms = [
+            timed_us(lambda: (why(state, job), newest.spans[job]))[0] / 1000  # noqa: B023
+            for job in rng.sample(line, min(size.asked, len(line)))
+        ]
+        rows.append(row(f"{name}: why, median", quantile(took_ms, 0.5), "ms"))
+        rows.append(row(f"{name}: why, 95 of 100 within", quantile(took_ms, 0.95), "ms", WHY_TARGET_MS))
+        first = rng.sample(line[:500], min(size.points, len(line)))
+        took_s = [_with_forks(lambda: point_forecast(state, job, Outlook())) for job in first]  # noqa: B023
+        rows.append(row(f"{name}: fresh point forecast, longest of {len(first)}", max(took_s), "s", POINT_TARGET_S))
+    return rows
+
+
+def calibration(size: Size, tell: Tell) -> list[Row]:
+    """How often real starts lie in the interval of eight in ten."""
+    rows: list[Row] = []
+    cluster = Cluster(tuple(Node(f"n{i}", (), GPUS) for i in range(size.nodes)))
+    trace = synthesize(Synthetic(jobs=size.jobs, gpus=cluster.gpus, load=1.1), SEED)
+    outlook = Outlook(horizon_ms=2 * 86_400_000, grain_ms=60_000, workers=2)
+    for estimates, rough in ESTIMATES.items():
+        name = f"fifo, {trace.name}, {estimates}"
+        tell(f"why: {name}")
+        found = calibrate(cluster, trace, "fifo", size.moments, outlook, rough)
+        percent = None if found.coverage is None else 100 * found.coverage
+        apart = None if percent is None else abs(percent - COVERAGE_PERCENT)
+        rows.append(row(f"{name}: starts forecast in the second half", found.starts, "starts"))
+        rows.append(row(f"{name}: real starts within the 80 % interval", percent, "%"))
+        rows.append(row(f"{name}: that part apart from 80 %", apart, "points", COVERAGE_TARGET_POINTS))
+    return rows
+
+
+def crowded(waiting: int, policy: str) -> State:
+    """A full cluster, and so many jobs of 1 to 64 GPUs waiting in a thousand queues; half of the large want a rack."""
+    rng, state, journal = Random(SEED), State(), Count()
+    nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(NODES))
+    record(state, journal, ClusterDefined(Cluster(nodes, ("rack", "node")), policy), 0)
+    small = [_gang(1, gpus, "") for gpus in (1, 2, 4)]
+    gangs = [*small, *(_gang(count, GPUS, level) for count in (1, 2, 4, 8) for level in ("", "rack"))]
+    number = 0
+    while state.in_line < waiting:
+        jobs = [_job(number + i, gangs, rng) for i in range(min(1_000, waiting))]
+        number += len(jobs)
+        turn(state, journal, [JobSubmitted(job) for job in jobs], 0)
+    begun = [action.id for attempt in state.attempts() for action in attempt.in_flight.values()]
+    turn(state, journal, [Done(action) for action in begun], 1_000)
+    return state
+
+
+def _gang(count: int, gpus: int, level: str) -> Gang:
+    return Gang((Role("worker", count, count, Task(gpus)),), Topology(level))
+
+
+def _job(number: int, gangs: list[Gang], rng: Random) -> Job:
+    minutes = 1 + int(rng.expovariate(1 / 60))
+    return Job(str(number), rng.choice(gangs), queue=f"q{rng.randrange(QUEUES)}", duration_ms=60_000 * minutes)
+
+
+def _with_forks(work: Callable[[], Answer]) -> float:
+    """Seconds of processor time that some work takes, here and in the processes it forks."""
+
+    def children_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before_s = children_s()
+    took_us, _ = timed_us(work)
+    return took_us / 1e6 + children_s() - before_s

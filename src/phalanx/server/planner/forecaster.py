@@ -1,0 +1,72 @@
+"""The forecaster: has a copy of the planner look ahead now and then, and keeps what it saw for all who ask."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+import msgspec
+
+from phalanx.engine.state import State
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.forecast import Forecast, Outlook, forecast
+
+EVERY_MS = 30_000
+"""How old a forecast may become before another is made."""
+
+RUNS = 9
+"""With 9 runs the first and the last bound 80 %."""
+
+OUTLOOK = Outlook(runs=RUNS, costs=NO_COSTS)
+_decoder = msgspec.msgpack.Decoder(Forecast)
+
+
+class Forecaster:
+    """Looks ahead in a process of its own, one at a time, and only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.newest: Forecast | None = None
+        self._child: int | None = None
+        self._pipe = -1
+        self._received = bytearray()
+        self._seq = -1
+
+    def look_after(self, state: State, now_ms: int) -> None:
+        """Takes in what a copy has seen, and sends another if it is time."""
+        if self._child is not None:
+            self._receive()
+        elif state.in_line and state.seq != self._seq and self._is_old(now_ms):
+            self._send(state)
+
+    def _is_old(self, now_ms: int) -> bool:
+        return self.newest is None or now_ms - self.newest.at_ms > EVERY_MS
+
+    def _send(self, state: State) -> None:
+        self._seq = state.seq
+        self._pipe, theirs = os.pipe()
+        os.set_blocking(self._pipe, False)
+        self._child = os.fork()
+        if self._child == 0:
+            os._exit(_look_ahead(state, theirs))
+        os.close(theirs)
+
+    def _receive(self) -> None:
+        assert self._child is not None
+        with suppress(BlockingIOError):
+            while content := os.read(self._pipe, 1 << 20):
+                self._received += content
+            os.close(self._pipe)
+            os.waitpid(self._child, 0)
+            self._child = None
+            with suppress(msgspec.DecodeError, msgspec.ValidationError):
+                self.newest = _decoder.decode(self._received)
+            self._received = bytearray()
+
+
+def _look_ahead(state: State, pipe: int) -> int:
+    """In the copy: whoever plans for real goes first."""
+    os.nice(10)
+    content = msgspec.msgpack.encode(forecast(state, OUTLOOK))
+    with os.fdopen(pipe, "wb") as out:
+        out.write(content)
+    return 0

@@ -1,0 +1,62 @@
+"""The cluster itself in the view: its nodes as they are described, and what everybody may know of it."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Connection, delete, select
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.queues import Queue
+from phalanx.engine.state import State
+from phalanx.server.store import settings
+from phalanx.server.store.bulk import Bulk
+from phalanx.server.store.tables import nodes
+from phalanx.server.view.rows import Row, node_row, text_of
+
+NEW_NODES = Bulk(nodes)
+
+
+def write_cluster(connection: Connection, state: State, placement: str) -> None:
+    """Writes what the view tells of the cluster itself."""
+    reasons = {row.name: row.reason for row in connection.execute(select(nodes.c.name, nodes.c.reason))}
+    connection.execute(delete(nodes))
+    rows = [
+        {
+            **node_row(state, node.name),
+            "position": number,
+            "facts": text_of(node),
+            "reason": reasons.get(node.name, ""),
+        }
+        for number, node in enumerate(state.topology.nodes)
+    ]
+    NEW_NODES.run(connection, rows)
+    settings.put(connection, "cluster", msgspec.json.encode(about_cluster(state, placement)))
+
+
+def placement_of(connection: Connection) -> str:
+    """The way places are chosen, as it was last written."""
+    return str(msgspec.json.decode(settings.get(connection, "cluster") or b"{}").get("placement", ""))
+
+
+def about_cluster(state: State, placement: str) -> Row:
+    """What everybody may know of the cluster as a whole."""
+    cluster: Cluster = state.cluster
+    return {
+        "name": cluster.name,
+        "levels": list(cluster.levels),
+        "nodes": len(cluster.nodes),
+        "gpus": cluster.gpus,
+        "gpu_types": list(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type)),
+        "policy": state.policy.spec,
+        "placement": placement,
+        "term": state.term,
+        "queues": {queue.path: _quota(queue) for queue in cluster.queues},
+    }
+
+
+def _quota(queue: Queue) -> Row:
+    told: Row = msgspec.to_builtins(queue)
+    told.pop("path")
+    for amount in ("guaranteed", "deserved", "limit"):
+        told[amount] = getattr(queue, amount)._asdict()
+    return told

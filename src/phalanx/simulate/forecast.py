@@ -1,0 +1,191 @@
+"""Forecasts: when those who wait will start, by running the same decisions forward on forks of a State.
+
+Nobody knows how long jobs will run or who else will come. Each run draws both from what the State tells of the past;
+the starts of several runs together are an interval. One forecast serves all who wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, floor
+from random import Random
+
+from phalanx.advice.registry import adviser
+from phalanx.engine.action import Start
+from phalanx.engine.event import Event, JobSubmitted
+from phalanx.engine.journal import Count
+from phalanx.engine.records import Phase
+from phalanx.engine.shorten import shorten
+from phalanx.engine.state import State
+from phalanx.simulate.adopt import adopted
+from phalanx.simulate.apart import apart
+from phalanx.simulate.calm import calm
+from phalanx.simulate.costs import Costs
+from phalanx.simulate.past import Past
+from phalanx.simulate.run import Run
+from phalanx.simulate.work import Work
+from phalanx.workload.job import Job
+
+RUNS = 19
+"""With 19 runs the second and the last but one bound 80 %: of 20 starts, the real one among them, 16 lie between."""
+
+HORIZON_MS = 7 * 86_400_000
+TURNS_MAX = 200_000
+"""Turns of one run at most; one that has taken so many has its horizon where it is. Counted, and never timed."""
+
+MINUTE_MS = 60_000
+BEHIND_MAX = 50
+"""Jobs behind the one in question that a point forecast follows: some of them may pass it."""
+
+EARLY, USUAL, LATE = 0.1, 0.5, 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a job is expected to start: in eight of ten cases between `early_ms` and `late_ms`, half before `middle_ms`.
+
+    None is beyond the horizon of the forecast.
+    """
+
+    early_ms: int | None
+    middle_ms: int | None
+    late_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Made at a moment of a State, up to a horizon, from so many runs; a span for each who waited then."""
+
+    at_ms: int
+    horizon_ms: int
+    runs: int
+    spans: Mapping[str, Span]
+
+    def not_before_ms(self, job: str) -> int | None:
+        """The moment before which a job is not expected to start; None if it is not in the forecast."""
+        span = self.spans.get(job)
+        if span is None:
+            return None
+        return span.early_ms if span.early_ms is not None else self.at_ms + self.horizon_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Future:
+    """One run ahead: when those who waited started in it, and up to when it looked."""
+
+    starts: dict[str, int]
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How to look ahead. `workers` are processes at a time. What happens within `grain_ms` is decided on together."""
+
+    runs: int = RUNS
+    horizon_ms: int = HORIZON_MS
+    seed: int = 0
+    costs: Costs = field(default_factory=Costs)
+    turns_max: int = TURNS_MAX
+    grain_ms: int = 1
+    workers: int = 1
+
+
+def forecast(state: State, outlook: Outlook) -> Forecast:
+    """When everybody who waits will start. Each run is a fork in a process of its own, so the State stays as it is."""
+    waiting = waiting_jobs(state)
+    past = Past(state)
+    futures = apart(
+        lambda number: run_ahead(state, past, waiting, outlook, Random(f"{outlook.seed}/{number}")),
+        outlook.runs,
+        outlook.workers,
+    )
+    spans = {job: span([future.starts.get(job) for future in futures]) for job in waiting}
+    return Forecast(state.now, min(future.until_ms for future in futures) - state.now, outlook.runs, spans)
+
+
+def point_forecast(state: State, job: str, outlook: Outlook) -> int | None:
+    """When one of the first in line will start, to the minute, if nobody else comes and all take as long as is usual.
+
+    Much faster than a forecast with its interval: one run of those before it in line and a few behind, which ends when
+    the job starts. None is past the horizon.
+    """
+    (future,) = apart(lambda _: _run_short(state, job, outlook), 1, 1)
+    return future.starts.get(job)
+
+
+def _run_short(state: State, job: str, outlook: Outlook) -> Future:
+    shorten(state, job, BEHIND_MAX)
+    past = Past(state)
+    works = {name: Work(past.length_ms(each, done_ms, USUAL)) for name, each, done_ms in _open_jobs(state)}
+    return _run(state, works, iter(()), {job: None}, replace(outlook, grain_ms=MINUTE_MS))
+
+
+def waiting_jobs(state: State) -> dict[str, None]:
+    """Those who have not started, but for those who are held or will never come in line by themselves."""
+    return {
+        name: None
+        for name, record in state.jobs.items()
+        if record.final is None
+        and not record.held
+        and (record.attempt is None or record.attempt.phase is Phase.CLAIMED)
+    }
+
+
+def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Outlook, rng: Random) -> Future:
+    """One possible future. The State is not the same afterwards."""
+    past = past.redrawn(rng)
+    works = {name: Work(past.length_ms(job, done_ms, rng.random())) for name, job, done_ms in _open_jobs(state)}
+    coming: list[tuple[int, Event]] = []
+    for at_ms, job in past.coming(outlook.horizon_ms, rng):
+        works[job.id] = Work(past.length_ms(job, 0, rng.random()))
+        coming.append((at_ms, JobSubmitted(job)))
+    return _run(state, works, iter(coming), waiting, outlook)
+
+
+def _open_jobs(state: State) -> Iterator[tuple[str, Job, int]]:
+    """Jobs that are not over, and how long they have run."""
+    for name, record in state.jobs.items():
+        if record.final is None and not record.held:
+            yield name, record.job, record.executed_ms(state.now)
+
+
+def _run(
+    state: State,
+    works: Mapping[str, Work],
+    coming: Iterator[tuple[int, Event]],
+    waiting: Mapping[str, None],
+    outlook: Outlook,
+) -> Future:
+    """Goes ahead until all who are watched have started, or to the horizon."""
+    run = Run(adopted(state, works, outlook.costs), coming, state=state, journal=Count(state.seq + 1))
+    if state.policy.adviser:
+        run.adviser = adviser(state.policy.adviser)
+    run.begin()
+    until_ms = state.now + outlook.horizon_ms
+    starts: dict[str, int] = {}
+    at_ms: int | None = state.now
+    with calm():
+        for _ in range(outlook.turns_max):
+            if at_ms is None or at_ms > until_ms or len(starts) == len(waiting):
+                return Future(starts, until_ms)
+            for action in run.turn(at_ms).actions:
+                if isinstance(action, Start) and action.id.job in waiting:
+                    starts.setdefault(action.id.job, at_ms + outlook.costs.start_ms)
+            at_ms = run.next_moment()
+            if at_ms is not None:
+                at_ms += -at_ms % outlook.grain_ms
+    return Future(starts, state.now)
+
+
+def span(starts: list[int | None]) -> Span:
+    """The interval of several starts: such that of one more, drawn alike, the asked part of all lies inside."""
+    ordered = sorted(start for start in starts if start is not None)
+    count = len(starts) + 1
+
+    def ranked(rank: int) -> int | None:
+        return ordered[rank - 1] if 1 <= rank <= len(ordered) else None
+
+    return Span(
+        ranked(max(floor(EARLY * count), 1)), ranked(round(count / 2)), ranked(min(ceil(LATE * count), len(starts)))
+    )

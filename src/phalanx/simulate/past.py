@@ -1,0 +1,181 @@
+"""The past: how long jobs of a queue have run and when they came, to draw what may come next from."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from phalanx.engine.records import JobRecord
+from phalanx.engine.state import State
+from phalanx.workload.job import Job, Kind
+
+DAY_MS = 86_400_000
+SAMPLES_MIN = 20
+"""Ended jobs below which those of a queue say too little, and those of all queues are asked."""
+
+OVERRUN = (1.0, 3.0)
+"""How many times what it has run one may take that has already run longer than any before it."""
+
+FORECAST_MARK = "~"
+"""Begins the ids of jobs that are expected to arrive; no submitted job has such an id."""
+
+
+class Lengths:
+    """How long jobs that are alike run: the estimator of Kaplan and Meier (JASA 1958).
+
+    Those who still run count as well, as lasting at least so long: else the long ones, who have not ended yet, would be
+    missing.
+    """
+
+    def __init__(self, ended: list[float], running: list[float]) -> None:
+        self.ended = sorted(ended)
+        self._cumulated: list[float] = []
+        running = sorted(running)
+        left = 1.0
+        for i, length in enumerate(self.ended):
+            at_risk = len(self.ended) - i + len(running) - bisect_left(running, length)
+            left *= 1.0 - 1.0 / at_risk
+            self._cumulated.append(1.0 - left)
+        self._longest = max([*self.ended[-1:], *running[-1:]], default=0.0)
+
+    def __len__(self) -> int:
+        return len(self.ended)
+
+    def longer_than(self, done: float, part: float) -> float:
+        """The length that this part of those that last longer does not exceed; past all known, some time more."""
+        before = bisect_right(self.ended, done)
+        passed = self._cumulated[before - 1] if before else 0.0
+        sought = passed + part * (1.0 - passed)
+        at = bisect_left(self._cumulated, sought, before)
+        if at < len(self.ended):
+            return self.ended[at]
+        low, high = OVERRUN
+        return max(done, self._longest) * (low + part * (high - low))
+
+
+@dataclass(slots=True)
+class Observed:
+    """Run times of jobs that are alike: of those that ended, and of those that still run."""
+
+    ended: list[float] = field(default_factory=list)
+    running: list[float] = field(default_factory=list)
+
+    def add(self, length: float, is_over: bool) -> None:
+        """Takes note of one."""
+        (self.ended if is_over else self.running).append(length)
+
+    def redrawn(self, rng: Random) -> Observed:
+        """As many, drawn from these: what might as well have been observed (the bootstrap of Efron, 1979)."""
+        drawn, count = Observed(), len(self.ended)
+        for _ in range(count + len(self.running)):
+            at = int(rng.random() * (count + len(self.running)))
+            drawn.add(self.ended[at] if at < count else self.running[at - count], is_over=at < count)
+        return drawn if drawn.ended else self
+
+
+Group = tuple[str, str, int]
+"""What is measured (`length` in milliseconds, or as a `ratio` of what the job said), the queue, and the size."""
+
+
+class Past:
+    """What a State tells of the jobs that were.
+
+    Of a job that says how long it takes, the queue's own jobs say how far such estimates are off. Of one that does not,
+    they say how long jobs of its size take. Jobs arrive as they did on earlier days at the same time of day.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.now = state.now
+        self._observed: dict[Group, Observed] = {}
+        self._lengths: dict[Group, Lengths] = {}
+        self._rng: Random | None = None
+        for record in state.jobs.values():
+            length_ms = record.executed_ms(state.now)
+            if length_ms and record.job.kind is not Kind.SERVICE:
+                self._observe(record, length_ms)
+        self.arrivals = [
+            (record.submitted_ms, record.job)
+            for record in state.jobs.values()
+            if record.job.kind is not Kind.SERVICE and record.job.array is None and not record.job.after
+        ]
+        self.arrivals.sort(key=lambda arrival: arrival[0])
+
+    def _observe(self, record: JobRecord, length_ms: int) -> None:
+        """Takes note of how long a job has run, for those of its queue and of all, of its size and of any."""
+        job, is_over = record.job, record.final is not None
+        for queue in (job.queue, ""):
+            for size in (_size(job), 0):
+                self._observed.setdefault(("length", queue, size), Observed()).add(float(length_ms), is_over)
+            if job.duration_ms:
+                for long in (_magnitude(job.duration_ms), 0):
+                    ratio = length_ms / job.duration_ms
+                    self._observed.setdefault(("ratio", queue, long), Observed()).add(ratio, is_over)
+
+    def redrawn(self, rng: Random) -> Past:
+        """Another past that might as well have been, for runs that are not all wrong in the same way."""
+        other = copy(self)
+        other._lengths, other._rng = {}, rng
+        return other
+
+    def length_ms(self, job: Job, executed_ms: int, part: float) -> int | None:
+        """How long a job that has run for so long may run in all; None if nothing is known of such jobs.
+
+        `part` says where among all that is possible: 0.5 is what is usual, one drawn from 0 to 1 is by chance.
+        """
+        if job.kind is Kind.SERVICE:
+            return None
+        if job.duration_ms:
+            said = self._told("ratio", job.queue, _magnitude(job.duration_ms)) or Lengths([1.0], [])
+            return max(round(job.duration_ms * said.longer_than(executed_ms / job.duration_ms, part)), 1)
+        known = self._told("length", job.queue, _size(job))
+        return max(round(known.longer_than(executed_ms, part)), 1) if known is not None else job.max_run_ms
+
+    def _told(self, what: str, queue: str, size: int) -> Lengths | None:
+        """Of the queue's own jobs and of all, of one size and of any, the first that say enough; else any that do."""
+        groups = ((what, queue, size), (what, "", size), (what, queue, 0), (what, "", 0))
+        known = [group for group in groups if group in self._observed and self._observed[group].ended]
+        if not known:
+            return None
+        enough = (group for group in known if len(self._observed[group].ended) >= SAMPLES_MIN)
+        group = next(enough, known[-1])
+        if group not in self._lengths:
+            observed = self._observed[group] if self._rng is None else self._observed[group].redrawn(self._rng)
+            self._lengths[group] = Lengths(observed.ended, observed.running)
+        return self._lengths[group]
+
+    def coming(self, horizon_ms: int, rng: Random) -> Iterator[tuple[int, Job]]:
+        """Jobs that may arrive up to a horizon, in order of time."""
+        times = [at_ms for at_ms, _ in self.arrivals]
+        if len(times) < SAMPLES_MIN or times[-1] == times[0]:
+            return
+        block_ms = min(DAY_MS, self.now - times[0])
+        blocks = max((self.now - times[0]) // block_ms, 1)
+        number = 0
+        for later_ms in range(0, horizon_ms, block_ms):
+            since_ms = self.now - block_ms * (1 + int(rng.random() * blocks))
+            shift_ms = self.now + later_ms - since_ms
+            for at in range(bisect_left(times, since_ms), bisect_left(times, since_ms + block_ms)):
+                at_ms, job = self.arrivals[at]
+                if at_ms + shift_ms > self.now + horizon_ms:
+                    return
+                number += 1
+                yield at_ms + shift_ms, _again(job, number, shift_ms)
+
+
+def _size(job: Job) -> int:
+    """Sizes that are taken to be alike: 1, 2, 3 to 4, 5 to 8, … GPUs; from 1 on, since 0 is any size."""
+    return 1 + max(job.gang.gpus_max - 1, 0).bit_length()
+
+
+def _magnitude(length_ms: int) -> int:
+    """Lengths up to four times as long are taken to be alike: of the longest estimates most are too long."""
+    return 1 + length_ms.bit_length() // 2
+
+
+def _again(job: Job, number: int, shift_ms: int) -> Job:
+    """A job like one that was, to come."""
+    deadline_ms = job.deadline_ms + shift_ms if job.deadline_ms is not None else None
+    return replace(job, id=f"{FORECAST_MARK}{number}", begin_ms=None, deadline_ms=deadline_ms)

@@ -1,0 +1,196 @@
+"""The operator's verbs against a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from live import Phalanx, Server
+
+from phalanx.cli.exit import Exit
+
+
+def test_nodes_are_listed_with_what_is_used(phalanx: Phalanx) -> None:
+    nodes = phalanx("nodes", "-o", "json").data
+    assert [(node["name"], node["gpus"]) for node in nodes] == [("n0", 4), ("n1", 4)]
+
+
+def test_a_drained_node_takes_no_work_until_it_is_undrained(phalanx: Phalanx) -> None:
+    assert phalanx("drain", "n1", "--reason", "new fan").code == 0
+    assert phalanx("nodes", "--health", "draining", "-o", "name").out == "n1\n"
+    assert phalanx("submit", "--gpus", "4", "--wait", "-o", "json", "--", "true").data["nodes"] in ([], ["n0"])
+    assert phalanx("undrain", "n1").code == 0
+    assert phalanx("nodes", "--health", "draining", "-o", "name").out == ""
+
+
+def test_an_unknown_node_is_not_found(phalanx: Phalanx) -> None:
+    assert phalanx("drain", "nosuch").code == Exit.NOT_FOUND
+
+
+def test_queues_and_reservations_are_lists(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "--queue", "research/llm", "-o", "name", "--", "sleep", "600").out.strip()
+    assert "research/llm" in phalanx("queues", "-o", "name").out.split()
+    phalanx("cancel", job)
+    assert isinstance(phalanx("reservations", "-o", "json").data, list)
+
+
+def test_events_tell_of_a_job_from_its_submission_to_its_end(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "--wait", "-o", "json", "--", "true").data["id"]
+    lines = phalanx("events", "--since", "0", "--job", job, "--limit", "3", "-o", "json").out.splitlines()
+    types = [json.loads(line)["type"] for line in lines]
+    assert types == ["JobSubmitted", "Done", "AttemptEnded"]
+    assert "AttemptEnded" in phalanx("events", "--since", "0", "--type", "AttemptEnded", "--limit", "1").out
+
+
+def test_top_fits_one_screen_and_refuses_a_pipe(phalanx: Phalanx) -> None:
+    assert "n0" in phalanx("top", "--once").out
+    assert phalanx("top").code == Exit.REFUSED
+
+
+def test_backends_say_what_they_can_do_here_and_why_not_the_rest(phalanx: Phalanx) -> None:
+    rows = {row["capability"]: row for row in phalanx("backends", "-o", "json").data if row["backend"] == "local"}
+    assert rows["adopt"]["here"]
+    assert all(row["here"] or row["why_not"] for row in rows.values())
+    live = {row["capability"] for row in phalanx("backends", "--live", "-o", "json").data if row["backend"] == "local"}
+    assert live == set(rows)
+
+
+def test_a_token_is_kept_where_only_its_owner_can_read_it(
+    phalanx: Phalanx, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert phalanx("login", "--context", "here").code == 0
+    config = tmp_path / "config.yaml"
+    assert stat.S_IMODE(config.stat().st_mode) == 0o600
+    token = Path(server.token_file).read_text().strip()
+    assert token not in phalanx("config").out
+    monkeypatch.delenv("PHALANX_ADDR")
+    monkeypatch.delenv("PHALANX_TOKEN_FILE")
+    assert phalanx("config", "addr").out.strip() == server.url
+    assert phalanx("jobs").code == 0
+    config.chmod(0o644)
+    refused = phalanx("jobs")
+    assert refused.code == 1
+    assert "chmod 600" in refused.err
+
+
+def test_a_context_can_be_used_and_removed(phalanx: Phalanx) -> None:
+    phalanx("login", "--context", "one")
+    phalanx("login", "--context", "two")
+    phalanx("config", "use", "one")
+    assert {row["name"]: row["current"] for row in phalanx("config", "-o", "json").data} == {"one": True, "two": False}
+    phalanx("config", "remove", "one")
+    assert [row["name"] for row in phalanx("config", "-o", "json").data] == ["two"]
+    assert phalanx("config", "use", "one").code == Exit.NOT_FOUND
+
+
+def test_a_user_with_a_token_of_a_role_may_do_what_the_role_may(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert phalanx("users", "add", "bob", "--role", "viewer").code == 0
+    assert "bob" in phalanx("users", "-o", "name").out.split()
+    made = phalanx("tokens", "add", "mine", "--scope", "read").out.strip()
+    monkeypatch.setenv("PHALANX_TOKEN", made)
+    assert phalanx("jobs").code == 0
+    assert phalanx("submit", "--", "true").code == Exit.REFUSED
+    monkeypatch.delenv("PHALANX_TOKEN")
+    [token] = [token for token in phalanx("tokens", "-o", "json").data if token["name"] == "mine"]
+    assert phalanx("tokens", "revoke", token["id"]).code == 0
+    assert phalanx("users", "remove", "bob").code == 0
+
+
+def test_a_wrong_token_is_refused_with_what_to_do(phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_TOKEN", "wrong")
+    refused = phalanx("jobs")
+    assert refused.code == Exit.REFUSED
+    assert "phalanx login" in refused.err
+
+
+def test_a_server_that_is_not_there_is_unreachable_with_what_to_do(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    refused = phalanx("jobs")
+    assert refused.code == Exit.UNREACHABLE
+    assert "phalanx up" in refused.err
+
+
+@pytest.mark.parametrize("addr", ["ftp://here", "127.0.0.1:8470", "http://"])
+def test_an_address_that_is_none_is_named(phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, addr: str) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", addr)
+    refused = phalanx("jobs")
+    assert refused.code == Exit.UNREACHABLE
+    assert "http://HOST:PORT" in refused.err
+
+
+def test_a_shell_completes_the_names_of_live_jobs(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "--name", "completed-by-tab", "-o", "name", "--", "sleep", "600").out.strip()
+    asked = {"_PHALANX_COMPLETE": "bash_complete", "COMP_WORDS": "phalanx cancel complet", "COMP_CWORD": "2"}
+    command = [sys.executable, "-m", "phalanx"]
+    found = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=True)
+    assert found.stdout == "plain,completed-by-tab\n"
+    phalanx("cancel", job)
+
+
+def test_a_shell_that_asks_with_no_server_gets_nothing_and_no_complaint(monkeypatch: pytest.MonkeyPatch) -> None:
+    from phalanx.cli.complete import live_jobs
+
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    assert live_jobs(None, None, "") == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_printed_for_each_shell(phalanx: Phalanx, shell: str) -> None:
+    assert "_PHALANX_COMPLETE" in phalanx("completion", shell).out
+
+
+def test_a_config_that_is_no_config_is_refused(phalanx: Phalanx, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    for text in ("- 1\n", "contexts: {a: {colour: green}}\n", "{"):
+        config.write_text(text)
+        config.chmod(0o600)
+        refused = phalanx("jobs")
+        assert refused.code == 1
+        assert str(config) in refused.err
+        assert os.linesep not in refused.err.strip() or text == "{"
+
+
+def test_a_user_logs_in_with_a_password_and_a_wrong_one_is_refused(
+    phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.prompt", lambda *_, **__: "correct horse battery staple")
+    assert phalanx("users", "add", "eve", "--password", "--role", "viewer").code == 0
+    monkeypatch.delenv("PHALANX_TOKEN_FILE")
+    assert phalanx("login", server.url, "--user", "eve", "--days", "1").code == 0
+    assert phalanx("jobs").code == 0
+    assert phalanx("submit", "--", "true").code == Exit.REFUSED
+    monkeypatch.setattr("click.prompt", lambda *_, **__: "something else")
+    assert phalanx("login", server.url, "--user", "eve").code == Exit.REFUSED
+
+
+def test_a_cluster_is_changed_after_its_difference_was_shown(phalanx: Phalanx, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.yaml", tmp_path / "after.yaml"
+    node = "gpus: 4, gpu_type: H100, gpu_memory_gb: 80, cpus: 64, memory_gb: 512"
+    before.write_text(f"nodes:\n- {{count: 2, name: n, {node}}}\n")
+    after.write_text(f"nodes:\n- {{count: 3, name: n, {node}}}\n")
+    shown = phalanx("apply", str(after), "--dry-run", "-o", "json")
+    assert shown.code == 0, shown.err
+    assert shown.data["changes"]
+    assert len(phalanx("nodes", "-o", "name").out.split()) == 2
+    assert phalanx("apply", str(after)).code == Exit.REFUSED
+    assert phalanx("apply", str(after), "--yes").code == 0
+    assert len(phalanx("nodes", "-o", "name").out.split()) == 3
+    assert phalanx("apply", str(before), "--yes").code == 0
+    assert phalanx("nodes", "-o", "name").out.split() == ["n0", "n1"]
+
+
+def test_a_cluster_file_with_a_mistake_is_refused_with_its_line(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("nodes:\n- {count: 2, gpuz: 4}\n")
+    refused = phalanx("apply", str(file), "--yes")
+    assert refused.code == 1
+    assert f"{file}:2" in refused.err

@@ -1,0 +1,271 @@
+"""The daily verbs against a real server that runs real processes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from live import Phalanx, Server, until
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.templates import templates
+from phalanx.workload.formats.native import read_job
+
+
+def submit(phalanx: Phalanx, *arguments: str) -> str:
+    result = phalanx("submit", "-o", "name", *arguments)
+    assert result.code == 0, result.err
+    return result.out.strip()
+
+
+def test_a_command_is_submitted_and_waited_for(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--gpus", "1", "--wait", "-o", "json", "--", "true")
+    assert result.code == 0
+    assert result.data["gpus"] == 1
+    assert "succeeded" in result.err
+
+
+def test_run_prints_what_the_job_prints_and_gives_its_outcome_as_exit_code(phalanx: Phalanx) -> None:
+    result = phalanx("run", "--", "sh", "-c", "echo one; echo two; exit 3")
+    assert result.code == Exit.JOB_FAILED
+    assert "one\ntwo\n" in result.out
+    assert "exit 3" in result.err
+
+
+def test_a_job_runs_in_the_folder_it_was_submitted_from_when_the_server_is_here(
+    phalanx: Phalanx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert str(tmp_path) in phalanx("run", "--", "pwd").out
+
+
+def test_a_file_is_submitted_as_it_is(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: from-file\ngpus: 2\ncommand: [sh, -c, 'echo $YES']\nenv: {YES: yes}\n")
+    result = phalanx("run", str(file))
+    assert result.code == 0
+    assert "yes\n" in result.out
+
+
+def test_a_file_with_a_mistake_is_refused_with_its_line_and_nothing_is_submitted(
+    phalanx: Phalanx, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: true\ngpuz: 2\n")
+    before = phalanx("jobs", "--all", "-o", "name", "--limit", "1").out
+    result = phalanx("submit", str(file))
+    assert result.code == 1
+    assert f"{file}:2: key 'gpuz'" in result.err
+    assert phalanx("jobs", "--all", "-o", "name", "--limit", "1").out == before
+
+
+def test_nothing_to_run_is_a_usage_error_that_says_what_to_do(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--gpus", "1")
+    assert result.code == Exit.USAGE
+    assert "phalanx submit -- true" in result.err
+
+
+def test_a_file_and_options_do_not_mix(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: true\n")
+    assert phalanx("submit", str(file), "--gpus", "1").code == Exit.USAGE
+
+
+def test_a_dry_run_prints_the_job_file_and_submits_nothing(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--dry-run", "--tasks", "2", "--gpus", "1", "--env", "A=b=c", "--", "echo", "it's")
+    keys = yaml.safe_load(result.out)
+    assert keys["gang"] == [{"role": "worker", "replicas": 2, "gpus": 1}]
+    assert keys["env"] == {"A": "b=c"}
+    assert keys["command"] == ["echo", "it's"]
+
+
+def test_a_gang_gets_one_rank_a_task(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--tasks", "2", "--gpus", "1", "--wait", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE")
+    assert phalanx("logs", job, "--rank", "1").out == "1 of 2\n"
+
+
+def test_members_of_an_array_have_their_indices(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--array", "3-5", "--wait", "-o", "json", "--", "sh", "-c", "echo $PHALANX_ARRAY_INDEX")
+    assert result.code == 0
+    assert [phalanx("logs", member).out for member in result.data["members"]] == ["3\n", "4\n", "5\n"]
+
+
+@pytest.mark.parametrize("template", templates(), ids=lambda template: template.name)
+def test_every_template_of_the_gallery_is_a_job_file_with_a_line_about_it(template: object) -> None:
+    read_job(template.text, template.name, job_id="1")  # type: ignore[attr-defined]
+    assert template.summary.endswith(".")  # type: ignore[attr-defined]
+
+
+def test_a_template_is_changed_by_set_by_options_and_by_a_command(phalanx: Phalanx) -> None:
+    result = phalanx(
+        "submit", "--template", "train-ddp", "--set", "gang.0.replicas=2", "--name", "mine", "--dry-run", "--", "true"
+    )
+    keys = yaml.safe_load(result.out)
+    assert keys["gang"][0]["replicas"] == 2
+    assert keys["name"] == "mine"
+    assert keys["command"] == ["true"]
+
+
+def test_an_unknown_template_is_named_with_those_there_are(phalanx: Phalanx) -> None:
+    result = phalanx("submit", "--template", "nosuch")
+    assert result.code == Exit.NOT_FOUND
+    assert "train-ddp" in result.err
+
+
+def test_the_gallery_is_listed(phalanx: Phalanx) -> None:
+    assert "sweep" in phalanx("submit", "--template", "list", "-o", "name").out.split()
+
+
+def test_jobs_lists_what_is_not_over_and_with_all_what_is(phalanx: Phalanx) -> None:
+    over = submit(phalanx, "--wait", "--", "true")
+    alive = submit(phalanx, "--", "sleep", "600")
+    listed = phalanx("jobs", "-o", "name").out.split()
+    assert alive in listed
+    assert over not in listed
+    assert over in phalanx("jobs", "--all", "-o", "name").out.split()
+    assert phalanx("jobs", "--state", "succeeded", "-o", "json").data[0]["state"] == "succeeded"
+    phalanx("cancel", alive)
+
+
+def test_a_job_is_shown_with_its_attempts_by_id_and_by_name(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--name", "shown", "--", "sh", "-c", "exit 4")
+    assert phalanx("wait", job).code == Exit.JOB_FAILED
+    shown = phalanx("job", job, "-o", "json").data
+    assert shown["exit_code"] == 4
+    assert shown["tries"][0]["outcome"] == "failed"
+    assert phalanx("job", "shown", "-o", "name").out.strip() == job
+
+
+def test_an_unknown_job_is_not_found(phalanx: Phalanx) -> None:
+    for verb in (("job",), ("logs",), ("cancel",), ("why",)):
+        assert phalanx(*verb, "999999").code == Exit.NOT_FOUND
+    assert phalanx("logs", "-f", "999999").code == Exit.NOT_FOUND
+    assert phalanx("wait", "999999").code == Exit.JOB_GONE
+
+
+def test_a_held_job_waits_until_it_is_released(phalanx: Phalanx) -> None:
+    blocker = submit(phalanx, "--gpus", "4", "--tasks", "2", "--", "sleep", "600")
+    job = submit(phalanx, "--gpus", "1", "--", "true")
+    assert phalanx("hold", job, "-o", "json").data[0]["held"]
+    phalanx("cancel", blocker)
+    assert phalanx("wait", blocker).code == Exit.JOB_CANCELLED
+    assert phalanx("why", job, "-o", "json").data["reason"] == "held"
+    phalanx("release", job)
+    assert phalanx("wait", job).code == 0
+
+
+def test_what_cannot_be_cancelled_is_named_and_the_rest_is(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--", "sleep", "600")
+    result = phalanx("cancel", "999999", job)
+    assert result.code == Exit.NOT_FOUND
+    assert "999999" in result.err
+    assert phalanx("wait", job).code == Exit.JOB_CANCELLED
+
+
+def test_waiting_can_be_given_up(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--", "sleep", "600")
+    assert phalanx("wait", "--timeout", "0.2", job).code == Exit.JOB_NOT_FINISHED
+    phalanx("cancel", job)
+
+
+def test_the_last_lines_of_a_log_are_shown(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--wait", "--", "sh", "-c", "for i in 1 2 3 4; do echo $i; done; echo oops >&2")
+    assert phalanx("logs", job, "--tail", "2").out == "3\n4\n"
+    assert phalanx("logs", job, "--stream", "err").out == "oops\n"
+
+
+def test_following_a_job_that_is_tried_again_shows_every_attempt(phalanx: Phalanx) -> None:
+    script = "echo attempt $PHALANX_ATTEMPT; test $PHALANX_ATTEMPT = 2"
+    result = phalanx("run", "--retries", "1", "--", "sh", "-c", script)
+    assert result.code == 0
+    assert "attempt 1\nattempt 2\n" in result.out
+
+
+def test_a_plan_on_the_live_state_changes_nothing(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: true\ngpus: 2\n")
+    before = phalanx("jobs", "--all", "-o", "name", "--limit", "1").out
+    planned = phalanx("plan", str(file), "-o", "json").data
+    assert planned[0]["gpus"] == 2
+    assert phalanx("jobs", "--all", "-o", "name", "--limit", "1").out == before
+
+
+def test_a_job_that_will_never_fit_says_so(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--gpus", "64", "--", "true")
+    assert phalanx("why", job, "-o", "json").data["reason"] == "never_fits"
+    phalanx("cancel", job)
+
+
+def test_a_job_runs_on_while_the_server_is_killed_and_started_again(
+    phalanx: Phalanx, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = submit(phalanx, "--gpus", "1", "--", "sh", "-c", "echo $$; while [ ! -e done ]; do sleep 0.05; done")
+    until(lambda: phalanx("logs", job).out)
+    pid = int(phalanx("logs", job).out)
+    server.kill()
+    assert phalanx("jobs").code == Exit.UNREACHABLE
+    assert os.path.exists(f"/proc/{pid}")
+    server.start()
+    assert phalanx("job", job, "-o", "json").data["state"] == "running"
+    assert int(phalanx("logs", job).out) == pid
+    (tmp_path / "done").touch()
+    assert phalanx("wait", job).code == 0
+    assert phalanx("job", job, "-o", "json").data["attempts"] == 1
+
+
+def test_a_command_runs_beside_a_task_with_its_input_and_exit_code(
+    phalanx: Phalanx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(phalanx, "--gpus", "1", "--", "sleep", "600")
+    until(lambda: phalanx("job", job, "-o", "json").data["state"] == "running")
+    typed = tmp_path / "typed"
+    typed.write_text("word\n")
+    with typed.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        result = phalanx("exec", job, "--", "sh", "-c", "read typed; echo $PHALANX_JOB_ID $typed; exit 6")
+    assert result.out == f"{job} word\n"
+    assert result.code == 6
+    with typed.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert phalanx("exec", job, "--", "/no/such/program").code != 0
+    phalanx("cancel", job)
+
+
+def test_no_command_runs_beside_a_job_that_is_over(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--wait", "--", "true")
+    assert phalanx("exec", job, "--", "true").code == Exit.REFUSED
+    assert phalanx("exec", "999999", "--", "true").code == Exit.NOT_FOUND
+
+
+def test_following_a_job_goes_on_where_it_was_after_the_server_was_killed(
+    phalanx: Phalanx, server: Server, tmp_path: Path
+) -> None:
+    script = f"echo one; while [ ! -e {tmp_path}/killed ]; do sleep 0.05; done; echo two"
+    job = submit(phalanx, "--", "sh", "-c", script)
+    until(lambda: phalanx("logs", job).out)
+
+    def kill_and_start() -> None:
+        time.sleep(0.5)
+        server.kill()
+        (tmp_path / "killed").touch()
+        server.start()
+
+    killer = threading.Thread(target=kill_and_start)
+    killer.start()
+    try:
+        assert phalanx("logs", "-f", job).out == "one\ntwo\n"
+    finally:
+        killer.join()
+
+
+def test_waiting_for_a_job_of_a_server_that_is_not_there_does_not_wait(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    assert phalanx("wait", "1").code == Exit.UNREACHABLE
+    assert phalanx("logs", "-f", "1").code == Exit.UNREACHABLE

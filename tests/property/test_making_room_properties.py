@@ -1,0 +1,114 @@
+"""Making room: victims are the cheapest there are, and no two jobs stop one another in turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import World, a_job, racked, stops
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.event import JobSubmitted, Progress
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import AttemptRecord, Phase
+from phalanx.engine.trial import Trial
+from phalanx.workload.job import Job
+
+SIZES = st.integers(1, 4)
+
+
+def settle(world: World, plan: Plan) -> list[tuple[str, str]]:
+    """Has everything done that is asked for, until nothing is; who was stopped for whom."""
+    pairs: list[tuple[str, str]] = []
+    for _ in range(100):
+        pairs += [(claim.job, key.rpartition("/")[0]) for claim in plan.claims for key in claim.victims]
+        asked = list(world.asked)
+        if not asked:
+            return pairs
+        plan = world.done(*dict.fromkeys(action.job for action in asked))
+    raise AssertionError("it never comes to rest")
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> World:
+    """A few nodes full of jobs of low priority that have lost more or less of their work if they are stopped."""
+    world = World(flat(draw(st.integers(1, 3)), 4), "priority")
+    jobs = [a_job(f"j{i}", draw(SIZES), priority=draw(st.integers(0, 2))) for i in range(8)]
+    world.turn(*map(JobSubmitted, jobs))
+    settle(world, world.turn())
+    for job in jobs:
+        if draw(st.booleans()) and world.job(job.id).attempt is not None:
+            world.turn(Progress(job.id, 1, durable_step=1), after_ms=draw(st.integers(1, 50)) * 1_000)
+    return world
+
+
+def optimum(world: World, head: Job) -> tuple[int, int] | None:
+    """The least loss, then the fewest victims, over all sets of those of lower priority with which the head fits."""
+    state = world.state
+    running = [attempt for attempt in state.attempts() if attempt.phase is Phase.RUNNING]
+    lower = [attempt for attempt in running if attempt.job.priority < head.priority]
+    found = [
+        (sum(victim.lost_gpu_ms(state.now) for victim in victims), count)
+        for count in range(len(lower) + 1)
+        for victims in combinations(lower, count)
+        if _fits_without(world, head, victims)
+    ]
+    return min(found, default=None)
+
+
+def _fits_without(world: World, head: Job, victims: tuple[AttemptRecord, ...]) -> bool:
+    with Trial(world.state) as trial:
+        for victim in victims:
+            trial.release(victim.bookings)
+        return trial.seat_job(head) is not None
+
+
+@settings(max_examples=60)
+@given(crowded(), SIZES)
+def test_the_victims_of_a_head_on_one_node_are_the_cheapest_there_are(world: World, gpus: int) -> None:
+    head = a_job("head", gpus, priority=9)
+    best = optimum(world, head)
+    running = {attempt.key: attempt for attempt in world.state.attempts()}
+    loss = {key: attempt.lost_gpu_ms(world.state.now) for key, attempt in running.items()}
+    plan = world.submit(head)
+    (claim,) = [claim for claim in plan.claims if claim.job == "head"] or [None]
+    if best is None:
+        assert claim is None
+        return
+    assert claim is not None
+    assert (sum(loss[key] for key in claim.victims), len(claim.victims)) <= best or not claim.victims
+
+
+def shared(kind: str) -> Cluster:
+    """Clusters in which jobs have many reasons to stop one another."""
+    if kind == "racks":
+        return racked(2, 2, gpus=4)
+    tenants = (Queue("a", deserved=Quota(6_000)), Queue("b", deserved=Quota(4_000)), Queue("c"))
+    if kind == "tree":
+        inner = (Queue("d", deserved=Quota(10_000)), *(replace(each, path=f"d/{each.path}") for each in tenants[:2]))
+        tenants = (*inner, Queue("e", deserved=Quota(4_000)), Queue("e/c", deserved=Quota(2_000)))
+    return replace(flat(4, 4), queues=tenants)
+
+
+def path_of(kind: str, queue: str) -> str:
+    return queue if kind != "tree" else f"{'e' if queue == 'c' else 'd'}/{queue}"
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["racks", "queues", "tree"]),
+    st.sampled_from(["priority", "fair:preempt=true"]),
+    st.lists(st.tuples(SIZES, st.integers(1, 3), st.integers(0, 3), st.sampled_from("abc")), min_size=4, max_size=24),
+)
+def test_no_two_jobs_stop_one_another_in_turn(kind: str, policy: str, wishes: list[tuple[int, int, int, str]]) -> None:
+    world = World(shared(kind), policy)
+    pairs: list[tuple[str, str]] = []
+    for i, (gpus, count, priority, queue) in enumerate(wishes):
+        required = "rack" if kind == "racks" and i % 3 == 0 else ""
+        job = a_job(f"j{i}", gpus, count, required=required, priority=priority, queue=path_of(kind, queue))
+        pairs += settle(world, world.submit(job, after_ms=1_000))
+    assert not [pair for pair in pairs if pair[::-1] in pairs], (pairs, kind, policy, wishes)
+    assert not stops(world.turn(after_ms=60_000)), "at rest nobody is stopped any more"

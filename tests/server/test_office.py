@@ -1,0 +1,119 @@
+"""The office: mutations carried out on a State, in the transaction that makes them durable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy import func, select
+
+from builders import a_job
+from phalanx.cluster.cluster import flat
+from phalanx.engine.event import ClusterDefined
+from phalanx.engine.state import State
+from phalanx.engine.turn import record
+from phalanx.server.loop.book import Book
+from phalanx.server.loop.notices import Notices
+from phalanx.server.loop.office import KEY_MS, Office
+from phalanx.server.loop.wire import Answer, Caller, ChangeJob, Mutation, PutUser, Request, SubmitJobs
+from phalanx.server.refusal import Refusal
+from phalanx.server.store.database import open_database, sqlite_url
+from phalanx.server.store.tables import audit, idempotency, jobs
+
+
+class Desk:
+    """An office with a store behind it; every call is one transaction."""
+
+    def __init__(self, folder: Path) -> None:
+        self.database = open_database(sqlite_url(folder / "store.db"))
+        self.state = State()
+        self.book = Book(self.state)
+        self.now = 1_000
+        record(self.state, self.book.journal, ClusterDefined(flat(2, 8), "fifo"), self.now)
+        self.full = False
+        self.office = Office(self.state, self.book, Notices(self.state), self._need_room)
+
+    def _need_room(self) -> None:
+        if self.full:
+            raise Refusal("storage_full", "no room")
+
+    def ask(self, *bodies: Mutation, user: str = "ada") -> list[Answer]:
+        with self.database.writing() as connection:
+            answers = [
+                self.office.answer(connection, Request(number, Caller(user), body), self.now)
+                for number, body in enumerate(bodies)
+            ]
+            self.book.write(connection)
+            self.office.write(connection)
+        return answers
+
+    def count(self, table: Any) -> int:
+        with self.database.reading() as connection:
+            return connection.execute(select(func.count()).select_from(table)).scalar() or 0
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def body_of(answer: Answer) -> Any:
+    return msgspec.json.decode(answer.body)
+
+
+def test_ids_are_increasing_numbers_and_go_on_after_a_restart(desk: Desk) -> None:
+    first, second = desk.ask(SubmitJobs([a_job("")]), SubmitJobs([a_job(""), a_job("")]))
+    assert body_of(first)["ids"] == ["1"]
+    assert body_of(second)["ids"] == ["2", "3"]
+    desk.office = Office(desk.state, desk.book, Notices(desk.state), lambda: None)
+    assert body_of(desk.ask(SubmitJobs([a_job("")]))[0])["ids"] == ["4"]
+
+
+def test_two_requests_with_one_key_in_one_transaction_are_one(desk: Desk) -> None:
+    first, second = desk.ask(SubmitJobs([a_job("")], "key", "body"), SubmitJobs([a_job("")], "key", "body"))
+    assert first.body == second.body
+    assert second.repeated
+    assert desk.count(jobs) == 1
+
+
+def test_a_key_is_one_users_own(desk: Desk) -> None:
+    desk.ask(SubmitJobs([a_job("")], "key", "body"), user="ada")
+    other = desk.ask(SubmitJobs([a_job("")], "key", "body"), user="bob")[0]
+    assert not other.repeated
+    assert desk.count(jobs) == 2
+
+
+def test_a_refused_request_may_be_made_again_with_its_key(desk: Desk) -> None:
+    desk.full = True
+    refused = desk.ask(SubmitJobs([a_job("")], "key", "body"))[0]
+    assert refused.status == 507
+    desk.full = False
+    assert desk.ask(SubmitJobs([a_job("")], "key", "body"))[0].status == 201
+
+
+def test_keys_are_forgotten_after_a_day(desk: Desk) -> None:
+    desk.ask(SubmitJobs([a_job("")], "key", "body"))
+    desk.now += KEY_MS + 1
+    desk.ask(SubmitJobs([a_job("")]))
+    assert desk.count(idempotency) == 0
+
+
+def test_an_old_version_is_noticed_within_one_transaction(desk: Desk) -> None:
+    desk.ask(SubmitJobs([a_job("", gpus=99)]))
+    with desk.database.reading() as connection:
+        version = desk.book.version_of(connection, "1")
+    first, second = desk.ask(ChangeJob("1", "hold", version), ChangeJob("1", "release", version))
+    assert (first.status, second.status) == (200, 412)
+
+
+def test_what_is_refused_is_audited_too(desk: Desk) -> None:
+    desk.ask(ChangeJob("7", "cancel"), PutUser("ada", new=True), PutUser("ada", new=True))
+    with desk.database.reading() as connection:
+        outcomes = connection.execute(select(audit.c.verb, audit.c.outcome).order_by(audit.c.number)).all()
+    assert [tuple(row) for row in outcomes] == [
+        ("cancel job", "not_found"),
+        ("create user", "done"),
+        ("create user", "conflict"),
+    ]

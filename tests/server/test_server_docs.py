@@ -1,0 +1,64 @@
+"""The documents of the server say what the server does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from running import Server
+
+from phalanx.server.accounts.roles import Role
+from phalanx.server.alerts.rules import FILE_KEYS, RULE_KEYS
+from phalanx.server.api.reference import document, page
+
+DOCS = Path(__file__).parents[2] / "docs"
+METRIC = re.compile(r"\bphalanx_[a-z_]+\b")
+
+
+def test_the_reference_of_the_api_is_the_one_the_server_describes() -> None:
+    """To write it anew: python -m phalanx.server.api.reference > docs/reference/rest.md"""
+    assert (DOCS / "reference" / "rest.md").read_text() == page(document())
+
+
+def test_every_route_has_a_description_and_every_body_an_example_or_few_keys() -> None:
+    described = document()
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            assert operation["description"], f"{method} {path}"
+            assert "200" in operation["responses"] or "201" in operation["responses"] or "204" in operation["responses"]
+
+
+def test_every_metric_is_documented_and_every_documented_metric_is_there(rehearsal: Server) -> None:
+    text = rehearsal.client.get(rehearsal.url + "/metrics").text
+    served = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE phalanx_")}
+    table = (DOCS / "reference" / "metrics-server.md").read_text()
+    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `phalanx_")}
+    assert served <= documented
+    assert documented - served <= {"phalanx_http_refused_total"}, "what has not happened is not told"
+
+
+def test_the_dashboard_asks_only_for_metrics_there_are() -> None:
+    dashboard = json.loads((DOCS / "guides" / "grafana-dashboard.json").read_text())
+    table = (DOCS / "reference" / "metrics-server.md").read_text()
+    documented = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `phalanx_")}
+    asked = {
+        name.removesuffix("_bucket")
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in METRIC.findall(target["expr"])
+    }
+    assert asked <= documented
+    assert len(asked) > 12
+
+
+def test_the_guide_tells_of_every_role() -> None:
+    guide = (DOCS / "guides" / "server.md").read_text()
+    for role in Role:
+        assert f"| {role.value} |" in guide
+
+
+def test_the_reference_of_alerts_has_every_key() -> None:
+    text = (DOCS / "reference" / "alerts.md").read_text()
+    for key in {*FILE_KEYS, *RULE_KEYS} - {"version"}:
+        assert f"| `{key}` |" in text

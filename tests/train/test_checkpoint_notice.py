@@ -1,0 +1,159 @@
+"""Being told to save now, and telling the scheduler how far training is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.distributed import HashStore
+
+from phalanx.train.checkpoint import Checkpointer, Host, Shared
+from phalanx.train.checkpoint.keeper import Keeper
+from phalanx.train.checkpoint.notice import Notice, Notices
+from phalanx.train.checkpoint.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.store import steps
+
+NEVER = 1 << 30
+
+
+def model() -> dict[str, Any]:
+    return {"model": torch.nn.Linear(2, 2)}
+
+
+def test_sigterm_ends_with_a_durable_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 300))
+    tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER)]
+    with Checkpointer(model(), tiers) as checkpointer:
+        assert checkpointer.step()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert not checkpointer.step(), "training is to end"
+        acknowledgement = checkpointer.acknowledgements[0]
+        assert acknowledgement.is_durable, checkpointer.faults
+        assert str(acknowledgement) == "SIGTERM: step 2 is durable (shared)"
+        assert [each.step for each in steps(tmp_path)] == [2]
+        with pytest.raises(SystemExit):
+            checkpointer.step()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    Keeper.attach(str(tmp_path), 0).end()
+
+
+def test_where_there_is_no_time_the_loss_is_bounded_in_words(tmp_path: Path) -> None:
+    with Checkpointer(model(), [Host(every=NEVER), Shared(tmp_path, every=NEVER)], signals=()) as checkpointer:
+        for _ in range(4):
+            checkpointer.step()
+        checkpointer.notify("spot", within_s=0.0)
+        assert checkpointer.step(), "a notice to save does not end training"
+        acknowledgement = checkpointer.acknowledgements[0]
+        assert not acknowledgement.is_durable
+        assert acknowledgement.steps_at_risk == 5
+        assert "at most 5 steps are lost" in str(acknowledgement)
+
+
+def test_a_warning_of_the_cloud_is_a_notice() -> None:
+    left_s: list[float | None] = [None, 30.0]
+    job = f"test-{uuid.uuid4()}"
+    checkpointer = Checkpointer(model(), [Host(every=NEVER)], job=job, signals=(), warnings=[lambda: left_s.pop(0)])
+    assert checkpointer.step()
+    assert not checkpointer.step()
+    assert checkpointer.acknowledgements[0].notice.ends
+    checkpointer.close()
+
+
+def test_ranks_agree_on_the_step_of_a_notice() -> None:
+    store = HashStore()
+    ranks = [Notices(store), Notices(store)]
+    ranks[0].give(Notice("spot", 10.0, ends=True))
+    heard = {rank: [step for step in range(5, 9) if notices.due(step)] for rank, notices in enumerate(ranks)}
+    assert heard == {0: [7, 8], 1: [7, 8]}
+    for notices in ranks:
+        notices.served()
+        assert notices.due(9) is None
+
+
+class Scheduler:
+    """A server that takes progress and gives a fixed answer."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.answer: dict[str, Any] = {"checkpoint_until_ms": None, "stop_at_ms": None}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.heard.append((self.headers["Authorization"], body))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(outer.answer).encode())
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/progress"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scheduler]:
+    started = Scheduler()
+    monkeypatch.setenv("PHALANX_PROGRESS_URL", started.url)
+    monkeypatch.setenv("PHALANX_PROGRESS_TOKEN", "secret")
+    yield started
+    started.server.shutdown()
+    started.server.server_close()
+
+
+def eventually(holds: Any) -> None:
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_progress_is_told_with_the_token_and_the_answer_is_passed_on(scheduler: Scheduler) -> None:
+    asked: list[tuple[float, bool]] = []
+    scheduler.answer["checkpoint_until_ms"] = 5000
+    reporter = ProgressReporter(lambda until_s, ends: asked.append((until_s, ends)), interval_s=0.01)
+    for step in (7, 8):
+        reporter.tell(Progress(step, 4, 1500))
+        eventually(lambda step=step: any(body["step"] == step for _, body in scheduler.heard))
+    reporter.close()
+    token, body = scheduler.heard[0]
+    assert token == "Bearer secret"
+    assert (body["durable_step"], body["stop_cost_ms"]) == (4, 1500)
+    assert asked == [(5.0, False)], "the same request is passed on once"
+
+
+def test_a_scheduler_that_asks_gets_a_save(scheduler: Scheduler) -> None:
+    scheduler.answer["checkpoint_until_ms"] = int((time.time() + 60) * 1000)
+    job = f"test-{uuid.uuid4()}"
+    checkpointer = Checkpointer(model(), [Host(every=NEVER)], job=job, signals=())
+
+    def is_served() -> bool:
+        checkpointer.step()
+        return bool(checkpointer.acknowledgements)
+
+    eventually(is_served)
+    assert checkpointer.acknowledgements[0].notice.reason == "the scheduler asked for it"
+    checkpointer.close()
+
+
+def test_training_goes_on_without_a_scheduler(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PHALANX_PROGRESS_URL", "http://127.0.0.1:9/none")
+    reporter = ProgressReporter(lambda until_s, ends: None, interval_s=0.01)
+    reporter.tell(Progress(1, 0, 0))
+    eventually(lambda: "training goes on" in caplog.text)
+    reporter.close()

@@ -1,0 +1,93 @@
+"""`phalanx why` on what was saved: journals and runs, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from builders import World, a_job
+from phalanx.cli.exit import Exit
+from phalanx.cli.files import save_journal
+from phalanx.cli.main import cli, run
+from phalanx.cluster.cluster import flat
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    """a has the only node until 100 s, b waits for all of it, c for half."""
+    world = World(flat(1, 8), "fifo:skip=true")
+    world.run(a_job("a", 8, duration_ms=100_000))
+    world.submit(a_job("b", 8, duration_ms=50_000), a_job("c", 4, duration_ms=50_000), after_ms=10_000)
+    path = tmp_path / "state.jsonl"
+    save_journal(world.journal, str(path))
+    return str(path)
+
+
+def told(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["why", *arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def data(*arguments: str) -> Any:
+    return json.loads(told(*arguments, "-o", "json"))
+
+
+def test_a_person_reads_the_reason_first_and_what_would_help_next(journal: str) -> None:
+    lines = told("b", "--state", journal, "--no-forecast").splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "JOB",
+        "STATE",
+        "REASON",
+        "WHY",
+        "SOONER",
+        "HELD BY",
+        "NEXT TO END",
+    ]
+    assert lines[4].endswith("it would start now if job a of queue default (8 GPUs) ended")
+    assert lines[6].endswith("8 GPUs of default in 1m 30s")
+
+
+def test_a_program_gets_the_whole_object(journal: str) -> None:
+    answer = data("b", "--state", journal, "--no-forecast")
+    assert answer["reason"] == "gpus"
+    assert answer["refusal"]["ruled_out"] == [["free_gpus", 1]]
+    assert answer["ruled_out"] == {"free_gpus": 1}
+    assert answer["held"] == [{"queue": "default", "gpus": 8, "jobs": 1}]
+    assert answer["holders"][0]["expected_end_ms"] == 100_000
+    (change,) = answer["changes"]
+    assert (change["kind"], change["ends"][0]["job"]) == ("end", "a")
+    assert change["text"] in answer["sooner"]
+    assert "forecast" not in answer
+
+
+def test_the_expected_start_is_told_where_few_wait(journal: str) -> None:
+    # a ends at 100 s, and a start takes 10 s by the usual costs.
+    assert data("b", "--state", journal)["forecast"]["early_ms"] == 110_000
+    assert "EXPECTED START  in 1m 40s" in told("b", "--state", journal)
+
+
+def test_a_job_that_runs_has_nothing_to_be_forecast(journal: str) -> None:
+    assert "forecast" not in data("a", "--state", journal, "--forecast")
+
+
+def test_a_saved_run_can_be_asked(tmp_path: Path) -> None:
+    saved = str(tmp_path / "run.sim")
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text("version: 1\nnodes: [{count: 1, gpus: 8}]\n")
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n1,8,0,9,x,900,1\n2,8,1,9,x,9,1\n"
+    )
+    assert (
+        run(cli, ["simulate", "--cluster", str(cluster), "--trace", str(trace), "--until", "60s", "--save", saved]) == 0
+    )
+    assert data("2", "--state", saved)["reason"] == "gpus"
+
+
+def test_a_job_that_is_not_there_is_not_found(journal: str) -> None:
+    assert run(cli, ["why", "z", "--state", journal]) == Exit.NOT_FOUND

@@ -1,0 +1,170 @@
+"""Forecasts: what the past says of lengths and arrivals, a world that goes on from a State, and intervals of starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from builders import World, a_job, everything
+from phalanx.cluster.cluster import flat
+from phalanx.engine.shorten import shorten
+from phalanx.simulate.apart import WorkFailedError, apart
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.forecast import Forecast, Outlook, Span, forecast, point_forecast, span
+from phalanx.simulate.past import FORECAST_MARK, Lengths, Past
+from phalanx.workload.job import Kind
+
+SURE = Outlook(runs=3, costs=NO_COSTS)
+
+
+def busy(policy: str = "fifo") -> World:
+    """One node of 8 GPUs that a has until 100 s; b and c wait for all of it, 50 s each."""
+    world = World(flat(1, 8), policy)
+    world.run(a_job("a", 8, duration_ms=100_000))
+    world.submit(a_job("b", 8, duration_ms=50_000), a_job("c", 8, duration_ms=50_000), after_ms=10_000)
+    return world
+
+
+def test_where_durations_are_known_everybody_starts_when_those_before_have_ended() -> None:
+    made = forecast(busy().state, SURE)
+    # a ends at 100 s, b runs until 150 s. Nothing costs time.
+    assert made.spans == {"b": Span(100_000, 100_000, 100_000), "c": Span(150_000, 150_000, 150_000)}
+    assert (made.at_ms, made.runs) == (10_000, 3)
+
+
+def test_a_start_that_takes_time_is_counted() -> None:
+    made = forecast(busy().state, replace(SURE, costs=replace(NO_COSTS, start_ms=7_000)))
+    assert made.spans["b"] == Span(107_000, 107_000, 107_000)
+
+
+def test_a_forecast_leaves_the_state_as_it_was_and_comes_out_alike_again() -> None:
+    state = busy().state
+    before = everything(state)
+    first = forecast(state, SURE)
+    assert everything(state) == before
+    assert forecast(state, SURE) == first
+
+
+def test_a_point_forecast_is_what_is_usual_to_the_minute() -> None:
+    state = busy().state
+    # a ends at 100 s, which is seen at 120 s; b at 170 s, seen at 180 s.
+    assert point_forecast(state, "c", SURE) == 180_000
+    assert point_forecast(state, "a", SURE) is None
+
+
+def test_who_runs_longer_than_it_said_has_no_end_that_is_known() -> None:
+    world = World(flat(1, 8))
+    world.run(a_job("a", 8, duration_ms=1_000))
+    world.submit(a_job("b", 8, duration_ms=1_000), after_ms=10_000)
+    made = forecast(world.state, replace(SURE, runs=9))
+    early_ms, late_ms = made.spans["b"].early_ms, made.spans["b"].late_ms
+    assert early_ms is not None
+    assert late_ms is not None
+    # It has run for 10 s, ten times what it said: between one and three times as long in all.
+    assert 10_000 <= early_ms <= late_ms <= 30_000
+
+
+def test_what_is_beyond_the_horizon_is_told_as_not_before_it() -> None:
+    world = World(flat(1, 8))
+    world.run(a_job("a", 8))
+    world.submit(a_job("b", 8, duration_ms=1_000), after_ms=5_000)
+    made = forecast(world.state, replace(SURE, horizon_ms=60_000))
+    assert made.spans["b"] == Span(None, None, None)
+    assert made.not_before_ms("b") == 65_000
+    assert made.not_before_ms("a") is None
+
+
+def test_those_who_are_held_are_not_forecast_and_those_who_make_room_are() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("a", 8, duration_ms=100_000))
+    world.submit(a_job("b", 8, priority=10, duration_ms=1_000), a_job("h", 1), after_ms=1_000)
+    world.state.record("h").held = True
+    made = forecast(world.state, SURE)
+    assert list(made.spans) == ["b"]
+    assert made.spans["b"].early_ms == 1_000
+
+
+def test_lengths_count_those_who_still_run_as_lasting_longer() -> None:
+    # Two of four have ended, after 1 and 3; two still run, for 2. By Kaplan and Meier a quarter ends at 1, and of the
+    # one at risk at 3 all do.
+    lengths = Lengths([1.0, 3.0], [2.0, 2.0])
+    assert [lengths.longer_than(0.0, part) for part in (0.0, 0.2, 0.3, 0.99)] == [1.0, 1.0, 3.0, 3.0]
+    assert lengths.longer_than(1.0, 0.0) == 3.0
+
+
+def test_past_all_that_is_known_some_time_more_is_expected() -> None:
+    assert Lengths([1.0], []).longer_than(4.0, 0.5) == 8.0
+
+
+def test_lengths_are_learned_from_the_queue_and_from_jobs_of_the_size() -> None:
+    world = World(flat(4, 8))
+    for i in range(25):
+        world.run(a_job(f"short{i}", 1, queue="a"))
+        world.run(a_job(f"long{i}", 8, queue="a"))
+        world.end(f"short{i}", after_ms=1_000)
+        world.end(f"long{i}", after_ms=9_000)
+    past = Past(world.state)
+    assert past.length_ms(a_job("j", 1, queue="a"), 0, 0.5) == 1_000
+    assert past.length_ms(a_job("j", 8, queue="a"), 0, 0.5) == 10_000
+    assert past.length_ms(a_job("j", 8, queue="b"), 0, 0.5) == 10_000
+    assert past.length_ms(a_job("j", 8, kind=Kind.SERVICE), 0, 0.5) is None
+
+
+def test_of_what_users_say_the_queue_tells_how_far_it_is_off() -> None:
+    world = World(flat(4, 8))
+    for i in range(25):
+        world.run(a_job(f"j{i}", 1, queue="a", duration_ms=4_000))
+        world.end(f"j{i}", after_ms=1_000)
+    past = Past(world.state)
+    # Jobs of this queue take a quarter of what is said.
+    assert past.length_ms(a_job("j", 1, queue="a", duration_ms=8_000), 0, 0.5) == 2_000
+
+
+def test_where_nothing_is_known_nothing_is_said() -> None:
+    past = Past(World(flat(1, 8)).state)
+    assert past.length_ms(a_job("j", 1), 0, 0.5) is None
+    assert past.length_ms(a_job("j", 1, max_run_ms=5), 0, 0.5) == 5
+    assert list(past.coming(1_000_000, Random(1))) == []
+
+
+def test_jobs_come_as_they_came_before() -> None:
+    world = World(flat(4, 8))
+    for i in range(30):
+        world.submit(a_job(f"j{i}", 1, queue="ab"[i % 2]), after_ms=10_000)
+    coming = list(Past(world.state).coming(600_000, Random(1)))
+    times = [at_ms for at_ms, _ in coming]
+    assert times == sorted(times)
+    assert times[0] >= world.state.now
+    # One in ten seconds, for ten minutes.
+    assert 55 <= len(coming) <= 65
+    assert all(job.id.startswith(FORECAST_MARK) for _, job in coming)
+    assert {job.queue for _, job in coming} == {"a", "b"}
+
+
+def test_of_nineteen_starts_the_second_and_the_last_but_one_bound_eighty_percent() -> None:
+    assert span(list(range(1, 20))) == Span(2, 10, 18)
+    # Of 19 runs 4 did not get there: the interval has no end.
+    assert span([*range(1, 16), None, None, None, None]) == Span(2, 10, None)
+
+
+def test_of_a_line_those_before_a_job_and_a_few_behind_it_are_kept() -> None:
+    world = busy("fifo:skip=true")
+    world.submit(a_job("d", 1), a_job("e", 1))
+    shorten(world.state, "c", 1)
+    assert [job for waiting in world.state.classes.values() for _, job in waiting.jobs] == ["b", "c", "d"]
+    assert world.state.in_line == 3
+    shorten(world.state, "b", 0)
+    assert [job for waiting in world.state.classes.values() for _, job in waiting.jobs] == ["b"]
+
+
+def test_a_forked_run_that_fails_says_why() -> None:
+    with pytest.raises(WorkFailedError, match="ZeroDivisionError"):
+        apart(lambda number: 1 // number, 1, 1)
+    assert apart(lambda number: number + 1, 5, 2) == [1, 2, 3, 4, 5]
+
+
+def test_the_age_of_a_forecast_is_known() -> None:
+    made = Forecast(1_000, 60_000, 1, {"j": Span(5_000, 5_000, 5_000)})
+    assert made.not_before_ms("j") == 5_000
