@@ -24,8 +24,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if os.geteuid() == 0:
         # The server refuses to run as root.
         user = ["runuser", "-u", "postgres", "--"]
-        for parent in (folder, *folder.parents[:2]):
-            parent.chmod(0o755)
+        for parent in (folder, *folder.parents[:3]):
+            parent.chmod(parent.stat().st_mode | 0o055)
         shutil.chown(folder, "postgres")
     data = folder / "data"
     subprocess.run(

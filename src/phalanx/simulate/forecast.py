@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import ceil, floor
 from random import Random
 
@@ -33,6 +34,10 @@ RUNS = 19
 HORIZON_MS = 7 * 86_400_000
 TURNS_MAX = 200_000
 """Turns of one run at most; one that has taken so many has its horizon where it is. Counted, and never timed."""
+
+COMING_MAX = 20_000
+"""Jobs that come in one run at most; the horizon is where the last of so many comes. After a burst of submissions more
+of the like would come for as long as the horizon is far."""
 
 MINUTE_MS = 60_000
 BEHIND_MAX = 50
@@ -137,9 +142,11 @@ def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Ou
     past = past.redrawn(rng)
     works = {name: Work(past.length_ms(job, done_ms, rng.random())) for name, job, done_ms in _open_jobs(state)}
     coming: list[tuple[int, Event]] = []
-    for at_ms, job in past.coming(outlook.horizon_ms, rng):
+    for at_ms, job in islice(past.coming(outlook.horizon_ms, rng), COMING_MAX):
         works[job.id] = Work(past.length_ms(job, 0, rng.random()))
         coming.append((at_ms, JobSubmitted(job)))
+    if len(coming) == COMING_MAX:
+        outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
     return _run(state, works, iter(coming), waiting, outlook)
 
 

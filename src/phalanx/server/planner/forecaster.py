@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 
@@ -17,7 +18,10 @@ EVERY_MS = 30_000
 RUNS = 9
 """With 9 runs the first and the last bound 80 %."""
 
-OUTLOOK = Outlook(runs=RUNS, costs=NO_COSTS)
+TURNS_MAX = 20_000
+"""Turns that one run looks ahead: a few seconds, also for a busy cluster."""
+
+OUTLOOK = Outlook(runs=RUNS, costs=NO_COSTS, turns_max=TURNS_MAX)
 _decoder = msgspec.msgpack.Decoder(Forecast)
 
 
@@ -66,7 +70,11 @@ class Forecaster:
 def _look_ahead(state: State, pipe: int) -> int:
     """In the copy: whoever plans for real goes first."""
     os.nice(10)
-    content = msgspec.msgpack.encode(forecast(state, OUTLOOK))
+    try:
+        content = msgspec.msgpack.encode(forecast(state, OUTLOOK))
+    except Exception:
+        logging.getLogger(__name__).exception("no forecast")
+        return 1
     with os.fdopen(pipe, "wb") as out:
         out.write(content)
     return 0
