@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -343,11 +344,11 @@ def test_on_a_full_disk_new_work_is_refused_and_the_old_goes_on_and_its_end_is_t
 
 
 @pytest.mark.skipif(not find_grounds()["cpu"], reason="no control groups can be made here")
-def test_a_task_gets_no_more_cpu_than_its_limit(bench: Bench) -> None:
+def test_a_task_is_put_under_its_cpu_limit(bench: Bench) -> None:
     gang = a_job("7", 1, task={"cpus_milli": 200}).gang
     bench.start("sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; cat /proc/self/cgroup; times", gang=gang)
     bench.end()
-    assert "phalanx/7.1.0" in bench.printed()
+    assert re.search(r"phalanx/7\.1\.[0-9a-f]{8}\.0", bench.printed())
 
 
 def test_a_start_whose_shepherd_does_not_come_up_has_failed_for_now(

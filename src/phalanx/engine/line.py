@@ -277,10 +277,10 @@ class Line:
             self.head = job
 
     def over_quota(self, short: Shortfall) -> None:
-        """The job may not have what it asks for; nobody is held up by that, and only who waits for loans would grow."""
+        """The job may not have what it asks for. Nobody is held up by that: its due it has back, also from who grows."""
         waiting = self._classes[self._current]
         reason = Reason.BUDGET if short.by_budget else Reason.QUOTA
-        self._refused[self._current] = not short.by_limit and not short.by_budget
+        self._refused[self._current] = False
         self._verdicts.pop(self._current, None)
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)

@@ -35,7 +35,7 @@ HORIZON_MS = 7 * 86_400_000
 TURNS_MAX = 200_000
 """Turns of one run at most; one that has taken so many has its horizon where it is. Counted, and never timed."""
 
-COMING_MAX = 20_000
+COMING_MAX = 10_000
 """Jobs that come in one run at most; the horizon is where the last of so many comes. After a burst of submissions more
 of the like would come for as long as the horizon is far."""
 

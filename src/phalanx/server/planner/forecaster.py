@@ -18,8 +18,8 @@ EVERY_MS = 30_000
 RUNS = 9
 """With 9 runs the first and the last bound 80 %."""
 
-TURNS_MAX = 20_000
-"""Turns that one run looks ahead: a few seconds, also for a busy cluster."""
+TURNS_MAX = 5_000
+"""Turns that one run looks ahead: about a second, also for a busy cluster."""
 
 OUTLOOK = Outlook(runs=RUNS, costs=NO_COSTS, turns_max=TURNS_MAX)
 _decoder = msgspec.msgpack.Decoder(Forecast)

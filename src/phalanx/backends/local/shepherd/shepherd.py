@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from functools import partial
+from zlib import crc32
 
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Ending, Order, TaskOrder
@@ -141,7 +142,8 @@ class Shepherd:
             self._ask_to_leave(self._tasks[rank])
 
     def _muster_tasks(self, orders: list[TaskOrder]) -> None:
-        name = f"{self.order['job']}.{self.order['attempt']}"
+        # Two servers of one machine may have jobs of the same number.
+        name = f"{self.order['job']}.{self.order['attempt']}.{crc32(self.folder.path.encode()):08x}"
         tasks = [Task(order, self.folder, self.order["pens"], name) for order in orders]
         self._tasks.update((task.rank, task) for task in tasks)
         self._book.write_gang()
