@@ -8,6 +8,7 @@ import select
 import shutil
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
@@ -73,10 +74,14 @@ def _refusal(status: int, body: bytes | bytearray) -> PhalanxError:
 def _piped(line: ClientConnection) -> int:
     """Passes standard input on until it ends, and prints what comes."""
 
+    from websockets.exceptions import ConnectionClosed
+
     def feed() -> None:
-        while data := os.read(sys.stdin.fileno(), 65536):
-            line.send(data)
-        line.send(json.dumps({"eof": True}))
+        # What is typed after the command has ended is for nobody.
+        with suppress(ConnectionClosed):
+            while data := os.read(sys.stdin.fileno(), 65536):
+                line.send(data)
+            line.send(json.dumps({"eof": True}))
 
     threading.Thread(target=feed, daemon=True).start()
     return _printed(line)
@@ -87,18 +92,21 @@ def _attended(line: ClientConnection) -> int:
     import termios
     import tty
 
+    from websockets.exceptions import ConnectionClosed
+
     stdin = sys.stdin.fileno()
     before = termios.tcgetattr(stdin)
     over = threading.Event()
 
     def feed() -> None:
         size = shutil.get_terminal_size()
-        while not over.is_set():
-            if select.select([stdin], [], [], LOOK_S)[0]:
-                line.send(os.read(stdin, 4096))
-            if (now := shutil.get_terminal_size()) != size:
-                size = now
-                line.send(json.dumps({"resize": [size.lines, size.columns]}))
+        with suppress(ConnectionClosed):
+            while not over.is_set():
+                if select.select([stdin], [], [], LOOK_S)[0]:
+                    line.send(os.read(stdin, 4096))
+                if (now := shutil.get_terminal_size()) != size:
+                    size = now
+                    line.send(json.dumps({"resize": [size.lines, size.columns]}))
 
     tty.setraw(stdin)
     try:

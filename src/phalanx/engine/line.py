@@ -277,7 +277,7 @@ class Line:
             self.head = job
 
     def over_quota(self, short: Shortfall) -> None:
-        """The job may not have what it asks for. Nobody is held up by that: its due it has back, also from who grows."""
+        """The job may not have what it asks for. Nobody is held up by that: its due it has back from who grows."""
         waiting = self._classes[self._current]
         reason = Reason.BUDGET if short.by_budget else Reason.QUOTA
         self._refused[self._current] = False
