@@ -136,7 +136,7 @@ def unpickle(directory: Medium) -> Metadata:
 
 
 def member_of(kind: Any, name: str) -> Any:
-    """A member of an enum, which some releases of Python write as an attribute of it; nothing else has attributes here."""
+    """A member of an enum, which some releases of Python write as an attribute of it; nothing else is given out."""
     if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
         return kind[name]
     raise pickle.UnpicklingError(f"it asks for the attribute {name!r}, which no index needs")
