@@ -79,7 +79,8 @@ def test_the_victims_of_a_head_on_one_node_are_the_cheapest_there_are(world: Wor
         assert claim is None
         return
     assert claim is not None
-    assert (sum(loss[key] for key in claim.victims), len(claim.victims)) <= best or not claim.victims
+    # Moves may make room where only stopping others was tried: then there is less to lose than the optimum says.
+    assert (sum(loss[key] for key in claim.victims), len(claim.victims)) <= best
 
 
 def shared(kind: str) -> Cluster:

@@ -66,8 +66,6 @@ def test_a_queue_within_what_it_deserves_reclaims_of_one_that_borrows() -> None:
     assert quotas.reclaims("a", of(8), "b")
     assert not quotas.reclaims("a", of(9), "b"), "that would be more than a deserves"
     assert not quotas.reclaims("b", of(1), "a")
-    assert not quotas.protects("a", "b")
-    assert quotas.protects("b", "a")
 
 
 def test_what_is_not_reclaimable_stays_borrowed() -> None:
@@ -97,7 +95,6 @@ def test_a_resource_that_no_queue_speaks_of_is_nobodys_to_borrow() -> None:
     quotas.use("b", Usage(12 * GPU, 48_000), 1)
     quotas.use("a", Usage(2 * GPU, 8_000), 1)
     assert quotas.reclaims("a", Usage(6 * GPU, 24_000), "b"), "quotas are of GPUs only"
-    assert quotas.protects("b", "a")
     assert not quotas.accounts["a"].borrows
 
 

@@ -26,7 +26,7 @@ def commands() -> list[str]:
         line.partition("#")[0].strip()
         for block in re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
         for line in block.splitlines()
-        # What needs a server is tried on one by tests/cli/test_tutorial_live.py, likewise.
+        # What needs a server is not tried here; tests/cli/test_tutorial_live.py tries the tutorial's like on one.
         if "phalanx run" not in block
     ]
     return [line for line in lines if line.startswith("phalanx ") and "bench" not in line]

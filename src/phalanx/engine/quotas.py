@@ -197,11 +197,6 @@ class Quotas:
                 return True
         return False
 
-    def protects(self, path: str, other: str) -> bool:
-        """Whether nothing of what another queue has may be taken for one: it has no more than it deserves."""
-        sides = self._sides(path, other)
-        return sides is not None and not sides[1].borrows
-
     def _gives_back(self, other: str, side: QueueAccount) -> bool:
         for each in self.accounts[other].upwards():
             if not each.queue.reclaimable:
