@@ -17,15 +17,18 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # The same examples on every run: a red build is about the change in it. To explore instead, run pytest with
-# `--hypothesis-profile thorough`.
+# `--hypothesis-profile thorough`. Hypothesis also draws constants of the modules imported so far, which differ with
+# what a worker ran before; derandomized examples are the same only without them.
 # Whether an example is slow depends on what else the machine does, so time never decides.
 settings.register_profile(
     "ci", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("thorough", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci")
+providers._get_local_constants = lambda: providers._local_constants
 
 
 @dataclass(frozen=True, slots=True)

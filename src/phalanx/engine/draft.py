@@ -201,10 +201,14 @@ class Draft:
         mark = self.trial.mark()
         promised = [i for i, claim in enumerate(self.claims) if claim.waits and self._lies_on(claim, victim)]
         for i in promised:
-            self.trial.unclaim(self._bookings(self.claims[i]))
-        self.trial.keep(victim.staying)
+            bookings = self._bookings(self.claims[i])
+            self.trial.unclaim(bookings)
+            self.trial.use(self._queue(self.claims[i]), usage_of(bookings), -1)
+        if not self._stays(victim):
+            self.trial.undo_to(mark)
+            return False
         others = {key: attempt for key, attempt in self.leaving.items() if key != victim.key}
-        moved: dict[int, Claim] = {}
+        moved: dict[int, tuple[Claim, Room]] = {}
         promised_gpus = self.promised_gpus
         for i in promised:
             claim = self.claims[i]
@@ -214,16 +218,30 @@ class Draft:
                 self.promised_gpus = promised_gpus
                 return False
             self.promised_gpus -= self._held_gpus(self._bookings(claim))
-            self.promised_gpus += self._held_gpus(room.bookings)
-            self.trial.claim(room.bookings)
+            waits = not self.trial.hold(room.bookings)
+            if waits:
+                self.promised_gpus += self._held_gpus(room.bookings)
+                self.trial.claim(room.bookings)
+            self.trial.use(self._queue(claim), usage_of(room.bookings), 1)
             victims = tuple(key for key in claim.victims if key != victim.key)
-            moved[i] = Claim(claim.job, claim.attempt, room.placement, waits=True, victims=victims)
-        self.trial.use(victim.job.queue, usage_of(victim.staying), 1)
-        self.claims = [moved.get(i, claim) for i, claim in enumerate(self.claims)]
+            moved[i] = Claim(claim.job, claim.attempt, room.placement, waits, victims), room
+        self.claims = [moved[i][0] if i in moved else claim for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
+        for claim, room in moved.values():
+            if not claim.waits:
+                self._begin(claim.job, claim.attempt, 0, claim.placement, room.bookings)
         self.leaving = others
         self.leaving_gpus -= victim.gpus
         del self.stopped[victim.key], self._touched[victim.key]
+        return True
+
+    def _stays(self, victim: AttemptRecord) -> bool:
+        """As if a victim stayed after all; not if its queue may not have what it holds any more."""
+        queue, held = victim.job.queue, usage_of(victim.staying)
+        if self.state.quotas and self.state.quotas.shortfall(queue, held) is not None:
+            return False
+        self.trial.keep(victim.staying)
+        self.trial.use(queue, held, 1)
         return True
 
     def could_make_room(self, record: JobRecord) -> bool:
@@ -247,6 +265,9 @@ class Draft:
         """How many of the GPUs of bookings somebody still holds."""
         held = self.state.capacity.held
         return sum((booking.devices & held[booking.node]).bit_count() for booking in bookings)
+
+    def _queue(self, claim: Claim) -> str:
+        return self.state.jobs[claim.job].job.queue
 
     def _bookings(self, claim: Claim) -> list[Booking]:
         return self.state.bookings(self.state.jobs[claim.job].asked, claim.placement)

@@ -93,7 +93,7 @@ class Line:
                         self._by_quota[i] = None
                         entries.append(self._entry(i))
                         continue
-                    if waiting.verdict in QUOTA_REASONS:
+                    if waiting.verdict in QUOTA_REASONS and self.state.policy.targets is Targets.KEEP:
                         self._passed_over.append(i)
                         continue
                 reach, least = waiting.reach or self._measure(waiting, record)
