@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from phalanx.cluster.cluster import NODE, Cluster, Health, Node
 from phalanx.engine.action import Action, ActionId, Start, Stop
 from phalanx.engine.ends import Ends
 from phalanx.engine.event import (
+    Advice,
     AttemptEnded,
     ClusterDefined,
     Done,
@@ -100,6 +101,7 @@ class World:
         self.journal = Journal()
         self.asked: dict[ActionId, Action] = {}
         self.now = 0
+        self.adviser: Callable[[State, int], Advice] | None = None
         record(self.state, self.journal, ClusterDefined(cluster, policy), 0)
 
     def turn(self, *events: Event, after_ms: int = 0) -> Plan:
@@ -107,9 +109,17 @@ class World:
         self.now += after_ms
         for event in events:
             self._forget(event)
-        plan = turn(self.state, self.journal, events, self.now)
+        plan = turn(self.state, self.journal, self._happening(events), self.now)
         self.asked.update((action.id, action) for action in plan.actions)
         return plan
+
+    def _happening(self, events: Iterable[Event]) -> Iterator[Event]:
+        """What happens and, where somebody advises and it is time, what he says of it."""
+        yield from events
+        if self.adviser is not None:
+            due_ms = self.state.policy.next_wakeup(self.state.memory, self.state.now)
+            if due_ms is not None and due_ms <= self.now:
+                yield self.adviser(self.state, self.now)
 
     def _forget(self, event: Event) -> None:
         if isinstance(event, Done | Failed | Lost):
@@ -188,6 +198,7 @@ NOT_COMPARED = (
     "stoppable",
     "_settled_seq",
     "touched",
+    "cells",
 )
 """What is a cache, cannot change, or is compared by its own fingerprint."""
 

@@ -1,31 +1,39 @@
-"""Virtual time for pods: asked for in the order they came, run for as long as they say, put back in line if preempted.
+"""Virtual time: a HiveD configuration is the cluster, OpenPAI's jobs are submitted to it, and phalanx decides.
 
-Who goes where is decided by phalanx.compat.hived alone.
+This is the scheduler of `phalanx simulate` and of the server; the lab only looks on and takes notes.
 """
 
 from __future__ import annotations
 
-import heapq
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from phalanx.compat.hived import HivedScheduler
-from phalanx.workload.formats.hived import read_hived
-from phalanx.workload.formats.openpai import hived_pods, read_openpai
+from phalanx.cluster.formats.native import read_cluster
+from phalanx.engine.action import Start, Stop
+from phalanx.engine.cells_check import check_job
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import JobState
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.run import Run, submissions
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
+from phalanx.workload.array import members
+from phalanx.workload.formats.openpai import native_jobs, read_openpai
+from phalanx.workload.job import Checkpointing, Job
 
 HERE = Path(__file__).parent
 MINUTES = re.compile(r"--minutes (\d+)")
+MINUTE_MS = 60_000
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a pod: starts, ends, preempted or refused."""
+    """Something that happened to a task: starts, ends, preempted or refused."""
 
     minute: int
     what: str
-    pod: str
+    task: str
     node: str = ""
     why: str = ""
 
@@ -38,77 +46,67 @@ class Lab:
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        text = (HERE / self.config).read_text()
-        self.scheduler = HivedScheduler(text)
-        self.skus = read_hived(text, self.config).skus
-        self._agenda: list[tuple[int, int, str, Any]] = []
-        self._waiting: dict[str, dict[str, Any]] = {}
-        self._pods: dict[str, dict[str, Any]] = {}
-        self._minutes: dict[str, int] = {}
-        self._starts: dict[str, int] = {}
-        self._serial = 0
+        self.cluster = read_cluster((HERE / self.config).read_text(), self.config)
+        self._arrivals: list[tuple[int, Job]] = []
+        self._works: dict[str, Work] = {}
 
     def submit(self, minute: int, file: str, name: str = "") -> None:
         """A job file is submitted, under another name if one is given."""
         text = (HERE / "jobs" / file).read_text()
         if name:
             text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
-        job = read_openpai(text, file)
-        pods = list(hived_pods(job, self.skus))
-        for pod in pods:
-            script = MINUTES.search(" ".join(job.roles[0].commands))
-            self._pods[pod["name"]] = pod
-            self._minutes[pod["name"]] = int(script.group(1)) if script else 1
-        self._plan(minute, "arrive", pods)
+        for job in native_jobs(read_openpai(text, file)):
+            script = MINUTES.search(" ".join(job.execution.command))
+            # OpenPAI's tasks save nothing when they are told to go: whoever is preempted starts anew.
+            job = replace(job, id=job.name, grace_ms=0, checkpoint=Checkpointing(cost_ms=1))
+            for member in members(job):
+                self._works[member.id] = Work(MINUTE_MS * int(script.group(1) if script else 1), job=member)
+                self._arrivals.append((MINUTE_MS * minute, member))
 
     def run(self) -> list[Event]:
         """Everything that happens, until nothing is left to happen."""
-        while self._agenda:
-            minute = self._agenda[0][0]
-            while self._agenda and self._agenda[0][0] == minute:
-                _, _, what, about = heapq.heappop(self._agenda)
-                if what == "arrive":
-                    self._waiting.update({pod["name"]: pod for pod in about})
-                elif self._starts.get(about[0]) == about[1]:
-                    self._end(minute, about[0], "ends")
-            self._ask(minute)
+        backend = VirtualBackend(self._works, NO_COSTS)
+        empty = Run.of(self.cluster, "fifo:skip=true", backend, ())
+        run = Run.of(self.cluster, "fifo:skip=true", backend, submissions(self._accepted(empty)))
+        while (plan := run.step()) is not None:
+            self._note(run, plan)
+        for job, record in run.state.jobs.items():
+            if record.final is JobState.SUCCEEDED:
+                self._happened(record.ended_ms or 0, "ends", job, record.job)
         return self.events
 
-    def at(self, pod: str, what: str) -> list[int]:
-        """The minutes at which something happened to a pod."""
-        return [event.minute for event in self.events if (event.pod, event.what) == (pod, what)]
+    def at(self, task: str, what: str) -> list[int]:
+        """The minutes at which something happened to a task."""
+        return [event.minute for event in self.events if (event.task, event.what) == (task, what)]
 
-    def nodes(self, pod: str) -> list[str]:
-        """The nodes a pod has started on, one after another."""
-        return [event.node for event in self.events if (event.pod, event.what) == (pod, "starts")]
+    def nodes(self, task: str) -> list[str]:
+        """The nodes a task has started on, one after another."""
+        return [event.node for event in self.events if (event.task, event.what) == (task, "starts")]
 
-    def _ask(self, minute: int) -> None:
-        for name, pod in list(self._waiting.items()):
+    def _accepted(self, run: Run) -> list[tuple[int, Job]]:
+        """What can ever run; the rest is refused when it is submitted, with the arithmetic."""
+        accepted: list[tuple[int, Job]] = []
+        for at_ms, job in self._arrivals:
             try:
-                answer = self.scheduler.schedule(pod)
-                if answer.kind == "preempt":
-                    for victim in answer.victims:
-                        self._put_back(minute, victim)
-                    answer = self.scheduler.schedule(pod)
+                assert run.state.cells is not None
+                check_job(run.state.cells, job)
             except ValueError as error:
-                del self._waiting[name]
-                self.events.append(Event(minute, "refused", name, why=str(error)))
-                continue
-            if answer.kind == "bind":
-                del self._waiting[name]
-                self._starts[name] = minute
-                self.events.append(Event(minute, "starts", name, str(answer.node)))
-                self._plan(minute + self._minutes[name], "end", (name, minute))
+                self.events.append(Event(at_ms // MINUTE_MS, "refused", job.id, why=str(error)))
+            else:
+                accepted.append((at_ms, job))
+        return accepted
 
-    def _put_back(self, minute: int, victim: str) -> None:
-        self._end(minute, victim, "preempted")
-        self._waiting[victim] = self._pods[victim]
+    def _note(self, run: Run, plan: Plan) -> None:
+        for action in plan.actions:
+            job = run.state.jobs[action.id.job].job
+            if isinstance(action, Start):
+                for slot in action.placement.slots:
+                    self._happened(run.state.now, "starts", job.id, job, slot.rank, slot.node)
+            elif isinstance(action, Stop):
+                self._happened(run.state.now, action.reason, job.id, job)
 
-    def _end(self, minute: int, name: str, what: str) -> None:
-        del self._starts[name]
-        self.scheduler.delete(name)
-        self.events.append(Event(minute, what, name))
-
-    def _plan(self, minute: int, what: str, about: Any) -> None:
-        self._serial += 1
-        heapq.heappush(self._agenda, (minute, self._serial, what, about))
+    def _happened(self, at_ms: int, what: str, name: str, job: Job, rank: int = 0, node: str = "") -> None:
+        """Tasks are named as OpenPAI names them: job, role, number."""
+        number = name.rpartition(".")[2] if job.array is not None else rank
+        task = f"{job.name}-{job.gang.roles[0].name}-{number}"
+        self.events.append(Event(at_ms // MINUTE_MS, what, task, node))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.queues import RESOURCES
+from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.deadline import outlook
 from phalanx.engine.explain import Explanation
@@ -60,10 +61,15 @@ def because(explanation: Explanation) -> str:
             return "as many members of its array run as may at a time"
         case Reason.BEHIND:
             return f"it is behind {_behind(explanation.behind)}, which does not fit and lets nobody pass"
+        case Reason.QUOTA if explanation.virtual_cluster is not None:
+            return _in_cells(explanation, explanation.virtual_cluster)
         case Reason.QUOTA | Reason.BUDGET:
             return _over_quota(explanation.quota)
         case Reason.RESERVED:
             return "it would fit, but not end before what it takes is reserved for somebody else"
+        case Reason.MAINTENANCE:
+            names = _list(tuple(window.name for window in explanation.maintenance))
+            return f"it would fit, but not end before nodes it takes are closed for maintenance ({names})"
         case Reason.MAKING_ROOM:
             verb = "have" if len(explanation.waits_for) > 1 else "has"
             return f"its devices are promised; it starts when {_others(explanation.waits_for)} {verb} left"
@@ -95,6 +101,8 @@ def _lacking(explanation: Explanation) -> str:
     if refusal is None:
         return "it would fit now"
     free, needed = refusal.gpus_free, refusal.gpus_needed
+    if explanation.virtual_cluster is not None and explanation.reason is not Reason.AMOUNT:
+        return _in_cells(explanation, explanation.virtual_cluster)
     match explanation.reason:
         case Reason.UNHEALTHY:
             line = "too many of the nodes it could use are not healthy"
@@ -107,6 +115,50 @@ def _lacking(explanation: Explanation) -> str:
         case _:
             line = f"it needs {needed} GPUs and {free} are free"
     return line + _counts(refusal)
+
+
+def _in_cells(explanation: Explanation, owner: VirtualClusterView) -> str:
+    """What a job lacks in its virtual cluster."""
+    needed = explanation.refusal.gpus_needed if explanation.refusal is not None else 0
+    match explanation.reason:
+        case Reason.QUOTA if owner.borrow_limit is None:
+            return "its user has as many GPUs as that user may have"
+        case Reason.QUOTA:
+            return (
+                f"virtual cluster {owner.name} has borrowed {_number(owner.gpus_borrowed, 'GPU')}, "
+                f"may borrow {owner.borrow_limit}, and it needs {needed}"
+            )
+        case Reason.UNHEALTHY:
+            return (
+                f"{owner.cells_bad} of {_number(owner.cells, 'cell')} of virtual cluster {owner.name} have broken "
+                f"hardware, and it needs {_number(needed, 'GPU')} that work"
+            )
+        case Reason.FRAGMENTED | Reason.TOPOLOGY:
+            return (
+                f"{_number(owner.gpus_free, 'GPU')} of virtual cluster {owner.name} are free, "
+                f"but not together: there is room for {_fits(owner)}"
+            )
+        case _:
+            return (
+                f"it needs {_number(needed, 'GPU')}; virtual cluster {owner.name} owns {owner.gpus}, "
+                f"of which {owner.gpus_free} are free"
+            )
+
+
+def _fits(owner: VirtualClusterView) -> str:
+    return ", ".join(f"{count} of {gpus}" for gpus, count in owner.fits)
+
+
+def _owned(owner: VirtualClusterView | None) -> str:
+    """A virtual cluster in one line."""
+    if owner is None:
+        return ""
+    line = f"{owner.name}: {_number(owner.gpus, 'GPU')} in {_number(owner.cells, 'cell')}, {owner.gpus_free} free"
+    if owner.gpus_free:
+        line += f" (room for tasks: {_fits(owner)} GPUs; {owner.fragmentation:.0%} broken up)"
+    if owner.cells_bad:
+        line += f", {owner.cells_bad} cells broken, {owner.cells_doomed} of them for want of others"
+    return line + (f", {owner.gpus_borrowed} borrowed" if owner.gpus_borrowed else "")
 
 
 def _most_together(explanation: Explanation) -> str:
@@ -183,6 +235,8 @@ def offer(change: Change) -> str:
             return f"with {part} of a GPU"
         case ChangeKind.PASS:
             return "if the policy let it pass those before it"
+        case ChangeKind.MAINTENANCE:
+            return f"if maintenance {_list(change.names)} were put off"
         case ChangeKind.QUOTA:
             return f"if queue {_list(change.names)} had no quota"
         case ChangeKind.END:
@@ -238,10 +292,29 @@ def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
         ),
         "next_to_end": _next_to_end(explanation.holders, now_ms),
         "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
+        "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
+        "overdue": _overdue(explanation),
+        "priority": _added_up(explanation),
         "not_before": _at(explanation.not_before_ms, now_ms),
     }
     return {key: line for key, line in lines.items() if line}
+
+
+def _overdue(explanation: Explanation) -> str:
+    if explanation.overdue_ms is None:
+        return ""
+    late = duration_text(explanation.overdue_ms / 1000)
+    return f"it has waited {late} longer than its max_wait: it goes first, and devices are reserved for it"
+
+
+def _added_up(explanation: Explanation) -> str:
+    """What its place in the order adds up from."""
+    factors = [factor for factor in explanation.factors if factor.weight]
+    if not factors:
+        return ""
+    parts = ", ".join(f"{each.name} {each.value:.3g} x {each.weight} = {each.points:.0f}" for each in factors)
+    return f"{sum(each.points for each in factors):.0f} ({parts})"
 
 
 def _then(explanation: Explanation) -> str:

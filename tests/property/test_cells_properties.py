@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -9,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from phalanx.cluster.cells import CellError
 from phalanx.compat.hived import HivedScheduler, Result
 from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.memory import recall, remember
+from phalanx.placement.cells.request import Member, Request
 from reference.cells import Oracle, fits_privately
 
 TYPES = {
@@ -162,28 +165,33 @@ class CellsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def try_and_take_back(self, data: st.DataObject) -> None:
         """Whatever is done in a trial is taken back to the last index of the last list."""
-        before = fingerprint(self.scheduler.cells.estate)
-        bound, waiting, bad, pods = list(self.bound), list(self.waiting), list(self.bad), deepcopy(self.scheduler._pods)
-        groups = deepcopy(self.scheduler._groups)
-        with self.scheduler.cells.trial():
-            for _ in range(data.draw(st.integers(1, 3))):
-                step = data.draw(st.sampled_from(["submit", "end", "health"]))
-                if step == "submit":
-                    priority = data.draw(st.integers(-1, 5))
-                    self.submit(data, data.draw(st.sampled_from(CLUSTERS)), priority, data.draw(st.booleans()))
-                elif step == "end" and self.bound:
-                    self.delete(data.draw(st.sampled_from(self.bound)))
+        cells = self.scheduler.cells
+        before = fingerprint(cells.estate)
+        with cells.trial():
+            for number in range(data.draw(st.integers(1, 3))):
+                step = data.draw(st.sampled_from(["schedule", "remove", "health"]))
+                if step == "schedule":
+                    self.schedule_directly(data, f"tried{number}")
+                elif step == "remove" and cells.estate.groups:
+                    cells.remove(data.draw(st.sampled_from(sorted(cells.estate.groups))))
                 else:
-                    self.set_health(data.draw(st.sampled_from(NODES)), data.draw(st.booleans()))
-        assert fingerprint(self.scheduler.cells.estate) == before
-        self.bound, self.waiting, self.bad, self.scheduler._pods = bound, waiting, bad, pods
-        self.scheduler._groups = groups
+                    cells.set_health(data.draw(st.sampled_from(NODES)), data.draw(st.booleans()))
+        assert fingerprint(cells.estate) == before
+
+    def schedule_directly(self, data: st.DataObject, name: str) -> None:
+        members = (Member(data.draw(st.integers(1, 2)), data.draw(st.integers(1, 4))),)
+        request = Request(name, data.draw(st.sampled_from(CLUSTERS)), members, data.draw(st.integers(-1, 5)))
+        with suppress(CellError):
+            self.scheduler.cells.schedule(request)
 
     @rule()
     def remember_and_recall(self) -> None:
         """What is remembered goes on as if nothing had happened."""
         before = fingerprint(self.scheduler.cells.estate)
-        self.scheduler.cells = recall(remember(self.scheduler.cells))
+        assert fingerprint(recall(remember(self.scheduler.cells)).estate) == before
+        tenancy = self.scheduler.state.cells
+        assert tenancy is not None
+        tenancy.__setstate__(tenancy.__getstate__())
         assert fingerprint(self.scheduler.cells.estate) == before
 
     @invariant()

@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from builders import a_job, everything, random_run, virtual_backend
 from judge import Judge
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.cycle import decide
@@ -140,7 +141,7 @@ class Engine(RuleBasedStateMachine):
         self.judge.check_open(Placement(tuple(slot for slot in action.placement.slots if slot not in old)))
         if len(old) == len(action.placement.slots):
             assert not devices_of(action.placement) & devices_of(attempt.placement), "a move that stays in part"
-            assert self.policy in MOVING
+            assert self.policy in MOVING or self.cluster.defragment_ms
         else:
             assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
         self.judge.resizes[attempt.key] = action.placement
@@ -357,6 +358,9 @@ class Engine(RuleBasedStateMachine):
             self.decide()
         else:
             raise AssertionError("it never comes to rest")
+        self.check_who_is_left_can_never_run()
+
+    def check_who_is_left_can_never_run(self) -> None:
         for name, each in self.state.jobs.items():
             if each.final is None and each.parked not in (Reason.DEPENDENCY, Reason.DEPENDENCY_FAILED):
                 trial = GangTrial(self.state.fit, self.state.packing, each.job)
@@ -600,7 +604,68 @@ class QuotaLasEngine(QuotaEngine):
         return True
 
 
+class MaintenanceEngine(Engine):
+    """Nodes close and open again: nobody is placed there who would run into it, and nobody stays."""
+
+    policy = "fifo:skip=true"
+
+    def cluster_of(self, name: str) -> Cluster:
+        cluster = CLUSTERS[name]()
+        names = [node.name for node in cluster.nodes]
+        windows = (
+            Maintenance("early", tuple(names[::2]), 21_000, 600_000),
+            Maintenance("late", tuple(names[1:]), 700_000, 900_000),
+        )
+        return replace(cluster, maintenance=windows)
+
+    def dressed(self, data: st.DataObject, job: Job) -> Job:
+        return replace(job, duration_ms=data.draw(st.sampled_from([None, 1_000, 30_000, 800_000])))
+
+    def watch(self, plan: Plan, before: list[object]) -> None:
+        for claim in plan.claims:
+            job = self.state.jobs[claim.job].job
+            length_ms = 0 if job.duration_ms is None and job.preemptible else job.duration_ms
+            for window in self.cluster.maintenance:
+                if length_ms and self.state.now < window.end_ms and window.start_ms < self.state.now + length_ms:
+                    assert not any(slot.node in window.nodes for slot in claim.placement.slots), f"{claim} in {window}"
+        super().watch(plan, before)
+
+    @invariant()
+    def closed_nodes_are_left(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        for window in self.cluster.maintenance:
+            if window.start_ms <= self.state.now < window.end_ms:
+                for node in window.nodes:
+                    for attempt in self.state.on_node.get(self.state.topology.number[node], {}).values():
+                        assert attempt.key in self.state.to_stop or attempt.phase is Phase.STOPPING
+
+
+class MaintenancePriorityEngine(MaintenanceEngine):
+    policy = "priority"
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        return may_be_stopped(victim, head)
+
+    def check_victims(self, plan: Plan, before: list[object]) -> None:
+        """Whether each is needed depends on what closes, too."""
+
+
+class DefragmentEngine(Engine):
+    """Others move now and then for who waits, under a policy that moves nobody."""
+
+    policy = "fifo:skip=true"
+
+    def cluster_of(self, name: str) -> Cluster:
+        return replace(CLUSTERS[name](), defragment_ms=60_000)
+
+
 TestFifo = FifoEngine.TestCase
+TestDefragment = DefragmentEngine.TestCase
+TestDefragment.settings = settings(max_examples=15, stateful_step_count=40)
+TestMaintenance = MaintenanceEngine.TestCase
+TestMaintenancePriority = MaintenancePriorityEngine.TestCase
+TestMaintenance.settings = TestMaintenancePriority.settings = settings(max_examples=15, stateful_step_count=40)
 TestSkippingFifo = SkippingEngine.TestCase
 TestPriority = PriorityEngine.TestCase
 TestFifo.settings = TestSkippingFifo.settings = TestPriority.settings = settings(

@@ -101,7 +101,7 @@ def path_of(kind: str, queue: str) -> str:
 @settings(max_examples=40)
 @given(
     st.sampled_from(["racks", "queues", "tree"]),
-    st.sampled_from(["priority", "fair:preempt=true"]),
+    st.sampled_from(["priority", "fair:preempt=true", "kai", "volcano"]),
     st.lists(st.tuples(SIZES, st.integers(1, 3), st.integers(0, 3), st.sampled_from("abc")), min_size=4, max_size=24),
 )
 def test_no_two_jobs_stop_one_another_in_turn(kind: str, policy: str, wishes: list[tuple[int, int, int, str]]) -> None:

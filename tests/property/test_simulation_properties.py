@@ -177,17 +177,21 @@ POLICIES = {
     "fair": ("fair", "fair:half_life=20s", "fair:preempt=true"),
     "fair-tree": ("fair-tree:half_life=20s",),
     "fifo": ("fifo", "fifo:skip=true"),
-    "gavel": ("gavel:round=20",),
+    "gavel": ("gavel:round=20", "gavel:round=20,objective=finish_time,space_sharing=true"),
+    "kai": ("kai",),
     "las": ("las:quantum=20", "las:dims=1,quantum=3"),
     "multifactor": (
         "multifactor:period=5s,max_age=1m,half_life=20s",
         "multifactor:period=3s,max_age=30s,backfill=easy",
     ),
     "priority": ("priority",),
+    "singularity": ("singularity", "singularity:premium=80,standard=50,window=20s"),
     "sjf": ("sjf", "sjf:by=gpu_time"),
     "srtf": ("srtf", "srtf:by=gpus", "srtf:by=gpu_time"),
+    "themis": ("themis:lease=20s", "themis:lease=20s,filter=0"),
     "tiresias-gittins": (GITTINS,),
     "tiresias-las": ("tiresias-las:limits=20/60,starvation=2", "tiresias-las:dims=1,limits=3/6,profile=false"),
+    "volcano": ("volcano", "volcano:queues=hdrf"),
     "yarn-cs": ("yarn-cs:relax_after=5,preempt_above=50",),
 }
 RESHAPING = ("gavel", "yarn-cs")
@@ -221,7 +225,7 @@ def traced_jobs(draw: st.DrawFn, name: str, submit_ms: int) -> TraceJob:
         draw(st.integers(1, 40)) * draw(st.sampled_from([137, 1000])),
         gpus,
         queue=draw(st.sampled_from(["x", "y"])),
-        priority=draw(st.sampled_from([0, 0, 5, 250])),
+        priority=draw(st.sampled_from([0, 0, 5, 150, 250])),
         gpus_per_node=draw(st.sampled_from([0, 0, 1, 2])),
         gpu_type=draw(st.sampled_from(["", "", "", "B"])),
         model=draw(st.sampled_from(["", "vgg16", "resnet50"])),
@@ -344,13 +348,15 @@ def holds(attempt: AttemptRecord) -> bool:
 
 
 def held(attempt: AttemptRecord) -> Placement:
-    """What an attempt holds while it grows: what it will have; else what it has."""
-    grown = [
-        action.placement
-        for action in attempt.in_flight.values()
-        if isinstance(action, Resize) and permille_of(action.placement) > permille_of(attempt.placement)
-    ]
-    return grown[-1] if grown else attempt.placement
+    """What an attempt holds: while it grows what it will have, while it moves that and what it has."""
+    for action in attempt.in_flight.values():
+        if isinstance(action, Resize):
+            will_have, has = permille_of(action.placement), permille_of(attempt.placement)
+            if will_have > has:
+                return action.placement
+            if will_have == has and attempt.placement != action.placement:
+                return Placement((*attempt.placement.slots, *action.placement.slots))
+    return attempt.placement
 
 
 SPECS = [

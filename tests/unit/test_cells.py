@@ -8,15 +8,14 @@ import pytest
 
 from hived_pods import pool
 from phalanx.bench.cells import Walk
+from phalanx.cluster.cells import CellError, CellSite, CellType, chain_of
 from phalanx.compat.hived import HivedScheduler
 from phalanx.placement.cells.ask import request_of, seats_of
 from phalanx.placement.cells.buddy import surplus
 from phalanx.placement.cells.cells import Cells
-from phalanx.placement.cells.fraction import Fractions
 from phalanx.placement.cells.group import GroupState
 from phalanx.placement.cells.request import Member, Request
 from phalanx.placement.cells.settle import SafetyError, settle
-from phalanx.workload.cells import CellError, CellSite, CellType, chain_of
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 
@@ -212,35 +211,6 @@ def test_opportunistic_gangs_grow_on_what_is_idle() -> None:
     ask(cells, 1, "a", 2, priority=-1)
     assert cells.grow("g1", 2) is not None
     assert ask(cells, 2, "a", 2).victims[0].name == "g1"
-
-
-def test_fractions_share_a_leaf_that_the_cluster_holds_once() -> None:
-    cells = HivedScheduler(pool(1, 2, a=1)).cells
-    fractions = Fractions(cells)
-    share = Request("", "a", (), 0)
-    leaves = [fractions.schedule(f"j{i}", share, 500).group for i in range(3)]
-    assert [leaf.seats[0].indices for leaf in leaves if leaf is not None] == [[0], [0], [1]]
-    assert fractions.schedule("j3", share, 600).group is None
-    assert fractions.schedule("j4", share, 400).group is leaves[2]
-    assert leaves[0] is not None
-    assert fractions.jobs_on(leaves[0].name) == ("j0", "j1")
-    for job in ("j0", "j1"):
-        fractions.remove(job)
-    cells.check()
-    assert len(cells.estate.groups) == 1
-    with pytest.raises(CellError, match="1 to 1000 thousandths"):
-        fractions.schedule("j5", share, 1001)
-
-
-def test_jobs_of_other_clusters_and_priorities_do_not_share_a_leaf() -> None:
-    cells = HivedScheduler(pool(2, 2, a=1, b=1)).cells
-    fractions = Fractions(cells)
-    groups = [
-        fractions.schedule(f"{cluster}{priority}", Request("", cluster, (), priority), 300).group
-        for cluster in "ab"
-        for priority in (0, 1)
-    ]
-    assert len({group.name for group in groups if group is not None}) == 4
 
 
 def test_a_job_asks_for_its_gang_in_the_virtual_cluster_of_its_queue() -> None:

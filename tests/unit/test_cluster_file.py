@@ -242,8 +242,24 @@ def test_twelve_thousand_nodes_are_a_few_lines() -> None:
         ("nodes: [{}]\nqueues: [{name: a/b}]", "queue a/b lies in a, which there is not"),
         ("nodes: [{}]\nqueues: [{name: a b}]", "expected a name, or a path of names such as research/llm"),
         ("nodes: [{}]\nqueues: [{name: a, weight: 0}]", "'queues[0].weight': expected a whole number from 1"),
-        ("nodes: [{}]\nvirtual_clusters: {}", "2: key 'virtual_clusters': not supported yet, leave it out"),
-        ("physicalCluster: {}\nvirtualClusters: {}", "1: this is a HiveD configuration, and these are not read yet"),
+        (
+            "nodes: [{}]\nvirtual_clusters: {a: {cells: [{level: rack}]}}",
+            "'virtual_clusters.a.cells[0].level': expected",
+        ),
+        ("nodes: [{}]\nvirtual_clusters: {a: {cells: [{level: gpu}]}}", "no cell is a gpu"),
+        ("nodes: [{gpus: 2}]\nvirtual_clusters: {a: {pinned: [x]}}", "there is no 'x'"),
+        ("nodes: [{gpus: 2}]\nvirtual_clusters: {a b: {}}", "expected a name of letters"),
+        (
+            (
+                "nodes: [{gpus: 2, gpu_type: K80}, {gpus: 4, gpu_type: K80}]\n"
+                "virtual_clusters: {a: {cells: [{level: node}]}}"
+            ),
+            (
+                "several kinds of cells are a node: K80-node of 2 GPUs in K80-node, "
+                "K80-node-2 of 4 GPUs in K80-node-2; say which by 'gpu_type', 'gpus' or 'within'"
+            ),
+        ),
+        ("physicalCluster: {}\nvirtualClusters: {}", "the key 'physicalCells' is missing"),
     ],
 )
 def test_a_wrong_cluster_file_gives_one_clear_error(text: str, expected: str) -> None:
@@ -269,5 +285,6 @@ def test_the_page_lists_exactly_the_keys_that_are_read() -> None:
 
 
 def test_the_example_of_the_page_is_a_cluster() -> None:
-    for example in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
-        assert cluster(example).gpus == 512 * 8 + 4 * 8
+    first, *others = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert cluster(first).gpus == 512 * 8 + 4 * 8
+    assert all(cluster(example).gpus for example in others if "nodes:" in example)

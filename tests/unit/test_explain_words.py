@@ -163,3 +163,13 @@ def test_a_quota_is_told_with_its_arithmetic(short: Shortfall, words: str) -> No
 def test_an_expected_start_is_an_interval_with_its_age(span: Span, now_ms: int, words: str) -> None:
     assert expected(Forecast(0, 3_600_000, 19, {"j": span}), "j", now_ms) == words
     assert expected(Forecast(0, 3_600_000, 19, {}), "j", now_ms) == ""
+
+
+def test_who_has_waited_too_long_and_what_its_place_adds_up_from_are_told() -> None:
+    world = World(flat(1, 4), "multifactor:age=100,fairshare=0,size=0,queue=0,priority=50,max_age=2h")
+    world.run(a_job("runs", 4))
+    world.submit(a_job("late", 4, max_wait_ms=1_800_000, priority=100))
+    world.turn(after_ms=3_600_000)
+    lines = evidence(why(world.state, "late"), world.now)
+    assert lines["overdue"].startswith("it has waited 30m 0s longer than its max_wait")
+    assert lines["priority"] == "55 (age 0.5 x 100 = 50, priority 0.1 x 50 = 5)"

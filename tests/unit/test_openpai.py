@@ -11,11 +11,11 @@ import yaml
 
 from hived_pods import DESIGN
 from phalanx.cli.main import cli, run
+from phalanx.cluster.cell_cluster import Leaf, cluster_of
+from phalanx.cluster.cells import Sku
+from phalanx.cluster.formats.hived import read_hived
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.document import DocumentError
-from phalanx.workload.cell_cluster import Leaf, cluster_of
-from phalanx.workload.cells import Sku
-from phalanx.workload.formats.hived import read_hived
 from phalanx.workload.formats.hived_pod import native_job, read_manifest
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.formats.openpai import PaiJob, hived_pods, native_jobs, read_openpai

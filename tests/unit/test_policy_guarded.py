@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import flat
+from phalanx.cluster.queues import Queue
 from phalanx.errors import PhalanxError
 from phalanx.policy import registry
 from phalanx.policy.guarded import GUARDS, PolicyError, guarded
@@ -75,7 +77,8 @@ def test_what_a_queue_keeps_must_be_a_number_of_gpus(kept: object) -> None:
     world = world_of(victims=lambda head, victim, at: True, keeps=lambda queue, at: kept)
     world.run(a_job("a"))
     world.turn(after_ms=1)
-    assert f"keeps(queue default) returned {kept}: expected thousandths of GPUs" in misbehaves(world, a_job("b"))
+    told = misbehaves(world, a_job("b", queue="other"))
+    assert f"keeps(queue default) returned {kept}: expected thousandths of GPUs" in told
 
 
 @pytest.mark.parametrize("gang", [None, Gang(())])
@@ -279,3 +282,17 @@ def test_a_factory_that_makes_no_policy_is_named() -> None:
     register("mine", lambda parameters: "fifo")  # type: ignore[arg-type, return-value]
     with pytest.raises(PolicyError, match="policy mine: making it returned 'fifo': expected a Policy"):
         policy("mine")
+
+
+def test_what_a_policy_allows_a_job_must_be_a_number_of_gpus_or_none() -> None:
+    register("mine", lambda parameters: Policy("whatever", allows=lambda job, at: 0.5))  # type: ignore[arg-type,return-value]
+    world = World(replace(flat(1, 1), queues=(Queue("default"),)), "mine")
+    assert "allows(job a) returned 0.5: expected None or thousandths of GPUs" in misbehaves(world)
+
+
+def test_who_reclaims_must_say_true_or_false() -> None:
+    register("mine", lambda parameters: Policy("whatever", reclaims=lambda head, run, at: 1))  # type: ignore[arg-type,return-value]
+    world = World(replace(flat(1, 1), queues=(Queue("default"), Queue("other"))), "mine")
+    world.run(a_job("a"))
+    told = misbehaves(world, a_job("b", queue="other"))
+    assert told == "policy mine: reclaims(head b, job a) returned 1: expected True or False"

@@ -7,7 +7,6 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue
 from phalanx.engine.plan import Reason
 from phalanx.engine.turn import verify
-from phalanx.policy.multifactor import factors
 from phalanx.policy.registry import policy
 from phalanx.workload.job import Job
 
@@ -28,7 +27,7 @@ def worth(spec: str, job: Job, after_ms: int = 0) -> dict[str, float]:
     made = world(spec)
     made.submit(job)
     made.turn(after_ms=after_ms)
-    return {each.name: each.value for each in factors(made.job(job.id), made.state, made.state.policy.parameters)}
+    return {each.name: each.value for each in made.state.policy.factors(made.job(job.id), made.state)}
 
 
 def test_every_factor_is_told_from_0_to_1() -> None:
@@ -64,7 +63,7 @@ def test_age_counts_from_when_a_job_could_have_run() -> None:
 def test_points_add_up_to_the_place_in_the_order() -> None:
     made = world("multifactor:age=10,fairshare=20,size=30,queue=40,priority=50")
     made.submit(a_job("j", 5, queue="b", priority=100))
-    points = sum(each.points for each in factors(made.job("j"), made.state, made.state.policy.parameters))
+    points = sum(each.points for each in made.state.policy.factors(made.job("j"), made.state))
     assert points == 20 + 15 + 40 + 5
     key = made.job("j").queued
     assert key is not None

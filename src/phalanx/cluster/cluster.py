@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from phalanx.cluster.cells import CellSite
 from phalanx.cluster.link import Link as Link
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 
 NODE = "node"
@@ -79,8 +81,10 @@ class StorageTier:
 class Cluster:
     """A cluster. `levels` run from the outermost to the innermost and contain `node`; `links` is per level.
 
+    Every `defragment_ms` running jobs may be moved for one that waits; never if that is 0.
     `links["rack"]` joins the nodes of one rack, `links["node"]` the devices of one node, `links["cluster"]` all.
-    Without `queues` jobs may name any queue, and none has a quota.
+    Without `queues` jobs may name any queue, and none has a quota. With `cells` queues are virtual clusters that own
+    some of the hardware.
     """
 
     nodes: tuple[Node, ...]
@@ -91,6 +95,9 @@ class Cluster:
     policy: str = "fifo"
     name: str = "cluster"
     queues: tuple[Queue, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
+    defragment_ms: int = 0
+    cells: CellSite | None = None
 
     @property
     def levels_above(self) -> tuple[str, ...]:

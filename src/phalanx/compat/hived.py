@@ -1,27 +1,61 @@
-"""HiveD's pod interface on the cells of phalanx.
+"""HiveD's pod interface on the engine of phalanx.
 
-`HivedScheduler` takes pods one by one, as HiveD does from Kubernetes, and drives `placement.cells`, which thinks in
-groups. Nothing is decided here: this keeps which pod sits on which seat of its group.
+`HivedScheduler` takes pods one by one, as HiveD does from Kubernetes. A group of pods is a job, an ask is a turn of the
+engine in which nobody else is in line, and the caller is the world: it deletes whom the engine stops. Nothing is
+decided here: this keeps which pod sits on which seat of its group.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from phalanx.cluster.cell_cluster import cluster_of
+from phalanx.cluster.cells import CellSite
+from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.formats.hived import CONFIG_LIMITS, read_hived
 from phalanx.document import read_document
+from phalanx.engine import snapshot
+from phalanx.engine.action import Start
+from phalanx.engine.cells import Tenancy
+from phalanx.engine.event import (
+    AttemptEnded,
+    ClusterChanged,
+    ClusterDefined,
+    Done,
+    Event,
+    JobCancelled,
+    JobChanged,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeHealthChanged,
+    Outcome,
+)
+from phalanx.engine.journal import Count
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
 from phalanx.errors import PhalanxError
+from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, QUOTA_LABEL, SUGGESTED_LABEL
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.group import Group, GroupState
+from phalanx.placement.cells.preempt import users_of
 from phalanx.placement.cells.request import Member, Quota, Request, Suggestion
 from phalanx.placement.cells.status import ClusterStatus, GroupStatus, cluster_status, group_status
-from phalanx.workload.cells import CellSite
-from phalanx.workload.formats.hived import CONFIG_LIMITS, PodSpec, read_hived, read_pod
+from phalanx.workload.formats.hived import PodSpec, read_pod
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Job
 
 OWN_KEYS = ("name", "suggested_nodes")
+
+POLICY = "fifo:skip=true"
+"""The order does not matter: there is never more than one group in line."""
+
+NOW_MS = 0
+"""HiveD knows no time, and neither do the turns that are taken for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +80,83 @@ class _Pod:
     is_preempting: bool = False
 
 
+class World:
+    """The engine as the pods of HiveD see it: groups are jobs, and one is asked for at a time.
+
+    A job stays held but for its own ask, so that no decision gives anything to a group that has not asked for it.
+    """
+
+    def __init__(self, cluster: Cluster, old: World | None = None) -> None:
+        if old is None:
+            self.state, self.journal = State(), Count()
+            self._jobs: dict[str, str] = {}
+            self._tell(ClusterDefined(cluster, POLICY))
+        else:
+            self.state, self.journal = snapshot.load(snapshot.dump(old.state)), Count(old.journal.length)
+            self._jobs = dict(old._jobs)
+            self._tell(ClusterChanged(cluster))
+
+    @property
+    def tenancy(self) -> Tenancy:
+        assert self.state.cells is not None, "a HiveD configuration has cells"
+        return self.state.cells
+
+    def group(self, name: str) -> Group | None:
+        """The cells of a group; None if it has none."""
+        key = self._key(name)
+        return self.tenancy.cells.group(key) if key and self.tenancy.cells.has(key) else None
+
+    def name_of(self, key: str) -> str:
+        """The group of an attempt; what is no attempt is its own name."""
+        job = key.rpartition("/")[0]
+        return job.partition(":")[2] if job in self.state.jobs else key
+
+    def ask(self, name: str, job: Job) -> None:
+        """Has the engine decide on a group that has nothing yet."""
+        known = self._jobs.get(name)
+        if known is None:
+            job = replace(job, id=f"{len(self.state.jobs)}:{name}")
+            self._turn(JobSubmitted(job))
+            self._jobs[name] = known = job.id
+        else:
+            self._turn(JobChanged(replace(job, id=known)), JobReleased(known))
+        self._tell(JobHeld(known))
+
+    def proceed(self) -> None:
+        """Has the engine start those whose victims have gone."""
+        self._turn()
+
+    def end(self, name: str) -> None:
+        """A group has gone, or is not wanted any more."""
+        job = self._jobs.pop(name, None)
+        if job is None:
+            return
+        attempt = self.state.jobs[job].attempt
+        if attempt is None or attempt.waits:
+            self._tell(JobCancelled(job))
+        else:
+            self._tell(AttemptEnded(job, attempt.number, Outcome.SUCCEEDED))
+
+    def set_health(self, node: str, healthy: bool) -> None:
+        """What runs on a broken node runs on; nothing new goes there."""
+        health = Health.HEALTHY if healthy else Health.SUSPECT
+        for name in [name for name, known in self.tenancy.name_of.items() if known == node]:
+            self._tell(NodeHealthChanged(name, health))
+
+    def _key(self, name: str) -> str:
+        job = self._jobs.get(name)
+        attempt = self.state.jobs[job].attempt if job is not None else None
+        return attempt.key if attempt is not None else ""
+
+    def _turn(self, *events: Event) -> None:
+        for action in turn(self.state, self.journal, events, NOW_MS).actions:
+            if isinstance(action, Start):
+                self._tell(Done(action.id))
+
+    def _tell(self, event: Event) -> None:
+        record(self.state, self.journal, event, NOW_MS)
+
+
 class HivedScheduler:
     """Schedules pods on a HiveD configuration: a path, the text of one, or a dict. All nodes start healthy.
 
@@ -57,11 +168,22 @@ class HivedScheduler:
         self._pods: dict[str, _Pod] = {}
         self._groups: dict[str, dict[str, _Pod]] = {}
         try:
-            self.cells = Cells(_site(config))
-            if restore is not None:
-                self._restore(restore)
+            cluster = cluster_of(_site(config)).cluster
+            self._world: World = World(cluster, restore._world if restore is not None else None)
         except (PhalanxError, TypeError) as error:
             raise ValueError(str(error)) from None
+        for name, pod in restore._pods.items() if restore is not None else ():
+            self._remember(_Pod(name, pod.spec, pod.seat))
+
+    @property
+    def cells(self) -> Cells:
+        """The cells of the engine's State."""
+        return self._world.tenancy.cells
+
+    @property
+    def state(self) -> State:
+        """The State of the engine."""
+        return self._world.state
 
     def schedule(self, pod: Mapping[str, Any]) -> Result:
         """Schedules one pod: a pod-scheduling-spec with `name` and, if the pod minds them, `suggested_nodes`.
@@ -80,32 +202,34 @@ class HivedScheduler:
         if pod is None:
             return
         del self._groups[pod.spec.group][name]
-        if not self.cells.has(pod.spec.group):
+        group = self._world.group(pod.spec.group)
+        if group is None:
+            if not self._members(pod.spec.group):
+                self._world.end(pod.spec.group)
             return
         held = pod.seat is not None or pod.is_preempting
-        group = self.cells.group(pod.spec.group)
-        if held and not any(self._holds(other, group) for other in self._members(group.name)):
-            self.cells.remove(group.name)
+        if held and not any(self._holds(other, group) for other in self._members(pod.spec.group)):
+            self._world.end(pod.spec.group)
 
     def set_node_health(self, node: str, healthy: bool) -> None:
         """A node has broken, or works again."""
-        try:
-            self.cells.set_health(node, healthy)
-        except PhalanxError as error:
-            raise ValueError(str(error)) from None
+        if node not in self.cells.estate.nodes:
+            raise ValueError(f"there is no node '{node}'")
+        self._world.set_health(node, healthy)
 
     def group(self, name: str) -> GroupStatus | None:
         """An affinity group that is allocated, preempting or being preempted; None for any other."""
-        if not self.cells.has(name):
+        group = self._world.group(name)
+        if group is None:
             return None
-        group = self.cells.group(name)
         bound = tuple(pod.name for pod in self._members(name) if pod.seat is not None)
         waiting = tuple(pod.name for pod in self._members(name) if pod.is_preempting)
-        return group_status(group, bound, waiting)
+        status = group_status(group, bound, waiting)
+        return replace(status, name=name, lazily_preempted_by=self._world.name_of(group.lazily_preempted_by))
 
     def groups(self) -> tuple[str, ...]:
         """The names of all groups that have cells, by age."""
-        return tuple(group.name for group in self.cells.groups())
+        return tuple(self._world.name_of(group.name) for group in self.cells.groups())
 
     def virtual_cluster(self, name: str) -> ClusterStatus:
         """A virtual cluster: the cells it owns, the leaves that its opportunistic pods use, and what is bad of them."""
@@ -132,46 +256,59 @@ class HivedScheduler:
         if pod.seat is not None:
             return self._bound(pod)
         name = pod.spec.group
-        if self.cells.has(name):
-            group = self.cells.group(name)
-            _refuse_stranger(pod, group.request)
-            if group.state is GroupState.BEING_PREEMPTED:
-                self._remember(pod)
-                return Result("wait", reason=f"group '{name}' is being preempted")
-            if group.state is GroupState.ALLOCATED:
-                return self._take_seat(pod)
-            if self.cells.is_placeable(name, suggestion):
-                return self._proceed(pod)
-            # Its place has broken or is not suggested any more: it looks for another.
-            self._forget_preemption(name)
-            self.cells.remove(name)
+        group = self._world.group(name)
+        if group is None:
+            return self._schedule_new(pod, suggestion)
+        self._refuse_stranger(pod)
+        if group.state is GroupState.BEING_PREEMPTED:
+            self._remember(pod)
+            return Result("wait", reason=f"group '{name}' is being preempted")
+        if group.state is GroupState.ALLOCATED:
+            return self._take_seat(pod)
+        if all(leaf.is_healthy and _is_suggested(leaf.node_name, pod.spec, suggestion) for leaf in group.leaves()):
+            return self._proceed(pod)
+        # Its place has broken or is not suggested any more: it looks for another.
+        self._forget_preemption(name)
+        self._world.end(name)
         return self._schedule_new(pod, suggestion)
 
     def _schedule_new(self, pod: _Pod, suggestion: Suggestion) -> Result:
-        outcome = self.cells.schedule(_request(pod.spec), suggestion)
-        for cancelled in outcome.cancelled:
-            self._forget_preemption(cancelled)
+        name = pod.spec.group
+        self._world.ask(name, _job(pod.spec, suggestion))
+        for other in self._groups:
+            if self._world.group(other) is None:
+                self._forget_preemption(other)
         self._remember(pod)
-        if outcome.group is None:
-            return Result("wait", reason=outcome.reason)
-        return self._take_seat(pod) if not outcome.victims else self._proceed(pod)
+        group = self._world.group(name)
+        if group is None:
+            return Result("wait", reason=self._reason(pod.spec, suggestion))
+        return self._take_seat(pod) if group.state is GroupState.ALLOCATED else self._proceed(pod)
+
+    def _reason(self, spec: PodSpec, suggestion: Suggestion) -> str:
+        """Why a group waits, in HiveD's words."""
+        with self.cells.trial():
+            return self.cells.schedule(_request(spec), suggestion).reason or "insufficient capacity"
 
     def _proceed(self, pod: _Pod) -> Result:
         """A pod of a preempting group: it is bound once nobody is in the way."""
-        victims = self.cells.proceed(pod.spec.group)
-        if not victims:
+        self._world.proceed()
+        group = self._world.group(pod.spec.group)
+        assert group is not None, f"group '{pod.spec.group}' was preempting a moment ago"
+        if group.state is not GroupState.PREEMPTING:
             for member in self._members(pod.spec.group):
                 member.is_preempting = False
             return self._take_seat(pod)
         self._refuse_crowd(pod, [other for other in self._members(pod.spec.group) if other.is_preempting])
         pod.is_preempting = True
         self._remember(pod)
-        names = (other.name for victim in victims for other in self._members(victim.name) if other.seat is not None)
+        victims = [self._world.name_of(victim.name) for victim in users_of(group.leaves())]
+        names = (other.name for victim in victims for other in self._members(victim) if other.seat is not None)
         return Result("preempt", victims=sorted(names), reason=f"preempts {len(victims)} group(s)")
 
     def _take_seat(self, pod: _Pod) -> Result:
-        group = self.cells.group(pod.spec.group)
-        seated = [other for other in self._members(group.name) if other.seat is not None]
+        group = self._world.group(pod.spec.group)
+        assert group is not None, f"group '{pod.spec.group}' has its cells"
+        seated = [other for other in self._members(pod.spec.group) if other.seat is not None]
         self._refuse_crowd(pod, seated)
         taken = [other.seat for other in seated]
         pod.seat = next(i for i, seat in enumerate(group.seats) if seat.size == pod.spec.leaves and i not in taken)
@@ -189,7 +326,8 @@ class HivedScheduler:
 
     def _bound(self, pod: _Pod) -> Result:
         assert pod.seat is not None
-        group = self.cells.group(pod.spec.group)
+        group = self._world.group(pod.spec.group)
+        assert group is not None, f"pod '{pod.name}' sits in a group"
         seat = group.seats[pod.seat]
         leaf = next((leaf for leaf in seat.leaves if leaf is not None), None)
         leaf_type = leaf.chain.leaf_type if leaf is not None else ""
@@ -209,10 +347,11 @@ class HivedScheduler:
         for pod in self._members(group):
             pod.is_preempting = False
 
-    def _restore(self, old: HivedScheduler) -> None:
-        self.cells.adopt(old.cells)
-        for name, pod in old._pods.items():
-            self._remember(_Pod(name, pod.spec, pod.seat))
+    def _refuse_stranger(self, pod: _Pod) -> None:
+        """A pod asks for what its group was placed for, and for nothing else."""
+        others = [other for other in self._members(pod.spec.group) if other is not pod]
+        if others:
+            _refuse_difference(pod, _request(others[0].spec))
 
 
 def _site(config: str | Path | Mapping[str, Any]) -> CellSite:
@@ -240,6 +379,26 @@ def _read(pod: Mapping[str, Any]) -> tuple[str, PodSpec, Suggestion]:
     return name, read_pod(read_document(text, f"pod '{name}'", CONFIG_LIMITS), name), suggestion
 
 
+def _is_suggested(node: str, spec: PodSpec, suggestion: Suggestion) -> bool:
+    return spec.ignores_suggestions or suggestion.has(node)
+
+
+def _job(spec: PodSpec, suggestion: Suggestion) -> Job:
+    """A group as a job: all its members, and what else it says of cells as labels."""
+    types = (spec.leaf_type,) if spec.leaf_type else ()
+    roles = tuple(
+        Role(f"member-{i}", pods, pods, Task(gpus=leaves, gpu_types=types))
+        for i, (pods, leaves) in enumerate(spec.members)
+    )
+    labels = {PINNED_LABEL: spec.pinned_id, LAZY_LABEL: "true" if spec.lazy_preemption else ""}
+    if spec.quota is not None:
+        labels[QUOTA_LABEL] = f"{spec.quota[0]}={spec.quota[1]}"
+    told = tuple((name, value) for name, value in labels.items() if value)
+    if not spec.ignores_suggestions and not suggestion.are_all:
+        told += ((SUGGESTED_LABEL, ",".join(sorted(suggestion.nodes))),)
+    return Job("", Gang(roles), queue=spec.virtual_cluster, priority=spec.priority, labels=told)
+
+
 def _request(spec: PodSpec) -> Request:
     return Request(
         spec.group,
@@ -254,8 +413,7 @@ def _request(spec: PodSpec) -> Request:
     )
 
 
-def _refuse_stranger(pod: _Pod, request: Request) -> None:
-    """A pod asks for what its group was placed for, and for nothing else."""
+def _refuse_difference(pod: _Pod, request: Request) -> None:
     asked = _request(pod.spec)
     for name in Request.__dataclass_fields__:
         ours, theirs = getattr(request, name), getattr(asked, name)

@@ -1,19 +1,63 @@
-"""Amending: a waiting job asks for something else from now on, and keeps its place among the submissions."""
+"""Amending: a waiting job asks for something else from now on, and keeps its place among the submissions. Of an elastic
+job that has an attempt, the range of its sizes can be changed.
+"""
 
 from __future__ import annotations
 
-from phalanx.engine.records import JobRecord, gpus_needed, need_of, shape_of, tasks_of
+from dataclasses import replace
+
+from phalanx.engine.elastic import count_of, resizable_roles
+from phalanx.engine.records import AttemptRecord, JobRecord, gpus_needed, need_of, shape_of, tasks_of
 from phalanx.engine.state import State
 from phalanx.engine.waiting import leave, line_up
+from phalanx.workload.gang import Gang
 from phalanx.workload.job import Job
 
 
 def amend(state: State, record: JobRecord, job: Job) -> None:
-    """Puts a job that has no attempt in line as what it asks for now."""
-    leave(state, record)
-    record.job = record.asked = job
-    record.tasks = tasks_of(job.gang.roles)
-    record.gpus_min = gpus_needed(job.gang, record.tasks)
-    record.need = need_of(job.gang.roles)
-    record.shape = shape_of(job, state.minds_queues)
-    line_up(state, record)
+    """Puts a job that has no attempt in line as what it asks for now; an attempt may have another size from now on."""
+    attempt = record.attempt
+    if attempt is None:
+        leave(state, record)
+        record.asked = job
+    else:
+        record.asked = replace(record.asked, gang=_ranged(record.asked.gang, job.gang))
+        attempt.job = replace(attempt.job, gang=_ranged(attempt.job.gang, job.gang))
+        # Also one that has not started, or whose range is one size by now, is to come to that size.
+        state.elastic[attempt.key] = attempt
+    record.job = job
+    gang = record.asked.gang
+    record.tasks = tasks_of(gang.roles)
+    record.gpus_min = gpus_needed(gang, record.tasks)
+    record.need = need_of(gang.roles)
+    record.shape = shape_of(record.asked, state.minds_queues)
+    if attempt is None:
+        line_up(state, record)
+
+
+def may_be_resized(state: State, attempt: AttemptRecord, old: Job, new: Job) -> bool:
+    """Whether a job with an attempt differs by nothing but how many members its elastic roles may have.
+
+    It has no fewer than the new minimum already: to wait for more would mean to stop.
+    """
+    if "resize" in state.lacks or not (old.gang.elastic or attempt.key in state.elastic):
+        return False
+    if replace(new, gang=old.gang) != old or _ranged(new.gang, old.gang) != old.gang:
+        return False
+    resizable = [role.name for role in resizable_roles(new)]
+    changed = (after for before, after in zip(old.gang.roles, new.gang.roles, strict=True) if before != after)
+    return all(role.name in resizable and count_of(attempt, role) >= role.replicas_min for role in changed)
+
+
+def _ranged(gang: Gang, other: Gang) -> Gang:
+    """A gang with as many members of each role as the role of that name has in another."""
+    of = {role.name: role for role in other.roles}
+    return replace(
+        gang,
+        roles=tuple(
+            replace(role, replicas_min=of[role.name].replicas_min, replicas_max=of[role.name].replicas_max)
+            if role.name in of
+            else role
+            for role in gang.roles
+        ),
+    )

@@ -7,9 +7,9 @@ from math import isfinite
 
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.queues import RESOURCES, settled
-from phalanx.engine import attempts, reconfigure, sweeps, waiting
+from phalanx.engine import attempts, cells_check, defragment, maintenance, reconfigure, sweeps, waiting
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.amend import amend
+from phalanx.engine.amend import amend, may_be_resized
 from phalanx.engine.event import (
     Accepted,
     Advice,
@@ -33,6 +33,7 @@ from phalanx.engine.event import (
     TimerDue,
 )
 from phalanx.engine.journal import Record
+from phalanx.engine.lacks import plan_without
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.quotas import said
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
@@ -66,6 +67,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
         _fire_timers(state)
         _event(state, body)
         reconfigure.retire(state)
+        if state.cells is not None:
+            state.cells.follow(state.capacity)
         _drop_moot_timers(state)
         state.policy.observe(state.memory, body, record.now)
         if isinstance(body, Advice) or wakes:
@@ -105,8 +108,14 @@ def check(state: State, event: Event) -> None:
             _check_job(state, job)
         case JobChanged(job=job):
             record = state.record(job.id)
-            if record.attempt is not None or record.final is not None:
-                raise ValueError(f"job {job.id} is {record.state.value}: only a waiting job can be changed")
+            attempt = record.attempt
+            if record.final is not None or (
+                attempt is not None and not may_be_resized(state, attempt, record.job, job)
+            ):
+                raise ValueError(
+                    f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
+                    "runs, how many members its roles may have, of which it needs no more than it has"
+                )
             _check_request(state, job)
         case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
             record = state.record(name)
@@ -132,6 +141,10 @@ def _check_cluster(cluster: Cluster) -> None:
     if len(dict.fromkeys(names)) < len(names):
         raise ValueError("two nodes of the cluster have one name")
     settled(cluster.queues, cluster.total)
+    if cluster.cells is not None:
+        cells_check.check_cluster(cluster)
+    for window in cluster.maintenance:
+        window.check(dict.fromkeys(names))
 
 
 def _check_node(state: State, node: str) -> int:
@@ -157,6 +170,8 @@ def _check_request(state: State, job: Job) -> None:
         raise ValueError(f"job {job.id} has no roles")
     if state.quotas:
         _check_queue(state, job)
+    if state.cells is not None:
+        cells_check.check_job(state.cells, job)
     _check_topology(state, job.id, job.gang.topology)
     _check_roles(state, job.id, job.gang.roles)
     for task in tasks_of(job.gang.roles).values():
@@ -230,6 +245,7 @@ def check_plan(state: State, plan: Plan) -> None:
     for verdict in plan.verdicts:
         if not _in_line(state.record(verdict.job), plan):
             raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
+    cells_check.check_steps(state, plan.cells)
 
 
 def _in_line(record: JobRecord, plan: Plan) -> bool:
@@ -285,12 +301,15 @@ def _event(state: State, event: Event) -> None:
             for queue in state.quotas.leaves():
                 state.know_queue(queue)
             state.term = term
+            maintenance.set_out(state)
         case ClusterChanged(cluster=cluster):
             reconfigure.change_cluster(state, cluster)
         case PolicyChanged(policy=policy, placement=placement):
             reconfigure.change_policy(state, policy, placement)
-        case TermBegun(term=term):
+        case TermBegun(term=term, lacks=lacks):
             state.term = term
+            if lacks is not None and lacks != state.lacks:
+                plan_without(state, lacks)
         case Accepted() | Advice() | TimerDue():
             pass
 
@@ -380,6 +399,10 @@ def _lost(state: State, action: ActionId) -> None:
 
 
 def _node_health(state: State, node: int, health: Health) -> None:
+    name = state.topology.nodes[node].name
+    if name in state.closed and health is not Health.FAILED:
+        state.closed[name] = health
+        return
     state.capacity.set_health(node, health)
     state.surprised = True
     if health is not Health.HEALTHY:
@@ -426,6 +449,12 @@ def _fire_timers(state: State) -> None:
 
 
 def _fire(state: State, timer: Timer) -> None:
+    if timer.kind == "maintenance":
+        maintenance.keep(state, timer.at_ms)
+        return
+    if timer.kind == "defragment":
+        state.defragments_at_ms, state.defragmented_ms = 0, state.now
+        return
     record = state.jobs[timer.job]
     attempt = state.attempt(timer.job, timer.attempt)
     match timer.kind:
@@ -487,6 +516,10 @@ def _is_moot(state: State, timer: Timer) -> bool:
             return record.final is not None or record.first_start_ms is not None
         case "change":
             return not _change_is_due(state.jobs[timer.job], timer)
+        case "maintenance":
+            return not maintenance.is_edge(state, timer.at_ms)
+        case "defragment":
+            return timer.at_ms != state.defragments_at_ms
         case "action":
             return _asked(state, timer) is None
         case _:
@@ -494,8 +527,11 @@ def _is_moot(state: State, timer: Timer) -> bool:
 
 
 def _decision(state: State, plan: Plan) -> None:
+    if state.cells is not None:
+        state.cells.fold(plan.cells, state.jobs)
     state.head = plan.head
     state.surprised = False
+    state.defragmented_ms = -1
     if plan.reservations is not None:
         state.reservations = plan.reservations
     for key in plan.withdrawn:
@@ -514,3 +550,4 @@ def _decision(state: State, plan: Plan) -> None:
         # Whatever the plan itself gives back was looked at while it was made.
         state.clean_seq = state.seq
         state.capacity.grown = 0
+    defragment.expect(state)

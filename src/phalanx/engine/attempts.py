@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Outcome
@@ -53,6 +54,8 @@ def open_attempt(state: State, claim: Claim) -> None:
         arrive(state, attempt, booking)
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
+    if attempt.is_revocable:
+        state.revocable[attempt.key] = attempt
     if state.quotas:
         _take_note_of_victims(state, claim)
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
@@ -81,10 +84,14 @@ def expect_end(state: State, attempt: AttemptRecord) -> None:
 
 def limit_waits(state: State) -> None:
     """From now on devices may be reserved for who waits too long: takes note of when everybody will have left."""
-    if state.reserves:
-        state.waits_are_limited = True
-        return
+    known = state.reserves
     state.waits_are_limited = True
+    if not known:
+        know_lengths(state)
+
+
+def know_lengths(state: State) -> None:
+    """Takes note of how long everybody runs, where that has come to matter."""
     for attempt in state.attempts():
         expect_end(state, attempt)
     for kind in state.classes.values():
@@ -151,6 +158,8 @@ def _begin(state: State, attempt: AttemptRecord) -> None:
     take_over(state, attempt)
     state.preparing.pop(attempt.key, None)
     attempt.phase = Phase.STARTING
+    if state.cells is not None:
+        state.cells.proceed(attempt.key)
 
 
 def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> None:
@@ -207,6 +216,8 @@ def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     attempt.placement = placement
     attempt.phase = Phase.RUNNING
     attempt.resize_failures = 0
+    if not attempt.is_revocable:
+        state.revocable.pop(attempt.key, None)
     _stand_anew(state, attempt)
 
 
@@ -218,6 +229,8 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
     attempt.count_service(state.now)
     for booking in attempt.adding:
         _give_up(state, attempt, booking, ceded=False)
+        if state.cells is not None:
+            state.cells.give_back(attempt.key, state.topology.nodes[booking.node].name, members(booking.devices))
     attempt.adding = []
     attempt.phase = Phase.RUNNING
     attempt.resize_failures += 1
@@ -334,6 +347,8 @@ def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reas
 def _close(state: State, attempt: AttemptRecord) -> None:
     """Gives everything back that the attempt holds or was promised."""
     capacity = state.capacity
+    if state.cells is not None:
+        state.cells.gone(attempt.key)
     for booking in attempt.bookings:
         if attempt.waits:
             capacity.unclaim(booking)
@@ -354,6 +369,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     state.waiting_claims.pop(attempt.key, None)
     state.preparing.pop(attempt.key, None)
     state.elastic.pop(attempt.key, None)
+    state.revocable.pop(attempt.key, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
     record.attempt = None

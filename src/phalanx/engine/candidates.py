@@ -9,6 +9,7 @@ from itertools import combinations
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.maintenance import too_soon
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.fit import HARD_EFFECTS
@@ -89,8 +90,12 @@ def dependencies(job: Job) -> Chain:
 
 
 def _durations(state: State, record: JobRecord) -> Chain:
-    """Ends that come before somebody's reserved time."""
-    spare = sorted(dict.fromkeys(each.at_ms - state.now for each in state.reservations), reverse=True)
+    """Ends that come before somebody's reserved time, or before nodes are closed."""
+    moments = (
+        *(each.at_ms for each in state.reservations),
+        *(window.start_ms for window in state.cluster.maintenance),
+    )
+    spare = sorted(dict.fromkeys(at_ms - state.now for at_ms in moments), reverse=True)
     return Chain(
         tuple(
             Change(ChangeKind.DURATION, spare_ms, record.job.duration_ms or 0)
@@ -98,6 +103,13 @@ def _durations(state: State, record: JobRecord) -> Chain:
             if 0 < spare_ms < record.estimate_ms
         )
     )
+
+
+def put_off(state: State, record: JobRecord) -> Chain:
+    """Maintenance that would not take place, before which the job does not end."""
+    names = tuple(window.name for window in too_soon(state, record))
+    changes = tuple(Change(ChangeKind.MAINTENANCE, names=chosen) for chosen in _combined(names))
+    return Chain(changes or (Change(ChangeKind.MAINTENANCE, names=names),), ordered=False)
 
 
 def _amounts(job: Job) -> Iterator[Chain]:

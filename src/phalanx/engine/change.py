@@ -34,6 +34,7 @@ class ChangeKind(StrEnum):
     GPUS = "gpus"
     SHARE = "share"
     PASS = "pass"
+    MAINTENANCE = "maintenance"
     QUOTA = "quota"
     END = "end"
     REPAIR = "repair"
@@ -57,8 +58,9 @@ class Change:
     `amount` is the new number of what `kind` counts (replicas, GPUs a task, thousandths of CPUs, MB, NICs, thousandths
     of a GB of GPU memory, thousandths or percent of a GPU, milliseconds, members of an array at a time), `amount_was`
     the present one. `names` are what the job asks for instead of `names_was`: a level or GPU types; or jobs it does not
-    wait for, labels it drops, taints it tolerates, nodes that come back. `role` is the path of the role that changes.
-    `ends` are those who would have to be gone. `gpus` is what the job takes then, where that is less.
+    wait for, labels it drops, taints it tolerates, nodes that come back, maintenance that is put off. `role` is the
+    path of the role that changes. `ends` are those who would have to be gone. `gpus` is what the job
+    takes then, where that is less.
     """
 
     kind: ChangeKind

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.engine.candidates import Chain, chains, dependencies, rules_of
+from phalanx.engine.candidates import Chain, chains, dependencies, put_off, rules_of
 from phalanx.engine.change import Change, ChangeKind, Other, changed
 from phalanx.engine.cycle import decide
 from phalanx.engine.evidence import other, unhealthy
 from phalanx.engine.explain import Next
+from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
@@ -40,7 +41,7 @@ CLASSES_MAX = 1_000
 WORK_MAX = 8_000
 """Kinds of waiting jobs times nodes on which something grows, in all tries together that let others grow, too."""
 
-LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.QUOTA, ChangeKind.REPAIR)
+LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.MAINTENANCE, ChangeKind.QUOTA, ChangeKind.REPAIR)
 
 NODES_MAX = 32
 """Unhealthy nodes up to which it is found out which of them are missing."""
@@ -83,6 +84,8 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
             return _one_more_member(state, record.job)
         case Reason.BEHIND | Reason.RESERVED:
             return Change(ChangeKind.PASS)
+        case Reason.MAINTENANCE:
+            return Change(ChangeKind.MAINTENANCE, names=tuple(window.name for window in too_soon(state, record)))
         case Reason.QUOTA | Reason.BUDGET:
             return Change(ChangeKind.QUOTA, names=(record.job.queue,))
         case Reason.UNHEALTHY:
@@ -122,6 +125,8 @@ class _Search:
             yield from self._smallest(chain)
         if reason in (Reason.BEHIND, Reason.RESERVED) and len(self.state.classes) <= CLASSES_MAX:
             yield from self._smallest(Chain((Change(ChangeKind.PASS),)))
+        if reason is Reason.MAINTENANCE and len(self.state.classes) <= CLASSES_MAX:
+            yield from self._smallest(put_off(self.state, record))
         yield from self._ends()
         yield from self._repairs()
 
@@ -238,6 +243,7 @@ class _Search:
                 mark = trial.mark()
                 for attempt in gone:
                     trial.release(attempt.bookings)
+                    trial.leave_cells(attempt)
                 seated = trial.seat(self.record) is not None
                 trial.undo_to(mark)
                 return seated

@@ -5,17 +5,20 @@ Each step is a function of its own; a decision runs on a trial that is undone, s
 
 from __future__ import annotations
 
+from phalanx.engine.cells_place import place
+from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
 from phalanx.engine.line import Line
-from phalanx.engine.plan import Plan
-from phalanx.engine.quotas import Shortfall
+from phalanx.engine.maintenance import spare_ms
+from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
-from phalanx.engine.room import make_room
+from phalanx.engine.room import make_room, room_by_defragmenting
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
+from phalanx.policy.policy import all_stay
 
 
 def decide(state: State, now: int) -> Plan:
@@ -26,6 +29,8 @@ def decide(state: State, now: int) -> Plan:
         draft = Draft(trial, now)
         # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
+        if state.elastic:
+            draft.shrink_to_sizes()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
         #    quota of his queue is passed over.
         line = Line(state, draft)
@@ -39,26 +44,40 @@ def decide(state: State, now: int) -> Plan:
         draft.start_who_is_prepared()
         if line.reconsider():
             _walk(line, draft)
-        # 5. What nobody waits for goes to those who could use more.
-        if state.elastic and line.nobody_waits:
+        # 5. Where a site wants it, others move now and then so that one of those who still wait has a place.
+        if state.defragmented_ms == now and state.cells is None:
+            _defragment(line, draft)
+        # 6. What nobody waits for goes to those who could use more; or everybody gets the size that the policy sets.
+        if state.elastic and (line.nobody_waits or state.policy.sets_sizes):
             draft.grow_who_could_use_more()
-        # 6. The difference between what is and what should be, and why the rest waits.
+        if state.revocable and state.cells is None:
+            draft.promote_revocable()
+        if draft.fresh and line.nobody_waits and state.policy.relocates is not all_stay and state.cells is None:
+            draft.relocate()
+        # 7. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line.verdicts, line.head, line.exhaustive)
 
 
 def _walk(line: Line, draft: Draft) -> None:
     reservations = draft.reservations
     for record in line:
+        if draft.state.cells is not None and record.asked.gang.gpus_min:
+            place(line, draft, record)
+            continue
         short = draft.state.shortfall(record)
         fits = short is None and line.may_fit and _place(draft, record)
         if fits or _make_room(draft, record, line.fresh()):
             line.placed()
             if reservations.started(record, draft.newest_bookings, draft.newest_release):
                 line.readmit()
-        elif short is not None and not _is_full(draft, record, short):
+        elif short is not None and line.reason_of(record, short) is not Reason.GPUS:
             line.over_quota(short)
+        elif _closes_too_soon(draft, record):
+            line.held_back(Reason.MAINTENANCE, spare_ms(draft.state, record))
+            if reservations.refused(record):
+                line.next_of_class()
         elif reservations.hold_back(record):
-            line.held_back(reservations.spare_ms)
+            line.held_back(Reason.RESERVED, reservations.spare_ms)
             if reservations.refused(record):
                 line.next_of_class()
         else:
@@ -68,10 +87,28 @@ def _walk(line: Line, draft: Draft) -> None:
                 line.next_of_class()
 
 
-def _is_full(draft: Draft, record: JobRecord, short: Shortfall) -> bool:
-    """Whether nobody could lend what is short, because there are not so many GPUs left at all."""
-    by_pool = not short.by_limit and not short.by_budget
-    return by_pool and draft.state.capacity.free_total < record.gpus_min
+def _defragment(line: Line, draft: Draft) -> None:
+    for record in waiting(draft.state):
+        room = None
+        if not any(claim.job == record.job.id for claim in draft.claims):
+            room = room_by_defragmenting(
+                draft.trial, record, Context(draft.leaving, draft.untouchable, None, draft.now)
+            )
+        if room is not None:
+            draft.promise(record, room)
+            draft.reservations.started(record, draft.newest_bookings, draft.newest_release)
+            line.helped(record)
+            return
+
+
+def _closes_too_soon(draft: Draft, record: JobRecord) -> bool:
+    """Whether a job would fit, were it not for nodes that are to be closed before it ends."""
+    if not draft.state.cluster.maintenance:
+        return False
+    mark = draft.trial.mark()
+    fits = draft.trial.seat_at_last(record) is not None and draft.trial.seat(record) is None
+    draft.trial.undo_to(mark)
+    return fits
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:
@@ -83,7 +120,7 @@ def _place(draft: Draft, record: JobRecord) -> bool:
 
 
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
-    if not draft.could_make_room(record):
+    if draft.state.cells is not None or not draft.could_make_room(record):
         return False
     room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
     if room is None:

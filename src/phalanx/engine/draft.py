@@ -9,11 +9,13 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
+from phalanx.engine import cells_seats
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
-from phalanx.engine.elastic import missing
+from phalanx.engine.elastic import missing, most, surplus
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, need_of, usage_of
+from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import Reservations
 from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
@@ -52,6 +54,8 @@ class Draft:
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._touched: dict[str, None] = {}
+        self.cell_heads: dict[tuple[str, bool], tuple[JobRecord, int | None]] = {}
+        self.cell_ends: list[tuple[int, str]] = []
 
     def stop_who_must_leave(self) -> None:
         """Stops the cancelled, those on failed hardware, those who ran too long, and repeats stops that failed."""
@@ -252,8 +256,10 @@ class Draft:
         if state.quotas and state.quotas.may_reclaim(record.job.queue, record.need):
             return self.reclaims_left > 0
         if state.policy.targets is Targets.KEEP:
+            if state.policy.preempts:
+                return True
             # Where the policy has nobody give way, those who leave anyway leave room.
-            return state.policy.preempts or (bool(self.leaving) and self.free_soon >= record.gpus_min)
+            return bool(self.leaving) and self.free_soon >= record.gpus_min and state.shortfall(record) is None
         return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.gpus_min
 
     @property
@@ -295,6 +301,8 @@ class Draft:
     def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
         slots = attempt.placement.slots
         gone = [booking for slot, booking in zip(slots, attempt.bookings, strict=True) if slot in going]
+        if self.state.cells is not None:
+            cells_seats.shrink(self.trial, attempt, gone)
         self.trial.use(attempt.job.queue, usage_of(gone), -1)
         self.trial.cede(gone)
         self._resize(attempt, tuple(slot for slot in slots if slot not in going))
@@ -310,13 +318,54 @@ class Draft:
         held = self.trial.hold(move.bookings)
         assert held, f"{attempt.key} was to land on what is free"
 
+    def relocate(self) -> None:
+        """Has running jobs go to the nodes that the policy wants them on, as far as they land there at once."""
+        state = self.state
+        if "resize" in state.lacks or any(attempt.phase is Phase.RESIZING for attempt in state.attempts_present()):
+            return
+        for job, node in state.policy.relocates(state):
+            attempt = state.jobs[job].attempt
+            move = None
+            if attempt is not None and attempt.key not in self.untouchable:
+                move = landing(self.trial, attempt, state.topology.number[node])
+            if move is not None:
+                self._gather(move)
+
+    def promote_revocable(self) -> None:
+        """Gives who runs on what others leave a guaranteed share, if the policy says by now that it is to have one."""
+        state = self.state
+        for attempt in state.revocable.values():
+            if attempt.phase is Phase.RUNNING and attempt.key not in self.untouchable and "resize" not in state.lacks:
+                gang = state.policy.shape(state.jobs[attempt.job.id], state)
+                move = guaranteed(self.trial, attempt, gang)
+                if move is not None:
+                    self._gather(move)
+
+    def _gather(self, move: Move) -> None:
+        """Has an attempt go to where the trial has it hold devices already."""
+        attempt = move.attempt
+        self._touched[attempt.key] = None
+        action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+        self.actions.append(Resize(action, move.placement))
+        self.trial.cede([booking for booking in attempt.bookings if booking not in move.bookings])
+
+    def shrink_to_sizes(self) -> None:
+        """Takes from elastic attempts what they have beyond what they may, or the policy wants them to have."""
+        sets_sizes = self.state.policy.sets_sizes
+        for attempt in self.state.elastic.values():
+            if attempt.key not in self._touched:
+                going = surplus(attempt, self.state.jobs[attempt.job.id].sizes if sets_sizes else most(attempt.job))
+                if going:
+                    self._shrink(attempt, tuple(going))
+
     def grow_who_could_use_more(self) -> None:
-        """When nobody waits for devices, elastic attempts take up what is free, the earliest submitted first."""
+        """Elastic attempts take up what is free, the earliest submitted first, up to the sizes that the policy sets."""
         for attempt in sorted(self.state.elastic.values(), key=lambda attempt: attempt.created_ms):
             if attempt.key in self._touched or attempt.grow_after_ms > self.now:
                 continue
             slots = attempt.placement.slots
-            for role, more in missing(attempt):
+            sizes = self.state.jobs[attempt.job.id].sizes if self.state.policy.sets_sizes else None
+            for role, more in missing(attempt, sizes):
                 seats = self.trial.grow(attempt, role, self._within_quota(attempt, role, more))
                 self.trial.use(attempt.job.queue, usage_of([seat.booking for seat in seats]), 1)
                 slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
@@ -346,6 +395,7 @@ class Draft:
             exhaustive,
             withdrawn=tuple(self.withdrawn),
             reservations=self.reservations.news,
+            cells=tuple(self.trial.cell_steps),
         )
 
 

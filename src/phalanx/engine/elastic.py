@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from phalanx.engine.records import AttemptRecord, Phase, need_of
@@ -12,15 +12,18 @@ from phalanx.workload.gang import ANYWHERE, Gang, Role
 from phalanx.workload.job import Job, Kind
 
 
-def surplus(attempt: AttemptRecord) -> list[Slot]:
-    """Slots a running attempt can do without, the highest ranks first.
+def surplus(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> list[Slot]:
+    """Slots a running attempt can do without, or has beyond the sizes its roles are to have, the highest ranks first.
 
     A gang keeps the minimum of each role, a service also `min_available` in all.
     """
     if attempt.phase is not Phase.RUNNING:
         return []
     job = attempt.job
-    spare = {role.name: _count(attempt, role) - role.replicas_min for role in _resizable_roles(job)}
+    spare = {
+        role.name: count_of(attempt, role) - (role.replicas_min if sizes is None else size_of(role, sizes))
+        for role in resizable_roles(job)
+    }
     if job.kind is Kind.SERVICE:
         in_all = len(attempt.placement.slots) - job.min_available
     else:
@@ -33,12 +36,30 @@ def surplus(attempt: AttemptRecord) -> list[Slot]:
     return found
 
 
-def missing(attempt: AttemptRecord) -> list[tuple[Role, int]]:
-    """Roles a running attempt could have more members of, and how many."""
+def missing(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> list[tuple[Role, int]]:
+    """Roles a running attempt could have more members of, up to the sizes they are to have, and how many."""
     if attempt.phase is not Phase.RUNNING:
         return []
-    counted = ((role, role.replicas_max - _count(attempt, role)) for role in _resizable_roles(attempt.job))
+    counted = (
+        (role, (role.replicas_max if sizes is None else size_of(role, sizes)) - count_of(attempt, role))
+        for role in resizable_roles(attempt.job)
+    )
     return [(role, more) for role, more in counted if more > 0]
+
+
+def sized(gang: Gang, sizes: Mapping[str, int]) -> Gang:
+    """The gang with no more members of a role than that is to have."""
+    return replace(gang, roles=tuple(replace(role, replicas_max=size_of(role, sizes)) for role in gang.roles))
+
+
+def most(job: Job) -> Mapping[str, int]:
+    """The largest sizes that the roles of a job may have."""
+    return {role.name: role.replicas_max for role in job.gang.roles}
+
+
+def size_of(role: Role, sizes: Mapping[str, int]) -> int:
+    """How many members a role is to have: its minimum where nothing is said of it."""
+    return min(max(sizes.get(role.name, 0), role.replicas_min), role.replicas_max)
 
 
 def within(gang: Gang, allows: Callable[[Usage], bool]) -> Gang:
@@ -65,7 +86,7 @@ def _fixed(roles: tuple[Role, ...], largest: bool) -> tuple[Role, ...]:
     )
 
 
-def _resizable_roles(job: Job) -> list[Role]:
+def resizable_roles(job: Job) -> list[Role]:
     """Roles of single tasks; with a parallel plan, only if each member holds whole replicas of the model."""
     replica = job.parallel.tp * job.parallel.pp if job.parallel is not None else 1
     return [
@@ -75,5 +96,6 @@ def _resizable_roles(job: Job) -> list[Role]:
     ]
 
 
-def _count(attempt: AttemptRecord, role: Role) -> int:
+def count_of(attempt: AttemptRecord, role: Role) -> int:
+    """How many members of a role an attempt has."""
     return sum(slot.role == role.name for slot in attempt.placement.slots)

@@ -46,9 +46,13 @@ class PolicyChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class TermBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """A new leader has taken over: actions of older terms are refused from now on."""
+    """A new leader has taken over: actions of older terms are refused from now on.
+
+    `lacks` are the things its backend cannot do, where they may be others than before.
+    """
 
     term: int
+    lacks: tuple[str, ...] | None = None
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
@@ -58,7 +62,10 @@ class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class JobChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants a waiting job to ask for something else; it keeps its place among the submissions."""
+    """Somebody wants a waiting job to ask for something else; it keeps its place among the submissions.
+
+    Of an elastic job that runs, how many members its roles may have can be changed, and nothing else.
+    """
 
     job: Job
 

@@ -137,10 +137,14 @@ def unhealthy(state: State, record: JobRecord) -> tuple[tuple[str, str], ...]:
     """Nodes the job could use if they were healthy, and what is wrong with them."""
     health = state.capacity.health
     return tuple(
-        (state.topology.nodes[node].name, health[node].value)
+        (state.topology.nodes[node].name, _ailment(state, node))
         for node in members(_eligible(state, record))
         if health[node] is not Health.HEALTHY
     )
+
+
+def _ailment(state: State, node: int) -> str:
+    return "in maintenance" if state.topology.nodes[node].name in state.closed else state.capacity.health[node].value
 
 
 def _eligible(state: State, record: JobRecord) -> int:

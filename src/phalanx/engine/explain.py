@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 
+from phalanx.cluster.maintenance import Maintenance
+from phalanx.engine.cells_view import VirtualClusterView, view_of
 from phalanx.engine.change import Change, Other
 from phalanx.engine.evidence import (
     HOLDERS_MAX,
@@ -17,13 +19,15 @@ from phalanx.engine.evidence import (
     other,
     unhealthy,
 )
+from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import JobState
+from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
+from phalanx.policy.factor import Factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,10 @@ class Explanation:
     `refusal` counts the nodes each predicate rules out, in turn. `held` adds up by queue what others hold of the nodes
     the job could use, `holders` names those of them who are expected to leave first. `task_gpus` is what its largest
     task needs on one node; `free` says how many nodes have how many free GPUs, `block` where most of the job would fit
-    together. `quota` is what its queue may not have, and what is left of it. `changes` have each been tried and would
+    together. `quota` is what its queue may not have, and what is left of it. `maintenance` is what it
+    would run into on the nodes that would take it. `overdue_ms` is for how long it has waited longer than it should:
+    it goes before everybody, and devices are reserved for it. `factors` are what its place in the order adds up from,
+    where the policy adds up. `changes` have each been tried and would
     give the job its devices at once; those of one kind by the smallest step. `next` is what it would wait for then.
     """
 
@@ -60,6 +67,10 @@ class Explanation:
     block: Block | None = None
     unhealthy: tuple[tuple[str, str], ...] = ()
     quota: Shortfall | None = None
+    virtual_cluster: VirtualClusterView | None = None
+    maintenance: tuple[Maintenance, ...] = ()
+    overdue_ms: int | None = None
+    factors: tuple[Factor, ...] = ()
     changes: tuple[Change, ...] = ()
     next: Next | None = None
 
@@ -97,8 +108,8 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
     record = state.jobs[plain.job]
     with Trial(state) as trial:
         fits = trial.seat(record) is not None
-    evidence = None if fits else refusal(state.fit, record.asked)
     reason = plain.reason
+    evidence = None if fits or reason is Reason.MAINTENANCE else refusal(state.fit, record.asked)
     if reason is Reason.UNDECIDED and evidence is not None:
         reason = LACK_REASON[evidence.lack]
     holding = holders(state, record)
@@ -106,7 +117,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         plain,
         reason=reason,
         refusal=evidence,
-        behind=other(state, state.head) if reason is Reason.BEHIND else None,
+        behind=other(state, state.head) if reason is Reason.BEHIND and state.head else None,
         fits_now=fits,
         held=by_queue(holding),
         holders=tuple(holding[:HOLDERS_MAX]),
@@ -115,7 +126,17 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         block=largest_block(state, record),
         unhealthy=unhealthy(state, record),
         quota=state.shortfall(record),
+        virtual_cluster=view_of(state, record),
+        overdue_ms=_overdue_ms(state, record) if record.overdue else None,
+        factors=state.policy.factors(record, state),
+        maintenance=tuple(too_soon(state, record)) if reason is Reason.MAINTENANCE else (),
     )
+
+
+def _overdue_ms(state: State, record: JobRecord) -> int:
+    """For how long a job has waited longer than it should."""
+    since_ms = max(record.submitted_ms, record.job.begin_ms or 0) + (record.job.max_wait_ms or 0)
+    return state.now - since_ms
 
 
 def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explanation:

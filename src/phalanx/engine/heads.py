@@ -89,7 +89,7 @@ class Heads:
         if self._first:
             return heappop(self._first)
         if self.state.touched:
-            self._catch_up()
+            self.catch_up()
         place = self._whole
         while place.inside:
             place = place.first()
@@ -97,13 +97,14 @@ class Heads:
         self._refresh(place)
         return entry
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Works out the keys of queues anew that have got or lost something since."""
         for queue in self.state.touched:
-            for path in ancestors(queue):
-                if path in self._places:
-                    self._refresh(self._places[path])
-                    break
+            touched = [self._places[path] for path in ancestors(queue) if path in self._places]
+            for place in touched:
+                place.key = None
+            if touched:
+                self._refresh(touched[0])
         self.state.touched.clear()
 
     def _place(self, queue: str) -> _Place:
@@ -134,13 +135,15 @@ class Heads:
         return None
 
     def _key(self, place: _Place) -> Key:
-        return self._order(place.path, self.state.usage(place.path), self.state)
+        if place.key is None:
+            place.key = self._order(place.path, self.state.usage(place.path), self.state)
+        return place.key
 
 
 class _Place:
     """One queue, or the whole: what waits in it, or the queues inside by their best."""
 
-    __slots__ = ("_offers", "above", "best", "entries", "inside", "path", "version")
+    __slots__ = ("_offers", "above", "best", "entries", "inside", "key", "path", "version")
 
     def __init__(self, path: str, above: _Place | None) -> None:
         self.path = path
@@ -148,6 +151,7 @@ class _Place:
         self.entries: list[Entry] = []
         self.inside: dict[str, _Place] = {}
         self.best: tuple[Key, str] | None = None
+        self.key: Key | None = None
         self.version = 0
         self._offers: list[tuple[tuple[Key, str], str, int]] = []
 

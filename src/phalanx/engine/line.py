@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from phalanx.cluster.bits import members
+from phalanx.engine.cells_heads import CellHeads
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
@@ -38,17 +39,19 @@ class Line:
         self.exhaustive = True
         self.may_fit = True
         self._refused: dict[int, bool] = {}
+        self._held_back: dict[int, None] = {}
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
-        self._by_quota: dict[int, None] = {}
+        self._by_quota: dict[int, bool] = {}
         self._leaving: dict[int, int] = {}
+        self._left: int | None = None
         self._offers: dict[object, list[int]] = {}
         self._gpus_max = state.capacity.gpus_max + 1
         self._fresh = draft.fresh
         self._growths = draft.growths
         self._listed: list[int] | None = None
-        self._heads = Heads(state)
+        self._heads = Heads(state) if state.cells is None else CellHeads(state)
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
@@ -70,6 +73,9 @@ class Line:
     def _remembers(self) -> bool:
         """Whether a refusal lasts until something grows."""
         policy = self.state.policy
+        if self.state.cells is not None:
+            # What grows on one node may let a virtual cell be bound to another.
+            return False
         return policy.backfill is always and policy.targets is not Targets.DRIFT and not policy.victims_vary
 
     def _known_count(self) -> int:
@@ -90,14 +96,13 @@ class Line:
                 record = self.state.jobs[waiting.jobs[0][1]]
                 if self.state.quotas:
                     if self._quota_allows(waiting, record):
-                        self._by_quota[i] = None
+                        self._by_quota[i] = self._has_quota(waiting, record)
                         entries.append(self._entry(i))
                         continue
                     if waiting.verdict in QUOTA_REASONS and self.state.policy.targets is Targets.KEEP:
                         self._passed_over.append(i)
                         continue
-                reach, least = waiting.reach or self._measure(waiting, record)
-                if not reach & self._offering(record)[min(least, self._gpus_max)]:
+                if not self._is_offered_enough(waiting, record):
                     self._passed_over.append(i)
                     continue
             entries.append(self._entry(i))
@@ -105,8 +110,11 @@ class Line:
 
     def _quota_allows(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
-        if self.state.quotas.may_reclaim(record.job.queue, record.need):
-            return True
+        may_reclaim = self.state.quotas.may_reclaim(record.job.queue, record.need)
+        return may_reclaim or self._has_quota(waiting, record)
+
+    def _has_quota(self, waiting: WaitingClass, record: JobRecord) -> bool:
+        """Whether a class that was refused for its quota has some by now."""
         return waiting.verdict in QUOTA_REASONS and self.state.shortfall(record) is None
 
     def _entry(self, i: int) -> Entry:
@@ -169,6 +177,9 @@ class Line:
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
             self.may_fit = True
+            if self._is_refused_again(waiting, record):
+                self._passed_over.append(self._current)
+                continue
             if self._is_remembered(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
                 self.may_fit = self._takes_a_task(waiting, record, with_victims=False)
                 if not self.may_fit and not self._takes_a_task(waiting, record, with_victims=True):
@@ -189,10 +200,10 @@ class Line:
 
         Others may give way now that queues have more; and what is told of those who wait is how it is in the end.
         """
-        if self.state.policy.backfill is not always:
+        if self.state.policy.backfill is not always and self.state.cells is None:
             return False
         if self._placed_late and not self._remembers:
-            self._heads.add([self._entry(i) for i in self._refused])
+            self._heads.add([self._entry(i) for i in self._refused if self._has_more(i)])
         elif self._placed and self.state.quotas:
             self._heads.add([self._entry(i) for i in self._with_quota()])
         self._placed_late = self._placed = False
@@ -203,11 +214,15 @@ class Line:
         found = [
             i
             for i in dict.fromkeys((*self._refused, *self._passed_over))
-            if self._quota_allows(self._classes[i], self._record(i))
+            if self._has_more(i) and self._quota_allows(self._classes[i], self._record(i))
         ]
-        self._by_quota.update(dict.fromkeys(found))
+        self._by_quota.update((i, self._has_quota(self._classes[i], self._record(i))) for i in found)
         self._passed_over = [i for i in self._passed_over if i not in self._by_quota]
         return found
+
+    def _has_more(self, i: int) -> bool:
+        """Whether there is one of a class that was not placed yet, or held back with a shorter one placed."""
+        return self._next[i] < len(self._classes[i].jobs)
 
     def _record(self, i: int) -> JobRecord:
         """The first of a class that was not placed yet."""
@@ -215,7 +230,7 @@ class Line:
 
     def _watch_the_stopped(self) -> None:
         """Who is stopped stands in line, too: when its turn comes, others may have made more room than was needed."""
-        if self.state.policy.targets is Targets.KEEP:
+        if self.state.policy.targets is Targets.KEEP or self.state.cells is not None:
             return
         for key, attempt in self.draft.stopped.items():
             if key not in self._rejoined:
@@ -244,7 +259,7 @@ class Line:
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
         waiting = self._classes[self._current]
-        return self.draft.fresh if self._known(waiting) and self._current not in self._by_quota else None
+        return self.draft.fresh if self._known(waiting) and not self._has_luck(self._current) else None
 
     @property
     def nobody_waits(self) -> bool:
@@ -256,8 +271,9 @@ class Line:
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
         waiting = self._classes[self._current]
-        self._refused.pop(self._current, None)
-        self._verdicts.pop(self._current, None)
+        if self._current not in self._held_back:
+            self._refused.pop(self._current, None)
+            self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
         self._placed_late = self._placed_late or bool(self._refused)
         self._placed = True
@@ -276,6 +292,32 @@ class Line:
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             self.head = job
 
+    def told(self, reason: Reason) -> None:
+        """The job waits for a reason that was found out elsewhere, and so does every other of its class."""
+        waiting = self._classes[self._current]
+        self._refused[self._current] = reason not in (Reason.NEVER_FITS, *QUOTA_REASONS)
+        self._verdicts.pop(self._current, None)
+        if waiting.verdict is not reason:
+            self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)
+
+    def helped(self, record: JobRecord) -> None:
+        """A job has got its devices after the walk: what its class waits for is to be found out anew."""
+        self._verdicts = {
+            i: verdict for i, verdict in self._verdicts.items() if self.state.jobs[verdict.job].shape != record.shape
+        }
+
+    def reason_of(self, record: JobRecord, short: Shortfall) -> Reason:
+        """What a job waits for that may not have what it asks for; GPUs, if there are not so many left to be lent."""
+        if short.by_budget:
+            return Reason.BUDGET
+        full = not short.by_limit and self.state.capacity.free_total < record.gpus_min
+        return Reason.GPUS if full else Reason.QUOTA
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the present job was refused before in this walk."""
+        return self._current in self._refused
+
     def over_quota(self, short: Shortfall) -> None:
         """The job may not have what it asks for. Nobody is held up by that: its due it has back from who grows."""
         waiting = self._classes[self._current]
@@ -285,13 +327,14 @@ class Line:
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)
 
-    def held_back(self, spare_ms: int) -> None:
-        """The job would fit but delay somebody for whom devices are reserved; a shorter one of its class may not."""
+    def held_back(self, reason: Reason, spare_ms: int) -> None:
+        """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
         waiting = self._classes[self._current]
         at = self._next[self._current]
-        if waiting.verdict is not Reason.RESERVED:
-            self._verdicts[self._current] = Verdict(waiting.jobs[at][1], Reason.RESERVED)
+        if waiting.verdict is not reason:
+            self._verdicts[self._current] = Verdict(waiting.jobs[at][1], reason)
         self._refused[self._current] = True
+        self._held_back[self._current] = None
         if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
             return
         for later in range(at + 1, len(waiting.jobs)):
@@ -320,7 +363,49 @@ class Line:
 
     def _is_remembered(self, waiting: WaitingClass) -> bool:
         """Whether the present class was refused before, and only what has grown on nodes can have changed that."""
-        return not self._all and self._current not in self._by_quota and self._known(waiting)
+        return not self._all and not self._has_luck(self._current) and self._known(waiting)
+
+    def _is_refused_again(self, waiting: WaitingClass, record: JobRecord) -> bool:
+        """Whether a class was refused before, and what has grown was given to others meanwhile: a quick look.
+
+        Where the policy has somebody give way, it takes a closer one.
+        """
+        if self.state.policy.preempts or not self._is_remembered(waiting):
+            return False
+        if self.draft.free_soon < record.gpus_min:
+            return waiting.verdict is Reason.GPUS
+        short = self.state.shortfall(record)
+        if short is not None:
+            return waiting.verdict is self.reason_of(record, short)
+        if waiting.verdict is not Reason.GPUS:
+            return False
+        fresh = self._fresh
+        return not any(
+            ask.eligible & fresh and (ask.portions or not ask.gpus or ask.eligible & fresh & self._open_nodes(ask.gpus))
+            for ask in waiting.asks or self._asks(waiting, record)
+        )
+
+    def _asks(self, waiting: WaitingClass, record: JobRecord) -> tuple[Ask, ...]:
+        self._measure(waiting, record)
+        return waiting.asks
+
+    def _open_nodes(self, gpus: int) -> int:
+        """Nodes with so many GPUs free, and those that somebody is leaving."""
+        if self._left is None:
+            self._left = 0
+            for attempt in self.draft.leaving.values():
+                for booking in attempt.bookings:
+                    self._left |= self.state.topology.bit[booking.node]
+        return self._free_nodes(gpus) | self._left
+
+    def _is_offered_enough(self, waiting: WaitingClass, record: JobRecord) -> bool:
+        """Whether a node on which something grew may have the GPUs of the smallest task of a class."""
+        reach, least = waiting.reach or self._measure(waiting, record)
+        return bool(reach & self._offering(record)[min(least, self._gpus_max)])
+
+    def _has_luck(self, i: int) -> bool:
+        """Whether a class is tried for its quota: it has some now, or may have back what others borrow."""
+        return i in self._by_quota and (self._by_quota[i] or self.draft.reclaims_left > 0)
 
     def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
         """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
@@ -399,7 +484,8 @@ class Line:
         again, self._passed_over = self._passed_over, []
         self._enter(again)
         for i in self._refused:
-            self._heads.push(self._entry(i))
+            if self._has_more(i):
+                self._heads.push(self._entry(i))
         return True
 
     def _look_again(self) -> None:
@@ -408,6 +494,7 @@ class Line:
             return
         self._growths = self.draft.growths
         self._leaving.clear()
+        self._left = None
         self._offers.clear()
         self._fresh, self._listed = self.draft.fresh, None
         again, self._passed_over = self._passed_over, []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
-from phalanx.engine.trial import Trial
+from phalanx.engine.trial import Closed, Trial
 from phalanx.engine.victims import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
@@ -37,13 +38,14 @@ class Moving:
         return self.state.policy.moves(self.head, attempt, self.state)
 
     def goes(self, attempt: AttemptRecord) -> bool:
-        """Who runs at its full size on whole devices and may be stopped at all.
+        """Who runs at its full size on whole devices, may be stopped at all, and lets itself be moved.
 
         An elastic one shrinks instead, and what is cut of a device cannot be had elsewhere at once.
         """
         return (
             attempt.phase is Phase.RUNNING
             and attempt.stoppable
+            and attempt.job.movable
             and attempt.key not in self.context.untouchable
             and not attempt.job.gang.elastic
             and all(booking.portion is None for booking in attempt.bookings)
@@ -70,7 +72,8 @@ class Moving:
         return seated
 
     def _land(self, victim: AttemptRecord) -> Move | None:
-        landed = self.trial.seat_job(victim.job)
+        with Closed(self.state, closing(self.state, self.state.jobs[victim.job.id], self.context.now)):
+            landed = self.trial.seat_job(victim.job)
         if landed is None:
             return None
         return Move(victim, placement_of(landed), tuple(seat.booking for seat in landed.seats))

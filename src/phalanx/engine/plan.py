@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from phalanx.engine.action import Action
+from phalanx.engine.cells_steps import CellStep
 from phalanx.placement.placement import Lack, Placement
 
 
@@ -29,6 +30,7 @@ class Reason(StrEnum):
     TOPOLOGY = "topology"
     FRAGMENTED = "fragmented"
     RESERVED = "reserved"
+    MAINTENANCE = "maintenance"
     MAKING_ROOM = "making_room"
     PREPARING = "preparing"
     UNDECIDED = "undecided"
@@ -78,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     `verdicts` are those that changed. `head` is the job behind which everything waits, where the policy does not let
     others pass. `exhaustive` says that every kind of waiting job was looked at. `withdrawn` are attempts that had no
     more than a claim, which goes to somebody before them. `reservations` are those there are from now on; None leaves
-    them as they were.
+    them as they were. `cells` are the steps that lead to these claims among the cells of virtual clusters.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -88,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     exhaustive: bool = True
     withdrawn: tuple[str, ...] = ()
     reservations: tuple[Reservation, ...] | None = None
+    cells: tuple[CellStep, ...] = ()
 
     @property
     def starts(self) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine import attempts, waiting
+from phalanx.engine import attempts, maintenance, waiting
 from phalanx.engine.ends import Ends
+from phalanx.engine.event import JobSubmitted
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import AttemptRecord, JobRecord, StopReason, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
 from phalanx.placement.packings import packing as packing_named
@@ -61,6 +62,8 @@ def stopped_by(state: State, cluster: Cluster) -> tuple[str, ...]:
 def change_cluster(state: State, cluster: Cluster) -> None:
     """Takes on another cluster. Nodes it lacks, or has with less than somebody holds, stay until those have left."""
     _restore_health(state)
+    if state.cells is not None or cluster.cells is not None:
+        _return_claims(state)
     retiring = _retiring(state, cluster)
     kept = tuple(node for node in cluster.nodes if node.name not in retiring)
     levels = len(cluster.levels_above)
@@ -73,6 +76,13 @@ def change_cluster(state: State, cluster: Cluster) -> None:
         state.capacity.set_health(number, Health.FAILED)
         for attempt in list(state.on_node.get(number, {}).values()):
             attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def _return_claims(state: State) -> None:
+    """Who has no more than a claim stands in line again: under other cells it may have others."""
+    for attempt in list(state.attempts()):
+        if attempt.phase is Phase.CLAIMED:
+            attempts.withdraw(state, attempt.key)
 
 
 def retire(state: State) -> None:
@@ -118,10 +128,11 @@ def _holds_as_much(new: Node | None, old: Node) -> bool:
 
 def _rebuild(state: State, cluster: Cluster) -> None:
     """The State over again on another cluster: the same attempts hold, cede and claim what they did."""
-    before = state.capacity
+    maintenance.reopen(state)
+    before, knew_lengths = state.capacity, state.reserves
     present = list(state.attempts())
     packing, usages = state.packing, [(queue, state.usage(queue)) for queue in state.queues()]
-    had_quotas = bool(state.quotas)
+    minded_queues, tenancy = state.minds_queues, state.cells
     state.define(cluster)
     state.packing = packing
     state.quotas.take_over(usages)
@@ -141,8 +152,13 @@ def _rebuild(state: State, cluster: Cluster) -> None:
                 state.capacity.claim(booking)
     state.reservations = ()
     state.surprised = True
-    if had_quotas is not bool(state.quotas):
+    if state.cells is not None:
+        state.cells.adopt(tenancy, present)
+    if minded_queues is not state.minds_queues:
         _line_up_anew(state)
+    if state.reserves and not knew_lengths:
+        attempts.know_lengths(state)
+    maintenance.set_out(state)
     _try_everybody(state)
 
 
@@ -208,6 +224,8 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     for record in state.jobs.values():
         if record.final is None:
             _forget_policy(state, record)
+            # The new policy learns of those who are here as it would have when they came.
+            state.policy.observe(state.memory, JobSubmitted(record.job), state.now)
     _stand_anew(state)
     for record in in_line:
         waiting.line_up(state, record)
@@ -233,6 +251,7 @@ def _leave_line(state: State) -> list[JobRecord]:
 def _forget_policy(state: State, record: JobRecord) -> None:
     """Has a waiting job ask for what it was submitted with, and nobody's place change at a time the old policy set."""
     record.marks.clear()
+    record.sizes = {}
     record.change_ms = -1
     record.asked = record.job
     record.tasks = tasks_of(record.job.gang.roles)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from phalanx.cluster.capacity import CPUS, MEMORY, Booking
 from phalanx.engine.action import Action
 from phalanx.engine.plan import Reason
+from phalanx.placement.cells.ask import LABELS as CELL_LABELS
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.placement.sharing import share_permille
@@ -80,6 +81,7 @@ class StopReason(StrEnum):
     LOST = "lost"
     MAX_RUN = "max_run"
     OUTDONE = "outdone"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(slots=True, eq=False)
@@ -123,6 +125,11 @@ class AttemptRecord:
     def stoppable(self) -> bool:
         """Whether it may be stopped for others at all. To stop a service whole would take its minimum from it."""
         return self.job.preemptible and self.job.kind is not Kind.SERVICE
+
+    @property
+    def is_revocable(self) -> bool:
+        """Whether it runs on what guaranteed shares of devices leave."""
+        return any(booking.portion is not None and booking.portion.revocable for booking in self.bookings)
 
     @property
     def gpus(self) -> int:
@@ -197,6 +204,7 @@ class JobRecord:
     made_way_for: tuple[str, ...] = ()
     estimate_ms: int = FOREVER_MS
     marks: dict[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
@@ -261,7 +269,7 @@ class WaitingClass:
 def shape_of(job: Job, by_queue: bool) -> Hashable:
     """What makes two waiting jobs interchangeable for `decide`: queue and priority only where the policy minds them."""
     return (
-        (job.queue, job.priority) if by_queue else None,
+        (job.queue, job.priority, *_cell_labels(job)) if by_queue else None,
         job.kind,
         job.gang,
         job.parallel,
@@ -270,6 +278,11 @@ def shape_of(job: Job, by_queue: bool) -> Hashable:
         job.tolerations,
         job.preemptible,
     )
+
+
+def _cell_labels(job: Job) -> tuple[tuple[str, str], ...]:
+    """What a job says of the cells that it wants."""
+    return tuple(label for label in job.labels if label[0] in CELL_LABELS)
 
 
 def tasks_of(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:

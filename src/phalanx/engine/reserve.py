@@ -168,7 +168,8 @@ class Reservations:
         self._intervals.append((reservation.at_ms, reservation.at_ms + record.estimate_ms, bookings))
 
     def _earliest(self, record: JobRecord) -> Reservation | None:
-        return self._beside_nobody(record) if not self._intervals else self._beside_others(record)
+        alone = not self._intervals and not self.state.cluster.maintenance
+        return self._beside_nobody(record) if alone else self._beside_others(record)
 
     def _beside_nobody(self, record: JobRecord) -> Reservation | None:
         """The first moment at which those who run have left enough: more and more leave, then some come back."""
@@ -197,11 +198,10 @@ class Reservations:
         """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
         length_ms = record.estimate_ms
         ends = self._ends()
-        moments = sorted(
-            dict.fromkeys(
-                (self.now + 1, *(end_ms for end_ms, _, _ in ends), *(until_ms for _, until_ms, _ in self._intervals))
-            )
-        )
+        left = (end_ms for end_ms, _, _ in ends)
+        over = (until_ms for _, until_ms, _ in self._intervals)
+        open_again = (window.end_ms for window in self.state.cluster.maintenance)
+        moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
         mark, released = self.trial.mark(), 0
         for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
             while released < len(ends) and ends[released][0] <= at_ms:
@@ -213,7 +213,7 @@ class Reservations:
                 if since_ms < at_ms + length_ms and at_ms < until_ms
             ]
             blocks = _block(self.state.capacity, in_the_way)
-            seated = self._try(record)
+            seated = self._try(record, at_ms)
             for block in reversed(blocks):
                 self.state.capacity.release(block)
             if seated is not None:
@@ -256,10 +256,10 @@ class Reservations:
         for _, release, bookings in ends:
             release(bookings)
 
-    def _try(self, record: JobRecord) -> Placement | None:
-        """Where the job would lie as things are in the trial; it is not left there."""
+    def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
+        """Where the job would lie as things are in the trial, at a moment or now; it is not left there."""
         mark = self.trial.mark()
-        seated = self.trial.seat(record)
+        seated = self.trial.seat(record, at_ms)
         if seated is None:
             return None
         placement = placement_of(seated)

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.defragment import Defragmenting
 from phalanx.engine.elastic import surplus
 from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
+from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import SEATINGS_MAX, Context, Excess, Stopping, VictimSearch, to_be_had
 from phalanx.placement.gang import GangTrial
@@ -39,7 +41,7 @@ def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     return (
         _beside(trial, head, context, _wait_or_shrink)
         or _move(trial, head, context)
-        or _beside(trial, head, context, _preempt)
+        or (_beside(trial, head, context, _preempt) if _may_preempt(trial.state, head) else None)
     )
 
 
@@ -90,8 +92,18 @@ def _move(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         return None
     if state.capacity.free_total < head.gpus_min or state.shortfall(head) is not None:
         return None
+    return _moved(trial, head, context, Moving(trial, head, context))
+
+
+def room_by_defragmenting(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Where the head fits once others have moved, if that is worth it; whatever the policy says of moves."""
+    if "resize" in trial.state.lacks or trial.state.shortfall(head) is not None:
+        return None
+    return _moved(trial, head, context, Defragmenting(trial, head, context))
+
+
+def _moved(trial: Trial, head: JobRecord, context: Context, way: Moving) -> Room | None:
     mark = trial.mark()
-    way = Moving(trial, head, context)
     seated = VictimSearch(trial, head, context, way).run()
     trial.undo_to(mark)
     return replace(_room(seated), moves=way.moves) if seated is not None else None
@@ -100,24 +112,35 @@ def _move(trial: Trial, head: JobRecord, context: Context) -> Room | None:
 def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     state = trial.state
     search = VictimSearch(trial, head, context, Stopping(trial, head, context))
-    seated = None
-    if state.policy.targets is Targets.KEEP or (state.quotas and state.quotas.may_reclaim(head.job.queue, head.need)):
-        seated = search.run()
+    seated = search.run() if _may_stop_anybody(state, head) else None
     if seated is None and state.policy.targets is not Targets.KEEP:
         seated = search.displace()
     return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
 
+def _may_preempt(state: State, head: JobRecord) -> bool:
+    """Whether anybody at all would be stopped for a head."""
+    return state.policy.targets is not Targets.KEEP or _may_stop_anybody(state, head)
+
+
+def _may_stop_anybody(state: State, head: JobRecord) -> bool:
+    """Likewise, whatever the order: by the policy, or as one who borrows."""
+    policy = state.policy
+    if policy.targets is Targets.KEEP and (policy.victims is not nobody or policy.reclaims is not nobody):
+        return True
+    return bool(state.quotas) and state.quotas.may_reclaim(head.job.queue, head.need)
+
+
 def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
     state = trial.state
-    excess = Excess(state)
+    excess = Excess(state, head)
     spare = [
         (attempt, slot)
         for attempt in state.elastic.values()
         if attempt.key not in context.untouchable
         and state.yields(head, attempt)
-        and (attempt.created_ms < context.now or not state.policy.victims_vary)
+        and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
         for slot in surplus(attempt)
         if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
     ]

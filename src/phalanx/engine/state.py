@@ -6,11 +6,13 @@ from collections.abc import Hashable, Iterator
 from heapq import heappush
 from typing import Any, NamedTuple
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
+from phalanx.engine.cells import Tenancy
 from phalanx.engine.ends import Ends
 from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
@@ -23,9 +25,9 @@ from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets
+from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets, all_stay
 from phalanx.policy.registry import policy as policy_named
-from phalanx.policy.view import Usage
+from phalanx.policy.view import NodeView, Usage
 from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 
@@ -60,6 +62,7 @@ class State:
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
+        self.revocable: dict[str, AttemptRecord] = {}
         self.preparing: dict[str, AttemptRecord] = {}
         self.cuts: dict[ActionId, Repartition] = {}
         self.to_stop: dict[str, StopReason] = {}
@@ -91,6 +94,9 @@ class State:
         self.cluster_to_be: Cluster | None = None
         self.lacks: tuple[str, ...] = ()
         self.retiring: dict[str, Health] = {}
+        self.closed: dict[str, Health] = {}
+        self.defragments_at_ms = 0
+        self.defragmented_ms = -1
         self.define(Cluster(()))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -110,12 +116,39 @@ class State:
         self.packing = Packing()
         self.stoppable = Stoppable(len(cluster.nodes))
         self.quotas = Quotas(cluster)
+        self.cells = Tenancy(cluster.cells) if cluster.cells is not None else None
         self._total = Usage(*(amount or 0 for amount in cluster.total))
 
     @property
     def total(self) -> Usage:
         """What the cluster has."""
         return self._total
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """The nodes that take work, and who is there but for those who are leaving."""
+        return tuple(self._node(node) for node in members(self.capacity.open))
+
+    def _is_leaving(self, job: str) -> bool:
+        attempt = self.jobs[job].attempt
+        return attempt is not None and attempt.ceding
+
+    def _node(self, node: int) -> NodeView:
+        jobs: dict[str, int] = {}
+        for attempt in self.on_node.get(node, {}).values():
+            if not attempt.ceding:
+                here = (booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
+                jobs[attempt.job.id] = sum(here)
+        capacity = self.capacity
+        # Those that the present decision puts on shared devices are known by what they hold only.
+        new: dict[str, int] = {}
+        for device in members(capacity.shared[node]):
+            for holder in capacity.loads[node, device].holders:
+                job = holder.rpartition("#")[0]
+                if job not in jobs and not self._is_leaving(job):
+                    new[job] = new.get(job, 0) + 1
+        jobs.update(new)
+        gpus = (capacity.all_devices[node] & ~capacity.unhealthy[node]).bit_count()
+        return NodeView(self.topology.nodes[node].name, gpus, capacity.free[node].bit_count(), jobs)
 
     def usage(self, queue: str) -> Usage:
         """What the jobs of a queue and of those inside it hold or were promised, but for those who are leaving."""
@@ -157,6 +190,9 @@ class State:
             spent_out = self.quotas.spent_out(queue, lambda path: self.spending.spent(path, self.now))
             if spent_out is not None:
                 return Shortfall(queue, spent_out, 0, need.gpu_permille, 0, by_budget=True)
+        most = self.policy.allows(record, self)
+        if most is not None and need.gpu_permille > most:
+            return Shortfall(queue, "", 0, need.gpu_permille, max(most, 0), by_limit=True)
         return self.quotas.shortfall(queue, need)
 
     @property
@@ -190,8 +226,10 @@ class State:
 
     @property
     def reserves(self) -> bool:
-        """Whether devices and times are ever reserved: by the policy, or for jobs that say how long they may wait."""
-        return self.waits_are_limited or self.policy.reserve is not Reserve.NOBODY
+        """Whether it matters how long jobs run: for what is reserved by the policy, or for jobs that say how long they
+        may wait, or for maintenance.
+        """
+        return self.waits_are_limited or self.policy.reserve is not Reserve.NOBODY or bool(self.cluster.maintenance)
 
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Who runs and stands behind a key in the order, the last first."""
@@ -221,11 +259,13 @@ class State:
     def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether those of an attempt's queue and priority give way to a head, whatever the order of who runs.
 
-        The policy decides in one queue. Across queues only what is borrowed is had back, by those who would not borrow:
-        else who has it back and who goes before by the policy could stop one another for ever.
+        The policy decides in one queue. Across queues what is borrowed is had back, by those who would not borrow, and
+        what the policy reclaims; its order does not count there: else who has it back and who goes before could stop
+        one another for ever.
         """
         if self.quotas and head.job.queue != attempt.job.queue:
-            return self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
+            deserves = self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
+            return deserves or self.policy.reclaims(head, attempt, self)
         return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
 
     def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
@@ -242,12 +282,12 @@ class State:
     @property
     def makes_room(self) -> bool:
         """Whether anybody is ever stopped, shrunk or moved for another."""
-        return self.policy.preempts or bool(self.quotas)
+        return self.policy.preempts or bool(self.quotas) or self.cells is not None
 
     @property
     def minds_queues(self) -> bool:
         """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
-        return self.policy.by_queue or bool(self.quotas)
+        return self.policy.by_queue or bool(self.quotas) or self.cells is not None
 
     def record(self, job: str) -> JobRecord:
         """The record of a job; an unknown id is an error that names it."""
@@ -329,10 +369,13 @@ class State:
             or self.to_stop
             or self.waiting_claims
             or self.preparing
+            or self.defragmented_ms == self.now
             or self.elastic
+            or self.revocable
             or (self.surprised and self.reservations)
             or any(reservation.at_ms <= self.now for reservation in self.reservations)
             or self.policy.targets is Targets.DRIFT
+            or self.policy.relocates is not all_stay
             or self.policy.victims_vary
         )
 
@@ -368,6 +411,7 @@ class State:
             repr(self.memory),
             self.quotas.fingerprint(),
             self.capacity.fingerprint(),
+            self.cells.fingerprint() if self.cells is not None else None,
         )
 
 

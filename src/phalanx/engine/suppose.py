@@ -54,6 +54,9 @@ class Supposition:
             if name not in UNCHANGED
         }
         grown = state.capacity.grown
+        if state.cells is not None:
+            state.cells.open(state.capacity)
+            self._undo.append(state.cells.close)
         self._undo.append(lambda: setattr(state.capacity, "grown", grown))
         self._undo.append(lambda: vars(state).update(saved))
         return self
@@ -82,6 +85,10 @@ class Supposition:
                 self._let_everybody_pass()
             case ChangeKind.QUOTA:
                 state.quotas = Quotas(Cluster(()))
+                self._look_at_all()
+            case ChangeKind.MAINTENANCE:
+                kept = tuple(window for window in state.cluster.maintenance if window.name not in change.names)
+                state.cluster = replace(state.cluster, maintenance=kept)
                 self._look_at_all()
             case ChangeKind.END:
                 for other in change.ends:

@@ -8,15 +8,40 @@ from types import TracebackType
 from typing import Any
 
 from phalanx.cluster.capacity import Booking
-from phalanx.engine.elastic import within
+from phalanx.cluster.cluster import Health
+from phalanx.engine import cells_seats
+from phalanx.engine.cells_steps import CellStep
+from phalanx.engine.elastic import sized, within
+from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.gang import GangTrial, Seat
+from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
 Step = tuple[Callable[[Any], None], Any]
+
+
+class Closed:
+    """A block in which healthy nodes take no new work."""
+
+    def __init__(self, state: State, nodes: list[int]) -> None:
+        self.capacity = state.capacity
+        self.nodes = nodes
+        self._grown = state.capacity.grown
+
+    def __enter__(self) -> None:
+        for node in self.nodes:
+            self.capacity.set_health(node, Health.DRAINING)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.nodes:
+            self.capacity.set_health(node, Health.HEALTHY)
+        self.capacity.grown = self._grown
 
 
 class Trial:
@@ -26,15 +51,20 @@ class Trial:
         self.state = state
         self._undo: list[Step] = []
         self._grown = 0
+        self.cell_steps: list[CellStep] = []
 
     def __enter__(self) -> Trial:
         self._grown = self.state.capacity.grown
+        if self.state.cells is not None:
+            self.state.cells.open(self.state.capacity)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.undo_to(0)
+        if self.state.cells is not None:
+            self.state.cells.close()
         self.state.capacity.grown = self._grown
 
     def mark(self) -> int:
@@ -47,21 +77,50 @@ class Trial:
             undo, what = self._undo.pop()
             undo(what)
 
-    def seat(self, record: JobRecord) -> GangTrial | None:
-        """Seats a gang on what is free; its devices stay taken for the rest of the trial."""
+    def seat(self, record: JobRecord, at_ms: int | None = None) -> GangTrial | None:
+        """Seats a gang on what is free; its devices stay taken for the rest of the trial.
+
+        Not on nodes that it would not have left when they are closed, if it starts now or at the given moment.
+        """
         if self.state.capacity.free_total < record.gpus_min:
             return None
+        if not self.state.cluster.maintenance:
+            return self.seat_at_last(record)
+        with Closed(self.state, closing(self.state, record, self.state.now if at_ms is None else at_ms)):
+            return self.seat_at_last(record)
+
+    def seat_at_last(self, record: JobRecord) -> GangTrial | None:
+        """Likewise, whatever is to be closed."""
+        if self.state.cells is not None and record.asked.gang.gpus_min:
+            return cells_seats.seat(self, record)
         job = record.asked
+        if self.state.policy.sets_sizes and job.gang.elastic:
+            job = replace(job, gang=sized(job.gang, record.sizes))
         if self.state.quotas and job.gang.elastic:
             job = replace(job, gang=within(job.gang, lambda need: self._allows(job.queue, need)))
+        if self.state.policy.places is not anywhere:
+            return self._seat_in_places(record, job)
         return self.seat_job(job)
+
+    def _seat_in_places(self, record: JobRecord, job: Job) -> GangTrial | None:
+        """Likewise, in the first of the policy's places that takes the gang."""
+        number, bit = self.state.topology.number, self.state.topology.bit
+        for place in self.state.policy.places(record, self.state):
+            nodes = 0
+            for name in place.nodes:
+                nodes |= bit[number[name]]
+            seated = self.seat_job(job, nodes, place.crowded)
+            if seated is not None:
+                return seated
+        return None
 
     def _allows(self, queue: str, need: Usage) -> bool:
         return self.state.quotas.shortfall(queue, need) is None
 
-    def seat_job(self, job: Job) -> GangTrial | None:
-        """Likewise, whatever its queue may have."""
+    def seat_job(self, job: Job, nodes: int = -1, crowded: bool | None = None, first_rank: int = 0) -> GangTrial | None:
+        """Likewise, whatever its queue may have; on a set of nodes only, if it is given."""
         trial = GangTrial(self.state.fit, self.state.packing, job)
+        trial.among, trial.crowded, trial.first_rank = nodes, crowded, first_rank
         if not trial.seat():
             return None
         release = self.state.capacity.release
@@ -92,12 +151,34 @@ class Trial:
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Seats up to so many more members of a role beside those an attempt has."""
+        if self.state.cells is not None and role.task.gpus:
+            return cells_seats.grow(self, attempt, role, more)
         trial = GangTrial(self.state.fit, self.state.packing, attempt.job)
         trial.first_rank = 1 + max(slot.rank for slot in attempt.placement.slots)
-        seats = trial.grow(role, more, attempt.bookings[0])
+        with Closed(self.state, closing(self.state, self.state.jobs[attempt.job.id], self.state.now)):
+            seats = trial.grow(role, more, attempt.bookings[0])
         release = self.state.capacity.release
         self._undo.extend((release, seat.booking) for seat in seats)
         return seats
+
+    def step_in_cells(self, undone: int, steps: tuple[CellStep, ...]) -> None:
+        """Takes note of steps among the cells, before which the log of the cells was so long."""
+        before = len(self.cell_steps)
+        self.cell_steps.extend(steps)
+        self._undo.append((self._step_back, (before, undone)))
+
+    def leave_cells(self, attempt: AttemptRecord) -> None:
+        """As if an attempt had no cells any more, where there are any."""
+        if self.state.cells is not None:
+            undone = self.state.cells.undo.mark()
+            self.state.cells.gone(attempt.key)
+            self.step_in_cells(undone, ())
+
+    def _step_back(self, where: tuple[int, int]) -> None:
+        before, undone = where
+        del self.cell_steps[before:]
+        assert self.state.cells is not None, "no steps without cells"
+        self.state.cells.undo.undo_to(undone)
 
     def cede(self, bookings: Iterable[Booking]) -> None:
         """As if somebody were told to leave these."""

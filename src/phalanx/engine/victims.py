@@ -59,16 +59,17 @@ def may_stop(attempt: AttemptRecord) -> bool:
 
 
 class Excess:
-    """What queues have beyond what the policy lets them keep, as one after the other gives of it."""
+    """What queues have beyond what the policy lets them keep, as one after the other gives of it to another queue."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, head: JobRecord) -> None:
         self.state = state
+        self._own = head.job.queue
         self._left: dict[str, int] = {}
 
     def give(self, queue: str, gpu_permille: int) -> bool:
         """Takes so much of a queue, if it has so much to give."""
         keeps = self.state.policy.keeps
-        if keeps is nothing_kept:
+        if keeps is nothing_kept or queue == self._own:
             return True
         if queue not in self._left:
             self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
@@ -110,19 +111,19 @@ class Stopping:
         return self.state.may_yield(self.head, attempt)
 
     def goes(self, attempt: AttemptRecord) -> bool:
-        """Not one that is being resized, nor one that got its devices at this moment where queues decide.
+        """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
 
         Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
         """
         if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
             return False
-        if not self.state.policy.victims_vary:
+        if not self.state.policy.victims_vary or attempt.job.queue == self.head.job.queue:
             return True
-        return attempt.created_ms < self.context.now and bool(Excess(self.state).of((attempt,)))
+        return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
-        if len(Excess(self.state).of(victims)) < len(victims):
+        if len(Excess(self.state, self.head).of(victims)) < len(victims):
             return None
         for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
             if self.state.quotas and not self.state.yields(self.head, victim):
@@ -189,7 +190,7 @@ class VictimSearch:
         everywhere = self.state.topology.everything if short else self._reach()
         found = {attempt.key: attempt for attempts in self._candidates(everywhere).values() for attempt in attempts}
         cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
-        cheapest_first = Excess(self.state).of(cheapest_first)
+        cheapest_first = Excess(self.state, self.head).of(cheapest_first)
         return self._add_up(cheapest_first[:CANDIDATES_MAX] if short else cheapest_first, self._dearest_first)
 
     def displace(self) -> GangTrial | None:

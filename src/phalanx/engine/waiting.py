@@ -134,12 +134,22 @@ def _belongs_elsewhere(state: State, record: JobRecord) -> bool:
 
 
 def rekey_all(state: State) -> None:
-    """Puts everybody in the place that their keys say now."""
+    """Puts everybody in the place that their keys say now, with the sizes that the policy wants them to have."""
     in_line = [job for waiting in state.classes.values() for _, job in waiting.jobs]
+    if state.policy.sets_sizes:
+        _size_all(state, in_line)
     for job in in_line:
         line_up(state, state.jobs[job])
     for attempt in list(state.attempts_present()):
         rekey(state, state.jobs[attempt.job.id])
+
+
+def _size_all(state: State, in_line: list[str]) -> None:
+    present = [*in_line, *(attempt.job.id for attempt in state.attempts_present())]
+    records = sorted((state.jobs[job] for job in present), key=lambda record: record.number)
+    sizes = state.policy.sizes(records, state)
+    for record in records:
+        record.sizes = sizes.get(record.job.id, {})
 
 
 def _expect_change(state: State, record: JobRecord) -> None:

@@ -40,7 +40,11 @@ class Range(NamedTuple):
 
 
 class GangTrial:
-    """One attempt to seat a gang. While it lasts its bookings are held; `undo` gives them all back."""
+    """One attempt to seat a gang. While it lasts its bookings are held; `undo` gives them all back.
+
+    `among` are the nodes that are looked at. With `crowded` tasks that share devices go where the fewest are; if it is
+    False, only to devices of their own; if it is None, where the device is fullest.
+    """
 
     def __init__(self, fit: Fit, packing: Packing, job: Job) -> None:
         self.fit = fit
@@ -49,6 +53,8 @@ class GangTrial:
         self.job = job
         packing.begin(job)
         self.seats: list[Seat] = []
+        self.among = -1
+        self.crowded: bool | None = None
         self.first_rank = 0
         self._step = 0
         self._allowed = -1
@@ -115,7 +121,7 @@ class GangTrial:
         if level in self.capacity.topology.domains:
             yield from self._domains_within(level, within)
         elif level in self.capacity.topology.cluster.levels:
-            for node in members(self.capacity.open & span(*within)):
+            for node in members(self.capacity.open & self.among & span(*within)):
                 groups = self.capacity.topology.layouts[node].levels.get(level, ())
                 for group in (-1,) if level == NODE else groups:
                     yield from self._only(group, node)
@@ -250,7 +256,7 @@ class GangTrial:
         known = self._passing.get(ask)
         if known is not None and known[0] == self._step:
             return known[1]
-        nodes = self.fit.passing(ask)
+        nodes = self.fit.passing(ask) & self.among
         self._passing[ask] = (self._step, nodes)
         return nodes
 
@@ -312,7 +318,8 @@ class GangTrial:
         """Seats tasks that share devices: on the fullest shared device that has room, else on a device of its own."""
         mark = len(self.seats)
         for seated in range(most):
-            found = self._shared_device(ask, within) or self._fresh_device(ask, within)
+            shared = None if self.crowded is False else self._shared_device(ask, within)
+            found = shared or self._fresh_device(ask, within)
             if found is None:
                 if seated < least:
                     self._undo_to(mark)
@@ -324,17 +331,25 @@ class GangTrial:
 
     def _shared_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
         capacity = self.capacity
-        least = min((portion.compute_permille for portion in ask.portions if portion is not None), default=1)
+        portions = [portion for portion in ask.portions if portion is not None]
+        least = min((0 if portion.revocable else portion.compute_permille for portion in portions), default=1)
         nodes = self._passes(ask) & span(*within) & capacity.share_room.at_least(least)
-        best: tuple[int, int, int, Portion] | None = None
+        best: tuple[tuple[int, int], int, int, Portion] | None = None
         for _, node in zip(range(TRIALS_MAX), members(nodes), strict=False):
             wanted = ask.portions[capacity.type_of[node]]
             for device in members(capacity.usable_shares(node) & self._allowed):
                 load = capacity.loads[node, device]
                 portion = fit_portion(load, wanted) if wanted is not None else None
-                if portion is not None and (best is None or load.free_permille < best[0]):
-                    best = (load.free_permille, node, device, portion)
+                if portion is None or (self.crowded and self._is_on(node, device)):
+                    continue
+                rank = (-load.free_permille, len(load.holders)) if self.crowded else (load.free_permille, 0)
+                if best is None or rank < best[0]:
+                    best = (rank, node, device, portion)
         return best and best[1:]
+
+    def _is_on(self, node: int, device: int) -> bool:
+        """Whether a task of this gang has a part of the device: two of them would wait for one another."""
+        return any(seat.booking.node == node and seat.booking.devices >> device & 1 for seat in self.seats)
 
     def _fresh_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
         capacity = self.capacity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phalanx.cluster import mig
 from phalanx.cluster.device import FULL_PERMILLE, DeviceLoad, Mode, Portion, whole
@@ -14,10 +14,14 @@ _PERMILLE_PER_PERCENT = 10
 def wanted(ask: ShareAsk | None, model: str | None, memory_mb: int, revocable: bool = False) -> Portion | None:
     """The portion this ask means on a device of this MIG model and memory, or None where no such device can give it.
 
-    No ask is the whole device. Memory that is not asked for is the same part of the device's as the compute.
+    No ask is the whole device. Memory that is not asked for is the same part of the device's as the compute; one that
+    is revocable by itself has its memory on the host.
     """
     if ask is None:
         return whole(memory_mb, revocable)
+    if ask.revocable:
+        portion = wanted(replace(ask, revocable=False), model, memory_mb, revocable=True)
+        return replace(portion, memory_mb=0) if portion is not None else None
     match ask.kind:
         case ShareKind.FRACTION:
             return _sized(Mode.FRACTION, ask.amount, ask.memory_mb, memory_mb, revocable)
@@ -114,6 +118,9 @@ def speed(load: DeviceLoad, holder: str, interference: Interference = INTERFEREN
         case Mode.TURNS:
             return _after_switching(neighbours, interference) / (neighbours + 1)
         case Mode.FRACTION:
+            if not portion.revocable:
+                # Revocable fractions run in the idle moments of guaranteed ones, and are held back when those suffer.
+                neighbours -= sum(each.revocable for each in load.holders.values())
             return _compute(load, portion, interference) * _after_switching(neighbours, interference)
         case Mode.MPS:
             kept = (1.0 - interference.mps_per_neighbour) ** neighbours

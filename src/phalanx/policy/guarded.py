@@ -5,19 +5,21 @@ A built-in policy is tested here and is called as it is; one that somebody else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
+from phalanx.policy.factor import Factor
 from phalanx.policy.policy import Memory, Policy, QueueOrder, Reserve, Targets, Victims, no_wakeup
-from phalanx.policy.view import JobView, Moment, RunView, Usage
+from phalanx.policy.view import JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
 
 KEY = "a tuple of whole numbers"
 TRUTH = "True or False"
+SIZES = "by job, the members of each role by name: whole numbers"
 SHOWN_MAX = 80
 
 WAKE_UP = "TimerDue"
@@ -155,6 +157,10 @@ def _moves(policy: Policy) -> Victims:
     return _making_way(Guard(policy.name, "moves", policy.moves))
 
 
+def _reclaims(policy: Policy) -> Victims:
+    return _making_way(Guard(policy.name, "reclaims", policy.reclaims))
+
+
 def _making_way(guard: Guard) -> Victims:
     def makes_way(head: JobView, other: RunView, at: Moment) -> bool:
         subject = f"head {head.job.id}, job {other.job.id}"
@@ -178,6 +184,18 @@ def _keeps(policy: Policy) -> Callable[[str, Moment], int]:
     return keeps
 
 
+def _allows(policy: Policy) -> Callable[[JobView, Moment], int | None]:
+    guard = Guard(policy.name, "allows", policy.allows)
+
+    def allows(job: JobView, at: Moment) -> int | None:
+        most = guard.call(_job(job), job, at)
+        if most is None or _is_moment(most):
+            return most  # type: ignore[no-any-return]
+        raise guard.refuse(_job(job), most, "None or thousandths of GPUs, a whole number")
+
+    return allows
+
+
 def _shape(policy: Policy) -> Callable[[JobView, Moment], Gang]:
     guard = Guard(policy.name, "shape", policy.shape)
 
@@ -190,6 +208,45 @@ def _shape(policy: Policy) -> Callable[[JobView, Moment], Gang]:
     return shape
 
 
+def _sizes(policy: Policy) -> Callable[[Sequence[JobView], Moment], Mapping[str, Mapping[str, int]]]:
+    guard = Guard(policy.name, "sizes", policy.sizes)
+
+    def sizes(jobs: Sequence[JobView], at: Moment) -> Any:
+        answer = guard.call(f"{len(jobs)} jobs", jobs, at)
+        if not isinstance(answer, Mapping):
+            raise guard.refuse(f"{len(jobs)} jobs", answer, SIZES)
+        for job, roles in answer.items():
+            if not isinstance(roles, Mapping) or not all(_is_moment(size) and size >= 0 for size in roles.values()):
+                raise guard.refuse(f"job {job}", roles, SIZES)
+        return answer
+
+    return sizes
+
+
+def _places(policy: Policy) -> Callable[[JobView, Moment], Sequence[Place]]:
+    guard = Guard(policy.name, "places", policy.places)
+
+    def places(job: JobView, at: Moment) -> Any:
+        answer = guard.call(_job(job), job, at)
+        if not isinstance(answer, Sequence) or not all(isinstance(each, Place) for each in answer):
+            raise guard.refuse(_job(job), answer, "a sequence of Places")
+        return answer
+
+    return places
+
+
+def _relocates(policy: Policy) -> Callable[[Moment], Sequence[tuple[str, str]]]:
+    guard = Guard(policy.name, "relocates", policy.relocates)
+
+    def relocates(at: Moment) -> Any:
+        answer = guard.call(f"now {at.now}", at)
+        if not isinstance(answer, Sequence) or not all(isinstance(each, tuple) and len(each) == 2 for each in answer):
+            raise guard.refuse(f"now {at.now}", answer, "pairs of a job and a node, by name")
+        return answer
+
+    return relocates
+
+
 def _changes(policy: Policy) -> Callable[[JobView, Moment], int | None]:
     guard = Guard(policy.name, "changes", policy.changes)
 
@@ -200,6 +257,18 @@ def _changes(policy: Policy) -> Callable[[JobView, Moment], int | None]:
         raise guard.refuse(_job(job), at_ms, f"None or a moment in milliseconds after now, which is {at.now}")
 
     return changes
+
+
+def _factors(policy: Policy) -> Callable[[JobView, Moment], tuple[Factor, ...]]:
+    guard = Guard(policy.name, "factors", policy.factors)
+
+    def factors(job: JobView, at: Moment) -> tuple[Factor, ...]:
+        answer = guard.call(_job(job), job, at)
+        if not isinstance(answer, tuple) or not all(isinstance(each, Factor) for each in answer):
+            raise guard.refuse(_job(job), answer, "a tuple of Factor")
+        return answer
+
+    return factors
 
 
 def _due(policy: Policy) -> Callable[[JobView, Moment], None]:
@@ -267,10 +336,16 @@ GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "backfill": _backfill,
     "victims": _victims,
     "moves": _moves,
+    "reclaims": _reclaims,
     "keeps": _keeps,
+    "allows": _allows,
     "shape": _shape,
+    "sizes": _sizes,
+    "places": _places,
+    "relocates": _relocates,
     "changes": _changes,
     "due": _due,
     "observe": _observe,
     "next_wakeup": _next_wakeup,
+    "factors": _factors,
 }

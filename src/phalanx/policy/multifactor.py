@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from phalanx.policy.about import About
 from phalanx.policy.backfill import MODES
+from phalanx.policy.factor import Factor
 from phalanx.policy.fair_tree import fairshares
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Reserve
@@ -48,27 +49,10 @@ def multifactor(parameters: Parameters) -> Policy:
         reserve=MODES.get(backfill, Reserve.NOBODY),
         changes=changes,
         half_life_ms=half_life_ms,
+        factors=rule.factors,
         parameters=parameters.given,
         about=ABOUT,
     )
-
-
-def factors(job: JobView, at: Moment, parameters: Mapping[str, str]) -> tuple[Factor, ...]:
-    """What a job is worth now and why, under the parameters of a policy."""
-    return Rule.of(Parameters("multifactor", parameters)).factors(job, at)
-
-
-class Factor(NamedTuple):
-    """One part of what a job is worth: a value from 0 to 1 and what it weighs."""
-
-    name: str
-    value: float
-    weight: int
-
-    @property
-    def points(self) -> float:
-        """What it adds to the priority."""
-        return self.weight * self.value
 
 
 class Standings(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from phalanx.policy.about import NOTHING_SAID, About
-from phalanx.policy.view import JobView, Moment, RunView, Usage
+from phalanx.policy.factor import Factor
+from phalanx.policy.view import JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
 
 Memory = dict[str, Any]
@@ -18,8 +19,13 @@ QueueOrder = Callable[[str, Usage, Moment], Key]
 Backfill = Callable[[JobView, JobView], bool]
 Victims = Callable[[JobView, RunView, Moment], bool]
 Keeps = Callable[[str, Moment], int]
+Allows = Callable[[JobView, Moment], int | None]
 Shape = Callable[[JobView, Moment], Gang]
+Sizes = Callable[[Sequence[JobView], Moment], Mapping[str, Mapping[str, int]]]
+Places = Callable[[JobView, Moment], Sequence[Place]]
+Relocates = Callable[[Moment], Sequence[tuple[str, str]]]
 Changes = Callable[[JobView, Moment], int | None]
+Factors = Callable[[JobView, Moment], tuple[Factor, ...]]
 Due = Callable[[JobView, Moment], None]
 Observe = Callable[[Memory, object, int], None]
 Wakeup = Callable[[Mapping[str, Any], int], int | None]
@@ -78,9 +84,34 @@ def nothing_kept(queue: str, at: Moment) -> int:
     return 0
 
 
+def no_bound(job: JobView, at: Moment) -> int | None:
+    """Nothing but quotas bounds what a job may have."""
+    return None
+
+
 def as_asked(job: JobView, at: Moment) -> Gang:
     """Every gang is placed as it was submitted."""
     return job.job.gang
+
+
+def as_large_as_fits(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
+    """Every elastic gang takes what it can use, while nobody waits for it."""
+    return {}
+
+
+def no_factors(job: JobView, at: Moment) -> tuple[Factor, ...]:
+    """For orders that do not add up."""
+    return ()
+
+
+def anywhere(job: JobView, at: Moment) -> Sequence[Place]:
+    """A gang goes where the placement of the cluster has it go."""
+    return ()
+
+
+def all_stay(at: Moment) -> Sequence[tuple[str, str]]:
+    """Nobody moves for its own sake."""
+    return ()
 
 
 def no_change(job: JobView, at: Moment) -> int | None:
@@ -112,16 +143,27 @@ class Policy:
     time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
     for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
     attempts of a queue and priority. `moves(head, run)` says likewise whether one may be moved elsewhere for a head, if
-    it lands there at once; that is tried before anybody is stopped. `keeps` is what a queue keeps whatever others need,
-    in thousandths of GPUs: victims are taken of it only down to that. `shape` is the gang to place: it may ask for
-    another GPU type, or let the tasks of a gang that allows it be divided.
+    it lands there at once; that is tried before anybody is stopped. `reclaims(head, run)` says whether one of another
+    queue may be stopped for a head where the cluster describes queues, beside what is had back by quota. `keeps` is
+    what a queue keeps whatever other queues need, in thousandths of GPUs: victims are taken of it only down to that.
+    `allows(job)` is what a job may have at most now, in thousandths of GPUs, where the cluster describes queues.
+    `shape` is the gang to place: it may ask for another GPU type, or let the tasks of a gang that allows it be divided.
+    `sizes` is asked at a wake-up, with all who are in line or have devices: how many members each role of an elastic
+    gang is to have, by job and name of the role; what it does not name has its minimum. Who has more gives them up, who
+    has fewer gets them as devices come free. Whether a job runs at all remains a matter of `order`. `reports_ms` is how
+    often running jobs should say how far they are.
+
+    `places` are sets of nodes in which a gang is tried in turn, and in no other. `relocates` is asked when nobody waits
+    and nobody is being resized: which running jobs should go to which node, so that they or the cluster are better
+    off; those move that land there at once.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
     says when everybody's key changes without any event. `adviser` names the solver that is asked at such a moment;
     its answer comes as an `Advice` event. With `half_life_ms` the engine keeps what queues have spent of GPU time, of
     which so much later half counts (0: all of it). With `estimate_permille` jobs that do not say how long they take
-    are expected to run as long as so many thousandths of their like at most did.
+    are expected to run as long as so many thousandths of their like at most did. `factors` are what `order` adds up,
+    for people who ask.
     """
 
     name: str
@@ -133,14 +175,21 @@ class Policy:
     reserve: Reserve = Reserve.NOBODY
     victims: Victims = nobody
     moves: Victims = nobody
+    reclaims: Victims = nobody
     keeps: Keeps = nothing_kept
+    allows: Allows = no_bound
     shape: Shape = as_asked
+    sizes: Sizes = as_large_as_fits
+    places: Places = anywhere
+    relocates: Relocates = all_stay
     changes: Changes = no_change
     due: Due = nothing_due
     observe: Observe = remember_nothing
     next_wakeup: Wakeup = no_wakeup
     half_life_ms: int | None = None
     estimate_permille: int | None = None
+    reports_ms: int | None = None
+    factors: Factors = no_factors
     adviser: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)
     about: About = NOTHING_SAID
@@ -152,6 +201,11 @@ class Policy:
         return f"{self.name}:{given}" if given else self.name
 
     @property
+    def sets_sizes(self) -> bool:
+        """Whether it says how many members elastic gangs are to have."""
+        return self.sizes is not as_large_as_fits
+
+    @property
     def orders_queues(self) -> bool:
         """Whether queues have keys of their own."""
         return self.queue_order is not no_queues or self.level_order is not no_queues
@@ -159,14 +213,19 @@ class Policy:
     @property
     def by_queue(self) -> bool:
         """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
-        return self.orders_queues or self.victims is not nobody or self.moves is not nobody
+        return self.orders_queues or self._makes_way
 
     @property
     def preempts(self) -> bool:
         """Whether anybody is ever stopped or moved for another."""
-        return self.targets is not Targets.KEEP or self.victims is not nobody or self.moves is not nobody
+        return self.targets is not Targets.KEEP or self._makes_way
+
+    @property
+    def _makes_way(self) -> bool:
+        return self.victims is not nobody or self.moves is not nobody or self.reclaims is not nobody
 
     @property
     def victims_vary(self) -> bool:
         """Whether who gives way to whom depends on what queues have: then a refusal lasts only until that changes."""
-        return self.victims is not nobody and self.keeps is not nothing_kept
+        stops = self.victims is not nobody or self.reclaims is not nobody
+        return stops and self.keeps is not nothing_kept

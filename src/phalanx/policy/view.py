@@ -17,6 +17,24 @@ class Usage(NamedTuple):
     memory_mb: int = 0
 
 
+class NodeView(NamedTuple):
+    """A node as a policy sees it: its GPUs that take work, those that nobody has, and the GPUs of each job on it."""
+
+    name: str
+    gpus: int
+    free: int
+    jobs: Mapping[str, int]
+
+
+class Place(NamedTuple):
+    """Nodes on which a gang is tried, by name. Tasks that share devices get devices of their own there; with `crowded`
+    they join others, on the device with the fewest.
+    """
+
+    nodes: tuple[str, ...]
+    crowded: bool = False
+
+
 class Moment(Protocol):
     """The cluster at a moment."""
 
@@ -31,6 +49,9 @@ class Moment(Protocol):
     @property
     def total(self) -> Usage:
         """What the cluster has."""
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        """The nodes that take work, and who is there. It is worked out anew each time: not for every job."""
 
     def usage(self, queue: str) -> Usage:
         """What the jobs of a queue, and of those inside it, have now."""
@@ -98,6 +119,10 @@ class JobView(Protocol):
     @property
     def service_before_gpu_ms(self) -> int:
         """GPUs times milliseconds of earlier attempts."""
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The members that its roles are to have, as `sizes` last said; empty if that said nothing of it."""
 
     @property
     def marks(self) -> dict[str, int]:

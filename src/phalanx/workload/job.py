@@ -134,3 +134,4 @@ class Job:
     labels: tuple[tuple[str, str], ...] = ()
     execution: Execution = Execution()
     sweep: Sweep | None = None
+    movable: bool = True

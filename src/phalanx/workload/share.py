@@ -27,13 +27,15 @@ class ShareKind(StrEnum):
 class ShareAsk:
     """A part of one device. `amount` counts thousandths (fraction), percent (mps) or jobs in a round (turns).
 
-    One type for all kinds, since it travels in the journal. No memory given: the same part of the device's memory.
+    One type for all kinds, since it travels in the journal. No memory given: the same part of the device's memory. A
+    `revocable` one has no claim to compute, and keeps its memory on the host: only policies ask for it.
     """
 
     kind: ShareKind
     amount: int = 0
     profile: str = ""
     memory_mb: int | None = None
+    revocable: bool = False
 
     def __post_init__(self) -> None:
         match self.kind:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
+from phalanx.cluster.cell_cluster import cluster_of
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Link, Overcommit, StorageTier
 from phalanx.cluster.formats.domains import DOMAIN_KEYS, SERIES_KEYS, Declared, Domains, read_domains
 from phalanx.cluster.formats.group import GROUP_KEYS, Group, Site, nodes_of, read_group
+from phalanx.cluster.formats.hived import WRAPPER, read_hived
 from phalanx.cluster.formats.limits import (
     CLUSTER_LIMITS,
     GB_S_MAX,
@@ -23,8 +25,10 @@ from phalanx.cluster.formats.limits import (
     STORAGE_GB_MAX,
     TIERS_MAX,
 )
+from phalanx.cluster.formats.maintenance import MAINTENANCE_KEYS, read_maintenance
 from phalanx.cluster.formats.queues import QUEUE_KEYS, QUOTA_KEYS, read_queues
 from phalanx.cluster.formats.taint import TAINT_KEYS
+from phalanx.cluster.formats.virtual_clusters import OWNED_KEYS, VIRTUAL_CLUSTER_KEYS, read_virtual_clusters
 from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import is_name, nearest
 
@@ -43,13 +47,15 @@ CLUSTER_KEYS = (
     "overcommit",
     "policy",
     "queues",
+    "maintenance",
+    "defragment",
     "virtual_clusters",
 )
-LATER_KEYS = ("virtual_clusters",)
 GPU_TYPE_KEYS = ("memory_gb",)
 LINK_KEYS = ("gb_s", "latency_us")
 TIER_KEYS = ("scope", "read_gb_s", "write_gb_s", "capacity_gb")
 OVERCOMMIT_KEYS = ("cpus", "memory")
+PERIOD_MIN_MS = 60_000
 
 KEYS = {
     "The file": CLUSTER_KEYS,
@@ -63,6 +69,9 @@ KEYS = {
     "overcommit": OVERCOMMIT_KEYS,
     "queues": QUEUE_KEYS,
     "queues.guaranteed, deserved, limit": QUOTA_KEYS,
+    "virtual_clusters": VIRTUAL_CLUSTER_KEYS,
+    "virtual_clusters.cells": OWNED_KEYS,
+    "maintenance": MAINTENANCE_KEYS,
 }
 """Every key of a cluster file, by the part of the file it belongs to."""
 
@@ -70,11 +79,10 @@ KEYS = {
 def read_cluster(text: str, source: str) -> Cluster:
     """Reads a cluster file. `source` names it in errors; nothing is opened."""
     document = read_document(text, source, CLUSTER_LIMITS)
-    if document.has("physicalCluster"):
-        raise document.error("this is a HiveD configuration, and these are not read yet")
+    if document.has("physicalCluster") or document.has(WRAPPER):
+        return cluster_of(read_hived(text, source)).cluster
     fields = document.mapping(CLUSTER_KEYS)
     fields.get("version", lambda version: version.integer(1, 1), 1)
-    fields.refuse(LATER_KEYS, "not supported yet, leave it out")
     site = _read_site(fields)
     declared = fields.get("domains", lambda domains: read_domains(domains, site.above), {})
     groups = fields.need("nodes", lambda nodes: _read_groups(nodes, site))
@@ -89,7 +97,13 @@ def read_cluster(text: str, source: str) -> Cluster:
         policy=fields.get("policy", Field.title, "fifo"),
         name=fields.get("name", Field.title, "cluster"),
     )
-    return replace(cluster, queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()))
+    return replace(
+        cluster,
+        queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()),
+        maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes), ()),
+        defragment_ms=fields.get("defragment", _read_period, 0),
+        cells=fields.get("virtual_clusters", lambda clusters: read_virtual_clusters(clusters, cluster), None),
+    )
 
 
 def _read_site(fields: Fields) -> Site:
@@ -98,6 +112,15 @@ def _read_site(fields: Fields) -> Site:
         tiers=fields.get("storage", _read_tier_names, ()),
         gpu_types=fields.get("gpu_types", _read_gpu_types, {}),
     )
+
+
+def _read_period(field: Field) -> int:
+    if field.is_word("never"):
+        return 0
+    period_ms = field.duration_ms()
+    if period_ms < PERIOD_MIN_MS:
+        raise field.expected("never, or a duration of at least a minute")
+    return period_ms
 
 
 def _read_levels(field: Field) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.cells import LEAF_LEVEL, Chain
 from phalanx.placement.cells.cell import NOT_LISTED, PhysicalCell
 from phalanx.placement.cells.undo import Undo
-from phalanx.workload.cells import LEAF_LEVEL, Chain
 
 
 class Buddies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from phalanx.workload.cells import LEAF_LEVEL, Chain
+from phalanx.cluster.cells import LEAF_LEVEL, Chain
 
 if TYPE_CHECKING:
     from phalanx.placement.cells.group import Group

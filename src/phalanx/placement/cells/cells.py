@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.cluster.cells import CellError, CellSite
 from phalanx.placement.cells.check import check
-from phalanx.placement.cells.elastic import grow, shrink
+from phalanx.placement.cells.elastic import add, grow, shrink
 from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.health import set_bad, set_healthy
 from phalanx.placement.cells.preempt import cancel, promote, release, users_of
 from phalanx.placement.cells.request import Outcome, Request, Suggestion
 from phalanx.placement.cells.restore import restore
-from phalanx.placement.cells.schedule import schedule
+from phalanx.placement.cells.schedule import pools_of, schedule, take
 from phalanx.placement.cells.settle import settle
 from phalanx.placement.cells.undo import Step
 from phalanx.placement.cells.validate import validate
-from phalanx.workload.cells import CellError, CellSite
 
 EVERYWHERE = Suggestion()
 
@@ -57,11 +57,24 @@ class Cells:
             (cancel if group.state is GroupState.PREEMPTING else release)(self.estate, group)
             settle(self.estate)
 
-    def grow(self, name: str, leaves: int) -> Seat | None:
+    def take(self, request: Request, seats: list[Seat]) -> Outcome:
+        """Gives a new gang the leaves that were found for it before: nothing is searched for."""
+        with self.estate.undo.step():
+            outcome = take(self.estate, request, seats)
+            settle(self.estate)
+        return outcome
+
+    def add(self, name: str, seat: Seat) -> None:
+        """Gives a group one more seat that was found for it before."""
+        with self.estate.undo.step():
+            add(self.estate, self.group(name), seat)
+            settle(self.estate)
+
+    def grow(self, name: str, leaves: int, suggestion: Suggestion = EVERYWHERE) -> Seat | None:
         """One more pod for a group, where nobody need be preempted; None if there is no room."""
         group = self.group(name)
         with self.estate.undo.step():
-            seat = grow(self.estate, group, leaves)
+            seat = grow(self.estate, group, leaves, suggestion)
             settle(self.estate)
         return seat
 
@@ -74,13 +87,13 @@ class Cells:
             shrink(self.estate, group, seat)
             settle(self.estate)
 
-    def is_placeable(self, name: str, suggestion: Suggestion = EVERYWHERE) -> bool:
-        """Whether all nodes of a group are healthy, and suggested if it minds."""
-        group = self.group(name)
-        return all(
-            leaf.is_healthy and (group.request.ignores_suggestions or suggestion.has(leaf.node_name))
-            for leaf in group.leaves()
-        )
+    def free_leaves(self, request: Request) -> int:
+        """The leaves that nobody uses in the best place a gang could be: a pool of its cluster, or the hardware."""
+        if request.is_opportunistic:
+            views = [state.view.room() for state in self.estate.chains.values()]
+            return max((sum(size * count for size, count in room.items()) for room in views), default=0)
+        pools = pools_of(self.estate, request)
+        return max((pool.leaf_count - sum(pool.view.in_use_at.values()) for pool in pools), default=0)
 
     def set_health(self, node_name: str, is_healthy: bool) -> None:
         """A node has broken, or works again."""
@@ -102,12 +115,16 @@ class Cells:
         """
         for group in old.groups():
             if group.state is not GroupState.PREEMPTING:
-                with self.estate.undo.step():
-                    restore(self.estate, group)
-                    settle(self.estate)
+                self.restore(group)
         for name, nodes in old.estate.nodes.items():
             if name in self.estate.nodes and not nodes[0].is_healthy:
                 self.set_health(name, False)
+
+    def restore(self, old: Group) -> None:
+        """Takes over one group that runs."""
+        with self.estate.undo.step():
+            restore(self.estate, old)
+            settle(self.estate)
 
     def group(self, name: str) -> Group:
         """A group that has leaves or waits for victims."""

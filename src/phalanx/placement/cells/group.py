@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from phalanx.placement.cells.cell import OPPORTUNISTIC, PhysicalCell, VirtualCell
+from phalanx.placement.cells.cell import GUARANTEED_MAX, OPPORTUNISTIC, PhysicalCell, VirtualCell
 from phalanx.placement.cells.request import Request
 
 
@@ -79,7 +79,9 @@ class Group:
     @property
     def priority(self) -> int:
         """The priority at which it holds its leaves now."""
-        return self.request.priority if self.is_guaranteed else OPPORTUNISTIC
+        if not self.is_guaranteed:
+            return OPPORTUNISTIC
+        return GUARANTEED_MAX if self.request.is_kept else self.request.priority
 
     def pairs(self) -> list[tuple[PhysicalCell, VirtualCell | None]]:
         """Its leaves, each with the virtual leaf it stands for, seat by seat."""

@@ -34,15 +34,25 @@ def _over_quota(estate: Estate, request: Request) -> str:
 
 def _over_borrowing(estate: Estate, request: Request) -> str:
     """How much of what others own a cluster may use: leaves of all its groups that have no guarantee."""
-    limit = estate.borrow_max[request.virtual_cluster]
-    if limit is None:
+    owner = request.virtual_cluster
+    if may_borrow(estate, owner, request.leaves):
         return ""
-    borrowed = sum(
+    return (
+        f"exceeded what '{owner}' may borrow: {borrowed(estate, owner)} borrowed + {request.leaves} required "
+        f"> {estate.borrow_max[owner]}"
+    )
+
+
+def may_borrow(estate: Estate, owner: str, leaves: int) -> bool:
+    """Whether a cluster may have so many more leaves without guarantee. A cluster that is gone may have none."""
+    limit = estate.borrow_max.get(owner, 0)
+    return limit is None or borrowed(estate, owner) + leaves <= limit
+
+
+def borrowed(estate: Estate, owner: str) -> int:
+    """Leaves that a cluster has without guarantee."""
+    return sum(
         len(group.leaves())
         for group in estate.groups.values()
-        if group.request.virtual_cluster == request.virtual_cluster and not group.is_guaranteed
+        if group.request.virtual_cluster == owner and not group.is_guaranteed
     )
-    if borrowed + request.leaves <= limit:
-        return ""
-    owner = request.virtual_cluster
-    return f"exceeded what '{owner}' may borrow: {borrowed} borrowed + {request.leaves} required > {limit}"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from phalanx.cluster.cells import CellSite
 from phalanx.placement.cells.cell import NOT_LISTED, PhysicalCell, VirtualCell
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.estate import ChainState, Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.hold import count
 from phalanx.placement.cells.request import Request
-from phalanx.workload.cells import CellSite
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from phalanx.placement.cells.cell import FREE, OPPORTUNISTIC, PhysicalCell, VirtualCell
-from phalanx.placement.cells.request import Suggestion
+from phalanx.placement.cells.request import Obstacle, Suggestion
 from phalanx.placement.cells.view import View
 
 Cell = TypeVar("Cell", PhysicalCell, VirtualCell)
@@ -23,6 +23,10 @@ Chosen = list[list[Cell]]
 
 class Unfit(Exception):  # noqa: N818
     """A gang that finds no place; the text says what is in the way."""
+
+    def __init__(self, reason: str, obstacle: Obstacle) -> None:
+        super().__init__(reason)
+        self.obstacle = obstacle
 
 
 def pack_virtual(view: View[VirtualCell], sizes: Sequence[int], suggestion: Suggestion) -> Chosen[VirtualCell]:
@@ -80,10 +84,10 @@ class _Usable:
 
     def refusal(self) -> Unfit:
         if self.bad:
-            return Unfit(f"have to use at least one bad node {self.bad}")
+            return Unfit(f"have to use at least one bad node {self.bad}", Obstacle.BROKEN)
         if self.unsuggested:
-            return Unfit(f"have to use at least one non-suggested node {self.unsuggested}")
-        return Unfit("insufficient capacity")
+            return Unfit(f"have to use at least one non-suggested node {self.unsuggested}", Obstacle.UNSUGGESTED)
+        return Unfit("insufficient capacity", Obstacle.CAPACITY)
 
 
 def _nodes_for(nodes: Iterable[Cell], sizes: Sequence[int], room: Callable[[Cell], int], usable: _Usable) -> list[Cell]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.cells import LEAF_LEVEL, CellError, Chain, PhysicalSpec
 from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
-from phalanx.workload.cells import LEAF_LEVEL, CellError, Chain, PhysicalSpec
 
 
 def plant_physical(spec: PhysicalSpec, chain: Chain) -> tuple[PhysicalCell, dict[str, PhysicalCell]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from phalanx.placement.cells.cell import OPPORTUNISTIC
@@ -32,7 +33,8 @@ class Request:
     """A gang: all of its pods at once or none. HiveD calls it an affinity group.
 
     `lazy_preemption` says how the gang yields to others of its own virtual cluster: it first loses its guarantee and
-    runs on, opportunistically, and is stopped only where its place is needed.
+    runs on, opportunistically, and is stopped only where its place is needed. One that `is_kept` is stopped for
+    nobody of its own cluster.
     """
 
     group: str
@@ -44,6 +46,7 @@ class Request:
     lazy_preemption: bool = False
     ignores_suggestions: bool = True
     quota: Quota | None = None
+    is_kept: bool = False
 
     @property
     def is_opportunistic(self) -> bool:
@@ -73,6 +76,15 @@ class Suggestion:
         return self.are_all or node_name in self.nodes
 
 
+class Obstacle(StrEnum):
+    """What stands in the way of a request that was not granted."""
+
+    LIMIT = "limit"
+    BROKEN = "broken"
+    UNSUGGESTED = "unsuggested"
+    CAPACITY = "capacity"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a request: a group that has its leaves, one that waits for victims to go, or none and the reason."""
@@ -82,3 +94,4 @@ class Outcome:
     lazily_preempted: tuple[Group, ...] = ()
     cancelled: tuple[str, ...] = ()
     reason: str = ""
+    obstacle: Obstacle | None = None

@@ -8,18 +8,19 @@ from itertools import islice
 from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group, GroupState, Seat
+from phalanx.placement.cells.hold import bind_root
 from phalanx.placement.cells.limits import exceeded
 from phalanx.placement.cells.match import match
 from phalanx.placement.cells.pack import Chosen, Unfit, pack_physical, pack_virtual, pack_virtual_over
 from phalanx.placement.cells.preempt import allocate, cancel, preempt_lazily, preemptors_of, reserve, users_of
-from phalanx.placement.cells.request import Outcome, Request, Suggestion
+from phalanx.placement.cells.request import Obstacle, Outcome, Request, Suggestion
 
 
 def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
     """Gives a new gang its leaves, or reserves them while others leave, or says why neither is possible."""
     reason = exceeded(estate, request)
     if reason:
-        return Outcome(reason=reason)
+        return Outcome(reason=reason, obstacle=Obstacle.LIMIT)
     if request.ignores_suggestions:
         suggestion = Suggestion()
     if request.is_opportunistic:
@@ -28,21 +29,21 @@ def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcom
 
 
 def _schedule_opportunistic(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
-    reason = ""
+    reason, obstacle = "", Obstacle.CAPACITY
     for leaf_type in [request.leaf_type] if request.leaf_type else list(estate.leaf_types):
         for state in estate.leaf_types[leaf_type]:
             try:
                 chosen = pack_physical(state.view, request.sizes, suggestion)
             except Unfit as unfit:
-                reason = f"{unfit} when scheduling in physical cluster"
+                reason, obstacle = f"{unfit} when scheduling in physical cluster", unfit.obstacle
                 continue
             return _settle_down(estate, request, [Seat.of(leaves, None) for leaves in chosen])
-    return Outcome(reason=reason)
+    return Outcome(reason=reason, obstacle=obstacle)
 
 
 def _schedule_guaranteed(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
     """Every pool is tried without preempting anybody before any is tried with."""
-    reason = "insufficient capacity"
+    reason, obstacle = "insufficient capacity", Obstacle.CAPACITY
     pools = pools_of(estate, request)
     for priority in (None, request.priority):
         for pool in pools:
@@ -52,8 +53,8 @@ def _schedule_guaranteed(estate: Estate, request: Request, suggestion: Suggestio
                 chosen = _pack(pool, request, suggestion, priority)
                 return _to_hardware(estate, request, chosen, suggestion)
             except Unfit as unfit:
-                reason = str(unfit)
-    return Outcome(reason=f"{reason} when scheduling in VC {request.virtual_cluster}")
+                reason, obstacle = str(unfit), unfit.obstacle
+    return Outcome(reason=f"{reason} when scheduling in VC {request.virtual_cluster}", obstacle=obstacle)
 
 
 def pools_of(estate: Estate, request: Request) -> list[Pool]:
@@ -79,16 +80,38 @@ def _to_hardware(estate: Estate, request: Request, chosen: Chosen[VirtualCell], 
     """
     mark = estate.undo.mark()
     leaves = [leaf for pod in chosen for leaf in pod]
-    yielding = users_of(_guaranteed_hardware(leaves))
-    lazy = tuple(group for group in yielding if group.request.lazy_preemption and group.is_guaranteed)
-    for group in lazy:
-        preempt_lazily(estate, group, request.group)
+    lazy = _yield_lazily(estate, leaves, request.group)
     found = match(estate, leaves, suggestion)
     if found is None:
         estate.undo.undo_to(mark)
         kind = "bad" if request.ignores_suggestions else "bad or non-suggested"
-        raise Unfit(f"Mapping the virtual placement would need to use at least one {kind} node")
+        raise Unfit(
+            f"Mapping the virtual placement would need to use at least one {kind} node",
+            Obstacle.BROKEN if suggestion.are_all else Obstacle.UNSUGGESTED,
+        )
     seats = [Seat.of([found[leaf.address] for leaf in pod], pod) for pod in chosen]
+    return _settle_down(estate, request, seats, lazy)
+
+
+def _yield_lazily(estate: Estate, leaves: list[VirtualCell], preemptor: str) -> tuple[Group, ...]:
+    """Takes their guarantee from those on some virtual leaves who yield so, and run on."""
+    yielding = users_of(_guaranteed_hardware(leaves))
+    lazy = tuple(group for group in yielding if group.request.lazy_preemption and group.is_guaranteed)
+    for group in lazy:
+        preempt_lazily(estate, group, preemptor)
+    return lazy
+
+
+def take(estate: Estate, request: Request, seats: list[Seat]) -> Outcome:
+    """Gives a gang the leaves that were found for it before, by the same steps."""
+    virtual = [leaf for seat in seats for leaf in seat.virtual or () if leaf is not None]
+    lazy = _yield_lazily(estate, virtual, request.group)
+    for seat in seats:
+        for leaf, owned in zip(seat.leaves, seat.virtual or (), strict=False):
+            if leaf is not None and owned is not None and owned.root.physical is None:
+                cell = leaf.lineage[owned.root.level]
+                assert cell is not None, f"{leaf} does not lie in a cell like {owned.root}"
+                bind_root(estate, cell, owned.root)
     return _settle_down(estate, request, seats, lazy)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from phalanx.cluster.cells import LEAF_LEVEL, CellError
 from phalanx.placement.cells.cell import FREE, OPPORTUNISTIC, PhysicalCell, VirtualCell
 from phalanx.placement.cells.estate import Estate, Pool
 from phalanx.placement.cells.group import Group
-from phalanx.workload.cells import LEAF_LEVEL, CellError
 
 HEALTHY, BAD = "Healthy", "Bad"
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.cells import CellError
 from phalanx.placement.cells.cell import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.request import Request
 from phalanx.placement.cells.schedule import pools_of
-from phalanx.workload.cells import CellError
 
 
 def validate(estate: Estate, request: Request) -> None:
@@ -31,6 +31,11 @@ def validate(estate: Estate, request: Request) -> None:
             f"(there are: {', '.join(estate.leaf_types)})"
         )
     _validate_size(who, request, _rooms(estate, request, who))
+    limit = estate.borrow_max[request.virtual_cluster]
+    if request.is_opportunistic and limit is not None and limit < request.leaves:
+        raise CellError(
+            f"{who}: virtual cluster '{request.virtual_cluster}' may borrow {limit} leaves, never {request.leaves}"
+        )
 
 
 def _validate_pinned(who: str, request: Request, pinned: list[str]) -> None:

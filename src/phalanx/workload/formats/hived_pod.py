@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from phalanx.cluster.formats.hived import CONFIG_LIMITS
 from phalanx.document import Field, read_document
-from phalanx.workload.formats.hived import ANNOTATION, CONFIG_LIMITS, PodSpec, read_annotation
+from phalanx.workload.formats.hived import ANNOTATION, PodSpec, read_annotation
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 

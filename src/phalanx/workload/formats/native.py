@@ -83,6 +83,7 @@ JOB_KEYS = (
     "array",
     "sweep",
     "preemptible",
+    "movable",
     "min_available",
     "checkpoint",
     "retry",
@@ -165,6 +166,7 @@ def read_job(
         labels=fields.get("labels", _read_labels, ()),
         execution=read_execution(fields),
         sweep=sweep,
+        movable=fields.get("movable", Field.boolean, True),
     )
 
 

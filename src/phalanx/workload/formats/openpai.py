@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from phalanx.cluster.cells import Sku
 from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import CPUS_MAX, nearest
-from phalanx.workload.cells import Sku
 from phalanx.workload.formats.limits import ARGUMENTS_MAX, GPUS_PER_TASK_MAX, JOB_LIMITS, REPLICAS_MAX, ROLES_MAX
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Array, Execution, Job

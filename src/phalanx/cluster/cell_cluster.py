@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
+from phalanx.cluster.cells import CellSite, Chain, PhysicalSpec, Sku
 from phalanx.cluster.cluster import NODE, Cluster, Node
-from phalanx.workload.cells import CellSite, Chain, PhysicalSpec, Sku
 
 ABOVE = ("rack", "pod", "region", "zone")
 """Levels over nodes, from the node up; chains of different heights share them."""
@@ -56,7 +56,7 @@ def cluster_of(site: CellSite) -> CellCluster:
             leaves[name] = found
             nodes.append(replace(node, name=name))
     levels = (*reversed(_names(ABOVE, height)), NODE, *_names(INSIDE, depth))
-    return CellCluster(Cluster(tuple(nodes), levels), leaves)
+    return CellCluster(Cluster(tuple(nodes), levels, cells=site), leaves)
 
 
 def _nodes(
