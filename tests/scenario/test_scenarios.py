@@ -1,7 +1,8 @@
 """Scenarios: tables of what happens and what must come of it, one YAML file each, worked by hand in its comment.
 
     cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:, and
-                                          #   queues: as in a cluster file
+                                          #   queues: as in a cluster file; types: and prices: (an hour), one
+                                          #   for each node
     policy: fifo
     fails_with: [priority]                # under these policies the same steps must come out otherwise
     steps:
@@ -10,13 +11,14 @@
                                           #   divisible; times: duration_s, deadline_s (on the clock of the table)
         expect: {a: n0, b: gpus}          # where it is (node or node+node), else its reason or state
       - {after_s: 10, end: [a]}           # time passes, then: done, failed, lost, end, cancel, hold, release,
-        stops: [b]                        #   saved (a durable checkpoint), node: {n0: failed}
+        stops: [b]                        #   saved (a durable checkpoint), node: {n0: failed},
+                                          #   reports: {a: [{step: 50, loss: 0.5}]} (what a job says of itself, in turn)
         starts: [c]
 
 A step says what happens, in this order: time passes, jobs are submitted, the rest. A step in which only time passes
 wakes whoever asked to be woken by then. `starts`, `stops`, `victims` and
 `resizes` are what the plan says; left out, they are not looked at. New starts are reported done at once unless the file
-says `starts_take_time: true`; stops always wait for a `done`.
+says `starts_take_time: true`; stops always wait for a `done`. With `advised: true` the policy's adviser is asked.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import pytest
 import yaml
 
 from builders import World, a_job, of_roles, starts, stops, within, workers
+from phalanx.advice.registry import adviser
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.native import read_cluster
@@ -57,8 +60,21 @@ from phalanx.workload.job import Job, Kind
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
 OTHERS = [(name, other) for name, table in TABLES.items() for other in table.get("fails_with", ())]
-KEYS = ("cluster", "policy", "fails_with", "steps", "starts_take_time")
-HAPPENINGS = ("submit", "after_s", "done", "failed", "lost", "end", "cancel", "hold", "release", "saved", "node")
+KEYS = ("cluster", "policy", "fails_with", "steps", "starts_take_time", "advised")
+HAPPENINGS = (
+    "submit",
+    "after_s",
+    "done",
+    "failed",
+    "lost",
+    "end",
+    "cancel",
+    "hold",
+    "release",
+    "saved",
+    "node",
+    "reports",
+)
 CHECKS = ("with", "expect", "starts", "stops", "victims", "resizes")
 
 
@@ -90,6 +106,8 @@ def told(table: dict[str, Any]) -> list[str]:
 def play(name: str, policy: str) -> None:
     table = TABLES[name]
     world = World(cluster(table["cluster"]), policy)
+    if table.get("advised", False) and world.state.policy.adviser:
+        world.adviser = adviser(world.state.policy.adviser)
     for number, step in enumerate(table["steps"], start=1):
         plan = world.turn(*happenings(world, step), after_ms=int(step.get("after_s", 0) * 1000))
         check(world, step, plan, f"{name}.yaml, step {number}")
@@ -114,6 +132,8 @@ def cluster(table: dict[str, Any]) -> Cluster:
                 f"n{i}",
                 (f"r{i // nodes}",) if racks else (),
                 table["gpus"],
+                table["types"][i] if "types" in table else "",
+                price_usd_h=table["prices"][i] if "prices" in table else 0.0,
                 cpus_milli=table.get("cpus", 0) * 1000,
                 memory_mb=table.get("memory_gb", 0) * MB_PER_GB,
                 split=split,
@@ -181,8 +201,16 @@ def happenings(world: World, step: dict[str, Any]) -> list[Event]:
     for name, record in saved.items():
         assert record.attempt is not None
         events.append(Progress(name, record.attempts, durable_step=record.attempt.durable_step + 1))
+    for name, told in step.get("reports", {}).items():
+        events += [a_report(name, world.job(name).attempts, dict(each)) for each in told]
     events += [NodeHealthChanged(name, Health(health)) for name, health in step.get("node", {}).items()]
     return events
+
+
+def a_report(name: str, attempt: int, told: dict[str, Any]) -> Progress:
+    """What a job says of itself: its step and memory, and the rest as metrics."""
+    step, memory_gb = told.pop("step", 0), float(told.pop("memory_gb", 0))
+    return Progress(name, attempt, step, memory_gb=memory_gb, metrics={key: float(told[key]) for key in told})
 
 
 def asked(world: World, name: str) -> ActionId:

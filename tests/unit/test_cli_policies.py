@@ -81,7 +81,7 @@ def test_one_of_your_own_is_shown_beside_them(call: Call, tmp_path: Path, monkey
 def test_an_unknown_policy_is_not_found(call: Call) -> None:
     code, out, err = call("lottery")
     assert (code, out) == (3, "")
-    assert err.startswith("phalanx: there is no policy 'lottery' (known: backfill, ")
+    assert err.startswith("phalanx: there is no policy 'lottery' (known: antman, backfill, ")
 
 
 @pytest.mark.parametrize("name", BUILTIN)

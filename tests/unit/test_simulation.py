@@ -140,6 +140,7 @@ def test_costs_are_written_as_they_are_read() -> None:
 
 SPECS = (
     *(
+        "antman",
         "backfill",
         "backfill:mode=conservative",
         "backfill:estimate=learned",
@@ -149,10 +150,12 @@ SPECS = (
         "fair-tree",
         "fifo",
         "fifo:skip=true",
+        "gandiva",
         "gavel",
     ),
-    *("las", "multifactor", "priority", "sjf", "srtf", "srtf:by=gpus", "tiresias-gittins:samples=60/600/6000/60000"),
-    *("tiresias-las", "tiresias-las:starvation=1", "yarn-cs"),
+    *("kai", "las", "multifactor", "optimus", "pollux", "priority", "singularity", "sjf"),
+    *("srtf", "srtf:by=gpus", "themis"),
+    *("tiresias-gittins:samples=60/600/6000/60000", "tiresias-las", "tiresias-las:starvation=1", "volcano", "yarn-cs"),
 )
 """Every policy, see below."""
 

@@ -22,6 +22,7 @@ from phalanx.workload.family import OLD_PACES, Family, family_of
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
 from phalanx.workload.parallel import ParallelPlan, Traffic
+from phalanx.workload.share import fraction_ask
 
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "virtual-time.md"
 SWITCHED = (("socket", 2), ("switch", 4))
@@ -385,6 +386,9 @@ class TestMesh:
         assert 0 < self.meshed(self.linked(), job, whole_nodes(*nodes[:count])) <= 1.0
 
 
+QUARTER = {"share": fraction_ask(250)}
+
+
 class TestSharing:
     MODEL = SpeedModel(Topology(flat(1, 8)))
 
@@ -403,7 +407,7 @@ class TestSharing:
     )
     def test_three_neighbours_cost_what_was_measured(self, mode: Mode, speed: float) -> None:
         portion = self.part(mode, 250)
-        assert self.MODEL.shared(a_job("j"), portion, [portion] * 3) == pytest.approx(speed)
+        assert self.MODEL.shared(a_job("j", task=QUARTER), portion, [portion] * 3) == pytest.approx(speed)
 
     def test_revocable_portions_get_what_guaranteed_ones_leave(self) -> None:
         guaranteed, revocable = self.part(Mode.MPS, 900), self.part(Mode.MPS, 500, revocable=True)
@@ -412,8 +416,14 @@ class TestSharing:
 
     def test_jobs_that_live_in_memory_lose_more_by_switching(self) -> None:
         half = self.part(Mode.FRACTION, 500)
-        assert self.MODEL.shared(of_model("dlrm"), half, [half]) == pytest.approx(0.90)
-        assert self.MODEL.shared(of_model("bert"), half, [half]) == pytest.approx(0.925)
+        assert self.MODEL.shared(of_model("dlrm", task=QUARTER), half, [half]) == pytest.approx(0.90)
+        assert self.MODEL.shared(of_model("bert", task=QUARTER), half, [half]) == pytest.approx(0.925)
+
+    def test_a_job_that_asked_for_the_whole_and_got_half_is_as_fast_as_pairs_were_measured(self) -> None:
+        half = self.part(Mode.FRACTION, 500)
+        model = SpeedModel(Topology(flat(1, 8)), measured_on="K80")
+        assert model.shared(a_job("j"), half, [half]) == pytest.approx(1.07 / 2)
+        assert model.shared(a_job("j"), half, ()) == 1.0
 
 
 def test_in_a_world_without_costs_everything_has_full_speed() -> None:

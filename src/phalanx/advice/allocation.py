@@ -1,13 +1,19 @@
-"""The allocation: which share of their time jobs should have on each GPU type, by max-min fairness.
+"""The allocation: which share of their time jobs should have on each GPU type, by one of Gavel's objectives.
 
-The measure is that of Gavel (Narayanan et al., OSDI 2020, §4.1): the throughput of a job over what an equal share of
-the whole cluster would give it, times its GPUs, over its weight. A linear program finds the greatest least measure.
-Who can have no more is kept at that, and the program is solved again for the rest, until all are at their most (water
-filling, §4.3): so nothing that is of use to anybody is left over.
+Each job has a measure that is linear in its shares, and a linear program finds the greatest least measure (Narayanan
+et al., OSDI 2020, §4). Who can have no more is kept at that, and the program is solved again for the rest, until all
+are at their most (water filling, §4.3): so nothing that is of use to anybody is left over. The measures are
+
+    fairness     the throughput over what an equal share of the cluster would give, times GPUs, over weight
+    makespan     the throughput over the work that is left: the last is done as early as can be
+    finish_time  the throughput over the one with which ρ, time here over time on an equal part, is the same for all
+
+`cost` (in `phalanx.advice.cheapest`) is no such measure: there the work that is done for a dollar is greatest.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -25,6 +31,15 @@ SLACK = 1e-11
 """By this part of it a level may fall while others are raised, so that rounding makes nothing infeasible."""
 
 
+LEFT_MIN_S = 1.0
+"""Who has done all it said has so much work left."""
+
+SPAN_MIN_S = 1e-3
+RHO_MAX = 1e6
+RHO_STEPS = 24
+"""Halves that are tried for ρ: it is found to one part in ten million."""
+
+
 class SolverMissingError(PhalanxError):
     """The solver is an extra that is not installed."""
 
@@ -35,11 +50,19 @@ class NotSolvedError(PhalanxError):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Demand:
-    """What one job asks for: by type, the GPUs that it takes and its speed with them, both 0 where it cannot run."""
+    """What one job asks for: by type, the GPUs that it takes and its speed with them, both 0 where it cannot run.
+
+    What else counts, for objectives that look at it, is in seconds at speed 1: the work that is left, the time since it
+    was submitted, the time that it would take on an equal part of the cluster, and the speed that its deadline needs.
+    """
 
     gpus: tuple[float, ...]
     speeds: tuple[float, ...]
     weight: float = 1.0
+    left_s: float = 0.0
+    elapsed_s: float = 0.0
+    ideal_s: float = 0.0
+    least_speed: float = 0.0
 
     @property
     def size(self) -> float:
@@ -47,10 +70,30 @@ class Demand:
         return max(self.gpus)
 
 
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What an allocation is for. The solver gives up after a time; prices are dollars for a GPU-hour, by type."""
+
+    objective: str = "fairness"
+    water_filling: bool = True
+    timeout_s: float = 60.0
+    prices: tuple[float, ...] = ()
+    rows: tuple[int, ...] = ()
+
+    def row(self, column: int) -> int:
+        """The type of which a column of demands takes GPUs: itself, or that of which it is a half."""
+        return self.rows[column] if self.rows else column
+
+
+FAIR = Goal()
+
 Group = tuple[Demand, int]
 """Jobs that ask for the same, and how many: they have the same share."""
 
 Shares = tuple[float, ...]
+
+Value = Callable[[Demand, int], float]
+"""What a job gains of its measure by having a type all the time."""
 
 
 def solver() -> ModuleType:
@@ -65,7 +108,7 @@ def solver() -> ModuleType:
 
 
 @lru_cache(maxsize=1024)
-def allocate(groups: tuple[Group, ...], capacity: tuple[float, ...]) -> tuple[Shares, ...]:
+def allocate(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal = FAIR) -> tuple[Shares, ...]:
     """The share of its time that each job of a group should have on each type, given so many GPUs of the types.
 
     Simplex returns a vertex: of several allocations that are equally fair it is one in which jobs change types as
@@ -73,28 +116,68 @@ def allocate(groups: tuple[Group, ...], capacity: tuple[float, ...]) -> tuple[Sh
     """
     if not groups:
         return ()
-    program = _Program(groups, capacity)
-    while program.raise_levels():
+    program = LevelProgram(groups, capacity, _values(groups, capacity, goal), goal)
+    while program.raise_levels() and goal.water_filling:
         pass
     return program.shares()
 
 
-class _Program:
+def _values(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal) -> Value:
+    match goal.objective:
+        case "makespan":
+            return lambda demand, k: demand.speeds[k] / max(demand.left_s, LEFT_MIN_S)
+        case "finish_time":
+            rho = _least_rho(groups, capacity, goal)
+            return lambda demand, k: demand.speeds[k] / speed_for(demand, rho)
+        case _:
+            return lambda demand, k: value_of(demand, k, capacity)
+
+
+def speed_for(demand: Demand, rho: float) -> float:
+    """The speed at which a job is done after ρ times the time it would take on an equal part."""
+    return max(demand.left_s, LEFT_MIN_S) / max(rho * demand.ideal_s - demand.elapsed_s, SPAN_MIN_S)
+
+
+def _least_rho(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal) -> float:
+    """The least ρ that all jobs can have: more is always possible where less is, so halves are tried."""
+
+    def possible(rho: float) -> bool:
+        program = LevelProgram(groups, capacity, lambda demand, k: demand.speeds[k] / speed_for(demand, rho), goal)
+        return program.level() >= 1 - SLACK
+
+    # Nobody can be done before now, whatever it gets.
+    least = max((demand.elapsed_s / demand.ideal_s for demand, _ in groups if demand.ideal_s), default=0.0)
+    most = max(least, 1.0)
+    while not possible(most) and most < RHO_MAX:
+        most *= 2
+    for _ in range(RHO_STEPS):
+        middle = (least + most) / 2
+        if possible(middle):
+            most = middle
+        else:
+            least = middle
+    return most
+
+
+class LevelProgram:
     """Maximise t; for each group Σ_type value · X − t ≥ 0 and Σ_type X ≤ 1; for each type Σ jobs · gpus · X ≤ capacity.
 
     `value` is the measure of fairness at X = 1. A group that can have no more than t has, from then on, t as its bound.
     """
 
-    def __init__(self, groups: tuple[Group, ...], capacity: tuple[float, ...]) -> None:
+    def __init__(self, groups: Sequence[Group], capacity: tuple[float, ...], value: Value, goal: Goal) -> None:
         self._highs: Any = solver()
         self._groups = groups
         self._capacity = capacity
+        self._value = value
+        self._goal = goal
         self._pairs = [(g, k) for g, (demand, _) in enumerate(groups) for k, gpus in enumerate(demand.gpus) if gpus]
         self._rising = dict.fromkeys(g for g, _ in self._pairs)
         self._values: list[float] = [0.0] * len(self._pairs)
         self._model = self._highs.Highs()
-        for option, value in (("output_flag", False), ("solver", "simplex"), ("threads", 1), ("presolve", "off")):
-            self._model.setOptionValue(option, value)
+        for option, setting in (("output_flag", False), ("solver", "simplex"), ("threads", 1), ("presolve", "off")):
+            self._model.setOptionValue(option, setting)
+        self._model.setOptionValue("time_limit", goal.timeout_s)
         self._model.passModel(self._program())
 
     def _program(self) -> Any:
@@ -110,8 +193,8 @@ class _Program:
         starts, rows, values = [0], [], []
         for g, k in self._pairs:
             demand, jobs = self._groups[g]
-            rows += [g, groups + g, 2 * groups + k]
-            values += [value_of(demand, k, self._capacity), 1.0, jobs * demand.gpus[k]]
+            rows += [g, groups + g, 2 * groups + self._goal.row(k)]
+            values += [self._value(demand, k), 1.0, jobs * demand.gpus[k]]
             starts.append(len(rows))
         rows += self._rising
         values += [-1.0] * len(self._rising)
@@ -127,13 +210,7 @@ class _Program:
         """
         if not self._rising:
             return False
-        self._model.run()
-        if self._model.getModelStatus() != self._highs.HighsModelStatus.kOptimal:
-            status = self._model.modelStatusToString(self._model.getModelStatus())
-            raise NotSolvedError(
-                f"policy gavel: the linear program of {len(self._groups)} groups was not solved: {status}"
-            )
-        solution = self._model.getSolution()
+        solution = solved(self._highs, self._model, len(self._groups))
         *self._values, level = solution.col_value
         prices = solution.row_dual
         at_most = [g for g in self._rising if abs(prices[g]) > DUAL_MIN] or list(self._rising)
@@ -143,12 +220,25 @@ class _Program:
             self._model.changeCoeff(g, len(self._pairs), 0.0)
         return True
 
+    def level(self) -> float:
+        """The greatest least measure."""
+        return float(solved(self._highs, self._model, len(self._groups)).col_value[-1])
+
     def shares(self) -> tuple[Shares, ...]:
         """The allocation as it is now, rounded."""
-        found = [[0.0] * len(self._capacity) for _ in self._groups]
+        found = [[0.0] * len(demand.gpus) for demand, _ in self._groups]
         for (g, k), value in zip(self._pairs, self._values, strict=True):
             found[g][k] = round(min(max(0.0, value), 1.0), DIGITS)
         return tuple(map(tuple, found))
+
+
+def solved(highs: Any, model: Any, groups: int) -> Any:
+    """The solution of a program; one that has none, or takes too long, raises."""
+    model.run()
+    if model.getModelStatus() != highs.HighsModelStatus.kOptimal:
+        status = model.modelStatusToString(model.getModelStatus())
+        raise NotSolvedError(f"policy gavel: the linear program of {groups} groups was not solved: {status}")
+    return model.getSolution()
 
 
 def value_of(demand: Demand, gpu_type: int, capacity: tuple[float, ...]) -> float:

@@ -6,45 +6,64 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
-from phalanx.advice.allocation import DIGITS, Demand, Shares, allocate, solver
+from phalanx.advice.allocation import DIGITS, Demand, Goal, NotSolvedError, Shares, allocate, solver
+from phalanx.advice.cheapest import cheapest
+from phalanx.advice.present import present_jobs
 from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, choose
 from phalanx.cluster.bits import members
 from phalanx.engine.event import Advice
-from phalanx.engine.records import JobRecord, Phase, StopReason
+from phalanx.engine.records import FOREVER_MS, JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
+from phalanx.errors import PhalanxError
 from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever
-from phalanx.policy.gavel import confined
+from phalanx.policy.gavel import confined, placed_on
 from phalanx.workload.family import BASE, relative_speed
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
+from phalanx.workload.pairing import HALF_MARK, may_pair, pair_speed
+from phalanx.workload.throughputs import Throughputs
 
 WEIGHT_LABEL = "weight"
 """The label of a job that says how many times the share of others it is due."""
 
-FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN, StopReason.OUTDONE)
-"""Reasons of a stop after which a job does not come back."""
+
+UNKNOWN_LEFT_MS = 3_600_000
+"""What is taken to be left of a job of which nothing is known, or as long as it has run, if that is more."""
+
+
+class PriceMissingError(PhalanxError):
+    """What GPUs cost matters, and is not said."""
 
 
 class Gavel:
     """Answers for one State after the other. What it keeps from one to the next only saves time."""
 
-    def __init__(self) -> None:
+    def __init__(self, throughputs: Throughputs | None = None) -> None:
         solver()
+        self._throughputs = throughputs
         self._fit: Fit | None = None
         self._kinds: dict[Hashable, Demand | None] = {}
 
     def __call__(self, state: State, now: int) -> Advice:
-        """The round that begins now."""
+        """The round that begins now. Where no solution is found the last answer is kept, which is told, too."""
+        try:
+            return self._round(state, now)
+        except NotSolvedError:
+            return Advice("gavel", {"kept": 1.0})
+
+    def _round(self, state: State, now: int) -> Advice:
         types = _types(state)
         capacity = _capacity(state, types)
-        contenders = self._contenders(state, types, capacity)
+        goal = _goal(state, types)
+        columns = (*types, *(f"{name}{HALF_MARK}" for name in types)) if goal.rows else types
+        contenders, outcasts = self._contenders(state, columns, capacity, goal)
         for contender in contenders:
             _settle(state, contender, now)
-        choice = choose(contenders, capacity)
-        _keep_who_cannot_move(state, types, contenders, choice)
-        body = {f"type {name}": float(number) for number, name in enumerate(types)}
+        choice = choose(contenders, capacity, goal.rows)
+        _keep_who_cannot_move(state, columns, contenders, choice)
+        body = {f"type {name}": float(number) for number, name in enumerate(columns)}
         if len(choice.targets) == len(contenders):
             body["calm"] = 1.0
         if _content(contenders) or _stuck(state, contenders):
@@ -52,22 +71,42 @@ class Gavel:
         body.update((f"rank {job}", float(rank)) for rank, job in enumerate(choice.order))
         for contender in contenders:
             body.update(_entries(state, contender, choice))
+        if goal.prices:
+            body.update((f"only {job}", float(_cheapest_type(demand, goal))) for job, demand in outcasts.items())
+            for contender in contenders:
+                if contender.job not in choice.targets and ELSEWHERE not in contender.places:
+                    places = contender.places
+                    body[f"only {contender.job}"] = float(max(places, key=lambda k: places[k].share))
         return Advice("gavel", body)
 
-    def _contenders(self, state: State, types: tuple[str, ...], capacity: tuple[float, ...]) -> list[Contender]:
-        """Everybody who has a share, with that."""
-        present = sorted(_present(state), key=lambda record: record.number)
+    def _contenders(
+        self, state: State, columns: tuple[str, ...], capacity: tuple[float, ...], goal: Goal
+    ) -> tuple[list[Contender], dict[str, Demand]]:
+        """Everybody who has a share, with that; and who has none, though there are GPUs that he could use."""
+        present = sorted(present_jobs(state), key=lambda record: record.number)
+        types = columns[: len(capacity)]
         asked = [(record, self._demand(state, record.job, types)) for record in present]
-        shares = _shares([demand for _, demand in asked if demand is not None], capacity)
-        found = []
+        if goal.rows:
+            asked = [(record, demand and _with_halves(demand, record.job, types)) for record, demand in asked]
+        if goal.objective != "fairness":
+            parts = len(present) / max(sum(capacity), 1.0)
+            asked = [
+                (record, None if demand is None else _timed(state, record, demand, capacity, parts))
+                for record, demand in asked
+            ]
+        shares = _shares([demand for _, demand in asked if demand is not None], capacity, goal)
+        found: list[Contender] = []
+        outcasts: dict[str, Demand] = {}
         for record, demand in asked:
             if demand is not None:
                 places = _places(demand, shares[demand])
             else:
                 places = _anywhere(state, record.job, sum(capacity) / len(present))
             if any(place.share for place in places.values()):
-                found.append(Contender(record.job.id, record.number, places, _lies_on(state, record, types)))
-        return found
+                found.append(Contender(record.job.id, record.number, places, _lies_on(state, record, columns)))
+            elif demand is not None:
+                outcasts[record.job.id] = demand
+        return found, outcasts
 
     def _demand(self, state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
         """What a job asks for, worked out once for all jobs of its kind."""
@@ -75,8 +114,75 @@ class Gavel:
             self._fit, self._kinds = state.fit, {}
         kind = (job.gang, job.node_selector, job.tolerations, job.labels)
         if kind not in self._kinds:
-            self._kinds[kind] = _demand(state, job, types)
+            self._kinds[kind] = _demand(state, job, types, self._throughputs)
         return self._kinds[kind]
+
+
+def _goal(state: State, types: tuple[str, ...]) -> Goal:
+    """What the policy is for."""
+    told = state.memory["goal"]
+    prices = _prices(state, types) if told["objective"] == "cost" else ()
+    rows: tuple[int, ...] = ()
+    if told["space_sharing"]:
+        rows, prices = 2 * tuple(range(len(types))), 2 * prices
+    return Goal(told["objective"], told["water_filling"], told["timeout_ms"] / 1000, prices, rows)
+
+
+def _prices(state: State, types: tuple[str, ...]) -> tuple[float, ...]:
+    """Dollars for an hour of a GPU of each type."""
+    prices, gpus = dict.fromkeys(types, 0.0), dict.fromkeys(types, 0)
+    for node in state.topology.nodes:
+        if node.gpus:
+            prices[node.gpu_type] += node.price_usd_h
+            gpus[node.gpu_type] += node.gpus
+    for gpu_type, price in prices.items():
+        if not price:
+            raise PriceMissingError(
+                f"policy gavel: objective=cost needs what GPUs of type {gpu_type or '(none named)'} cost: "
+                "give their nodes a price: in the cluster file"
+            )
+    return tuple(prices[gpu_type] / gpus[gpu_type] for gpu_type in types)
+
+
+def _timed(state: State, record: JobRecord, demand: Demand, capacity: tuple[float, ...], jobs_per_gpu: float) -> Demand:
+    """The demand with what is known of its time. Two digits will do, and let jobs that are nearly alike be one kind."""
+    executed_ms, estimate_ms = record.executed_ms(state.now), record.estimate_ms
+    if estimate_ms >= FOREVER_MS:
+        estimate_ms = executed_ms + max(executed_ms, UNKNOWN_LEFT_MS)
+    left_ms = max(estimate_ms - executed_ms, 1000)
+    deadline_ms = record.job.deadline_ms
+    whole = zip(demand.speeds, capacity, strict=False)
+    equal = sum(speed * gpus for speed, gpus in whole) / max(sum(capacity), 1.0)
+    ideal_ms = max(estimate_ms, executed_ms) * max(1.0, demand.size * jobs_per_gpu) / max(equal, 1e-6)
+    in_time = deadline_ms is not None and deadline_ms > state.now
+    return replace(
+        demand,
+        left_s=_two_digits(left_ms / 1000),
+        elapsed_s=_two_digits((state.now - record.submitted_ms) / 1000),
+        ideal_s=_two_digits(ideal_ms / 1000),
+        least_speed=_two_digits(left_ms / (deadline_ms - state.now)) if in_time and deadline_ms is not None else 0.0,
+    )
+
+
+def _with_halves(demand: Demand, job: Job, types: tuple[str, ...]) -> Demand:
+    """The demand with halves of GPUs of every type that it could use, where a job may be one of a pair."""
+    pairs = may_pair(job.gang)
+    halves = [0.5 if pairs and gpus else 0.0 for gpus in demand.gpus]
+    speeds = [
+        speed * pair_speed(name) if half else 0.0
+        for speed, half, name in zip(demand.speeds, halves, types, strict=True)
+    ]
+    return replace(demand, gpus=(*demand.gpus, *halves), speeds=(*demand.speeds, *speeds))
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.1e}")
+
+
+def _cheapest_type(demand: Demand, goal: Goal) -> int:
+    """The type on which a job does the most for a dollar."""
+    able = [k for k, gpus in enumerate(demand.gpus) if gpus]
+    return max(able, key=lambda k: demand.speeds[k] / (demand.gpus[k] * goal.prices[k]))
 
 
 def _types(state: State) -> tuple[str, ...]:
@@ -99,19 +205,7 @@ def _capacity(state: State, types: tuple[str, ...]) -> tuple[float, ...]:
     return tuple(float(count) for count in gpus.values())
 
 
-def _present(state: State) -> Iterator[JobRecord]:
-    """Who waits in line, or has devices that it can be made to give up."""
-    for waiting in state.classes.values():
-        for _, job in waiting.jobs:
-            yield state.jobs[job]
-    for attempt in state.attempts_present():
-        record = state.jobs[attempt.job.id]
-        reason = attempt.stop_reason or state.to_stop.get(attempt.key)
-        if attempt.stoppable and not record.cancelled and reason not in FINAL_REASONS:
-            yield record
-
-
-def _demand(state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
+def _demand(state: State, job: Job, types: tuple[str, ...], measured: Throughputs | None) -> Demand | None:
     """None if a job takes no GPUs, or more than one type could ever give it."""
     model, weight = _label(job, "model"), _weight(job)
     gpus, speeds = [], []
@@ -119,8 +213,14 @@ def _demand(state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
         on_type = replace(job, gang=confined(job.gang, gpu_type)) if len(types) > 1 else job
         wanted = _gpus(state, on_type, gpu_type) if _may_use(job, gpu_type) and ever(state.fit, on_type) else 0.0
         gpus.append(wanted)
-        speeds.append(relative_speed(gpu_type, BASE, model) if wanted else 0.0)
+        speeds.append(_speed(measured, gpu_type, model, job.gang.gpus_min) if wanted else 0.0)
     return Demand(tuple(gpus), tuple(speeds), weight) if any(gpus) else None
+
+
+def _speed(measured: Throughputs | None, gpu_type: str, model: str, gpus: int) -> float:
+    """Where a V100 is 1."""
+    found = measured.relative(gpu_type, BASE, model, gpus) if measured is not None else None
+    return relative_speed(gpu_type, BASE, model) if found is None else found
 
 
 def _may_use(job: Job, gpu_type: str) -> bool:
@@ -162,12 +262,14 @@ def _weight(job: Job) -> float:
     return weight if 0 < weight < float("inf") else 1.0
 
 
-def _shares(demands: list[Demand], capacity: tuple[float, ...]) -> dict[Demand, Shares]:
+def _shares(demands: list[Demand], capacity: tuple[float, ...], goal: Goal) -> dict[Demand, Shares]:
     """The share of each kind of job. Nobody has one who asks for more than there is."""
     counts = Counter(demands)
-    groups = [(_within(demand, capacity), demand) for demand in sorted(counts)]
-    solved = allocate(tuple((within, counts[demand]) for within, demand in groups if any(within.gpus)), capacity)
-    shares = dict.fromkeys(counts, (0.0,) * len(capacity))
+    there = tuple(capacity[row] for row in goal.rows) if goal.rows else capacity
+    groups = [(_within(demand, there), demand) for demand in sorted(counts)]
+    able = tuple((within, counts[demand]) for within, demand in groups if any(within.gpus))
+    solved = cheapest(able, capacity, goal) if goal.objective == "cost" else allocate(able, capacity, goal)
+    shares = dict.fromkeys(counts, (0.0,) * len(there))
     shares.update(zip((demand for within, demand in groups if any(within.gpus)), solved, strict=True))
     return shares
 
@@ -196,14 +298,18 @@ def _anywhere(state: State, job: Job, gpus_each: float) -> dict[int, Place]:
     return {ELSEWHERE: Place(gpus, 1.0, round(min(1.0, gpus_each / gpus), DIGITS))}
 
 
-def _lies_on(state: State, record: JobRecord, types: tuple[str, ...]) -> int | None:
-    """The type of the devices that a job has and is not about to leave."""
+def _lies_on(state: State, record: JobRecord, columns: tuple[str, ...]) -> int | None:
+    """The type of the devices, or halves of them, that a job has and is not about to leave."""
     attempt = record.attempt
     if attempt is None or attempt.phase is Phase.STOPPING or attempt.key in state.to_stop:
         return None
     nodes = state.topology.nodes
     on = dict.fromkeys(nodes[booking.node].gpu_type for booking in attempt.bookings if booking.devices)
-    return types.index(next(iter(on))) if len(on) == 1 else ELSEWHERE
+    if len(on) != 1:
+        return ELSEWHERE
+    name = next(iter(on))
+    is_half = may_pair(record.job.gang) and any(booking.portion is not None for booking in attempt.bookings)
+    return columns.index(f"{name}{HALF_MARK}" if is_half else name)
 
 
 def _settle(state: State, contender: Contender, now: int) -> None:
@@ -234,7 +340,7 @@ def _keep_who_cannot_move(state: State, types: tuple[str, ...], contenders: list
             if target == ELSEWHERE:
                 continue
             record = state.jobs[contender.job]
-            on_type = replace(record.job, gang=confined(record.job.gang, types[target]))
+            on_type = replace(record.job, gang=placed_on(record.job.gang, types[target]))
             if trial.seat(replace(record, asked=on_type)) is None and _moves(contender, choice):
                 del choice.targets[contender.job]
 

@@ -99,9 +99,12 @@ class Choice:
     order: tuple[str, ...]
 
 
-def choose(contenders: Sequence[Contender], capacity: Sequence[float]) -> Choice:
-    """Goes through all jobs, the furthest behind first, and targets whoever still fits by count."""
-    room = _Room(list(capacity))
+def choose(contenders: Sequence[Contender], capacity: Sequence[float], rows: Sequence[int] = ()) -> Choice:
+    """Goes through all jobs, the furthest behind first, and targets whoever still fits by count.
+
+    `rows`, where places may be halves of others, says of each of which type it takes GPUs.
+    """
+    room = _Room(list(capacity), rows)
     targets: dict[str, int] = {}
     in_order = sorted(contenders, key=_rank)
     for contender in in_order:
@@ -135,17 +138,18 @@ def _pick(contender: Contender, room: _Room) -> int | None:
 class _Room:
     """GPUs of each type that are left in a round."""
 
-    def __init__(self, left: list[float]) -> None:
+    def __init__(self, left: list[float], rows: Sequence[int]) -> None:
         self._left = left
+        self._rows = rows or range(len(left))
 
     def has(self, gpu_type: int, gpus: float) -> bool:
         """Whether so many are left."""
-        return gpus <= ROUNDING + (sum(self._left) if gpu_type == ELSEWHERE else self._left[gpu_type])
+        return gpus <= ROUNDING + (sum(self._left) if gpu_type == ELSEWHERE else self._left[self._rows[gpu_type]])
 
     def take(self, gpu_type: int, gpus: float) -> None:
         """Takes so many; of several types first of that of which most are left."""
         most_first = sorted(range(len(self._left)), key=lambda k: -self._left[k])
-        for k in most_first if gpu_type == ELSEWHERE else (gpu_type,):
+        for k in most_first if gpu_type == ELSEWHERE else (self._rows[gpu_type],):
             taken = min(gpus, self._left[k])
             self._left[k] -= taken
             gpus -= taken

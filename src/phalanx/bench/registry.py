@@ -105,10 +105,34 @@ def _server(part: str) -> Callable[[bool, Tell], list[Row]]:
     return run
 
 
+def _estimates(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import estimates
+
+    return estimates.run(estimates.QUICK if quick else estimates.FULL, tell)
+
+
+def _policies(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import policies
+
+    return policies.run(policies.QUICK if quick else policies.FULL, tell)
+
+
 def _kills(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import kills
 
     return kills.run(KILLS_QUICK if quick else KILLS, tell)
+
+
+def _submitting(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import submitting
+
+    return submitting.run(SUBMISSIONS_QUICK if quick else SUBMISSIONS, tell)
+
+
+def _fresh(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import fresh
+
+    return fresh.run(tell)
 
 
 def _likeness(quick: bool, tell: Tell) -> list[Row]:
@@ -120,6 +144,7 @@ def _likeness(quick: bool, tell: Tell) -> list[Row]:
 MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
+SUBMISSIONS, SUBMISSIONS_QUICK = 100, 3
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "checkpoint": {
@@ -135,10 +160,15 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "steps": Part("random histories of virtual clusters, with the guarantee asserted at every step", _cells),
         "sharing": Part("queueing delay of tenants alone, sharing by quota and sharing by cells", _sharing),
     },
+    "policies": {
+        "cost": Part("CPU time of an event under every policy, on the same trace, with solvers apart", _policies),
+    },
     "server": {
         "rates": Part("submissions of 32 clients, each on the disk before it is acknowledged", _server("rates")),
         "pages": Part("pages of lists among 100,000 jobs, and ready again after kill -9", _server("pages")),
         "beside": Part("reads beside a decision of two seconds", _server("beside")),
+        "submit": Part("one process per submission: `phalanx submit` beside Slurm's `sbatch`", _submitting),
+        "fresh": Part("a fresh clone from `scripts/up` to the first job that has ended", _fresh),
         "likeness": Part("a live run decided again from its journal, and simulated", _likeness),
         "kills": Part("kill -9 at random moments under load: lost, doubled, left over", _kills),
     },
@@ -147,6 +177,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
         "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
+        "estimates": Part("what policies that learn online make of curves that they cannot see", _estimates),
     },
     "tenants": {
         "admission": Part("gangs admitted by quota and placed, until full and after", _borrowing("admission")),

@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
+from phalanx.cli.compare_suite import compare_suite
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.runs import (
     MEASURE_COLUMNS,
     check_targets,
+    note_kept_advice,
     note_never_fit,
     report,
     run_all,
@@ -25,6 +27,7 @@ from phalanx.cli.varied import Varied
 from phalanx.simulate.entry import policies_of
 from phalanx.simulate.result import Result
 from phalanx.simulate.study import Case, Study
+from phalanx.simulate.suite import SUITES
 from phalanx.simulate.table import comparison_rows
 
 COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
@@ -36,10 +39,12 @@ COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
     "--policy",
     "policies",
     multiple=True,
-    required=True,
     metavar="NAME[:key=value,…]",
-    help="Give it once for each policy; ./mine.py:NAME is one, too.",
+    help="Give it once for each policy; ./mine.py:NAME is one, too. A suite has all that are built in.",
 )
+@click.option("--suite", type=click.Choice(SUITES), help="Run all policies on several workloads, loads and seeds.")
+@click.option("--keep", metavar="DIR", help="Where a suite keeps its results, and goes on from.  [default: suite-NAME]")
+@click.option("--jobs", type=click.IntRange(2), help="Jobs of each run of a suite; fewer are quicker, and less sure.")
 @output_option
 def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
     """Run a trace under several policies and put the outcomes side by side; the best of a column has a star.
@@ -47,6 +52,13 @@ def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | No
     Runs share the processors of this machine. Ctrl-C ends them and shows those that are finished.
     """
     check_targets(given, ("report",))
+    if given["suite"] is not None:
+        return compare_suite(policies, output, given)
+    for name in ("keep", "jobs"):
+        if given[name] is not None:
+            raise click.UsageError(f"--{name} is for --suite.")
+    if not policies:
+        raise click.UsageError("Missing option '--policy'.")
     study = study_from(given)
     variation = variation_from(given)
     cases = study.cases(policies_of(policies), given["seeds"], variation)
@@ -86,5 +98,6 @@ def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[
 
 def _tell_counts(results: Sequence[Result]) -> None:
     note_never_fit(results)
+    note_kept_advice(results)
     if len({result.summary["jobs"]["completed"] for result in results}) > 1:
         tell_note("policies completed different numbers of jobs: times to completion are not of the same jobs")

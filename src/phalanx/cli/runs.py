@@ -21,11 +21,13 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.source import Recorded
 from phalanx.simulate.study import Case, Study
 from phalanx.simulate.table import MEASURES
+from phalanx.simulate.throughputs import missing_models
+from phalanx.simulate.trace import Trace
 from phalanx.simulate.vary import Curve, Variation
 
+WIDE = ("p95_wait", "makespan", "goodput", "jain")
 MEASURE_COLUMNS = tuple(
-    Column(measure.key, measure.title.upper(), wide=measure.key in ("p95_wait", "makespan", "goodput", "jain"))
-    for measure in MEASURES
+    Column(measure.key, measure.title.upper(), wide=measure.optional or measure.key in WIDE) for measure in MEASURES
 )
 """The columns of a comparison."""
 
@@ -46,6 +48,7 @@ _OPTIONS = (
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="For synthetic traces and random placement."),
     click.option("--faults", metavar="FILE", help="A CSV of at_s,node,health[,reason]: nodes that fail and come back."),
+    click.option("--throughputs", metavar="FILE", help="JSON of steps a second by model, batch, GPUs and GPU type."),
     click.option("--until", metavar="TIME", help="Stop at this virtual time, such as 12h or 3d."),
     click.option("--load", type=float, help="Bring the trace to this offered load on the cluster."),
     click.option("--vary", metavar="KEY=FROM:TO:STEP", help="Run for several values, such as load=0.5:1.2:0.1."),
@@ -79,9 +82,19 @@ def study_from(given: dict[str, Any]) -> Study:
     if isinstance(study.source, Recorded):
         trace = study.source.trace
         dropped = (f"{trace.dropped} bad rows of {trace.name} were dropped",) if trace.dropped else ()
-        for note in (*trace.notes, *dropped):
+        for note in (*trace.notes, *dropped, *_not_measured(study, trace)):
             tell_note(note)
     return study
+
+
+def _not_measured(study: Study, trace: Trace) -> Iterable[str]:
+    if study.throughputs is None:
+        return ()
+    return (
+        f"{study.throughputs.source} has nothing of {f'model {model}' if model else 'jobs that name no model'} "
+        f"({jobs:,} jobs): they go by the catalogue"
+        for model, jobs in missing_models(study.throughputs, trace).items()
+    )
 
 
 def variation_from(given: dict[str, Any]) -> Variation | None:
@@ -135,6 +148,17 @@ def note_never_fit(results: Sequence[Result]) -> None:
             jobs = "1 job fits" if count == 1 else f"{count:,} jobs fit"
             tell_note(
                 f"{jobs} no part of this cluster; the largest that waits is {largest.job_id}, {largest.gpus} GPUs"
+            )
+
+
+def note_kept_advice(results: Sequence[Result]) -> None:
+    """Tells of solvers that gave no answer."""
+    for result in results:
+        times = result.setup["advice_kept"]
+        if times:
+            policy = result.summary["policy"]
+            tell_note(
+                f"policy {policy}: its solver found no answer {times:,} times; the last advice was kept each time"
             )
 
 

@@ -28,6 +28,7 @@ SUMMARY_COLUMNS = (
     Column("users"),
     Column("models"),
     Column("elastic"),
+    Column("shared"),
     Column("deadlines"),
     Column("zero_duration"),
     Column("dropped"),

@@ -1,4 +1,4 @@
-"""gavel: max-min fairness on unlike GPUs, realised in rounds (Narayanan et al., OSDI 2020).
+"""gavel: shares of unlike GPUs by an objective, realised in rounds (Narayanan et al., OSDI 2020).
 
 A solver says which share X of its time each job should have on each GPU type (`phalanx.advice.gavel`). At the start of
 a round the jobs that are furthest behind their shares are targeted at a type; who runs there already keeps its place,
@@ -6,13 +6,15 @@ and who is in the way gives way. What is left free goes to whoever else fits, on
 
 All that the solver said comes as an `Advice` whose entries are
 
-    type NAME       number of a GPU type
+    type NAME       number of a GPU type; NAME/2 is half a GPU of it
     share TYPE JOB  X: the share of its time that the job should have on the type
     owed JOB        the work by which the job is behind its shares, in milliseconds of a V100
     rank JOB        its place in the order, the furthest behind first
     target JOB      the type that the job is to run on in this round; -1 if it needs several
     stray JOB       the job runs elsewhere: which of all attempts it is that does
     move JOB        the same, of one that is to be stopped so that it can start on its target
+    only JOB        the type that alone the job may take, since any other would do too little for its price
+    kept            no solution was found, or not in time: the last answer holds for another round
     calm            everybody is targeted, so that whoever comes is looked at at once
     rest            nothing will change before something happens, so that no round need follow
 """
@@ -27,8 +29,10 @@ from typing import Any
 from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Policy, Targets
+from phalanx.policy.portions import with_share
 from phalanx.policy.view import JobView, Moment
 from phalanx.workload.gang import Gang, Role
+from phalanx.workload.pairing import HALF, HALF_MARK
 
 TARGETED, HOLDS, WAITS = range(3)
 """Who is targeted goes first. Who else runs gives way only to those, and who else waits takes only what is free."""
@@ -37,13 +41,22 @@ NEWCOMER = -1
 """The rank of a job that no round has seen yet: it has had nothing so far, so nobody is further behind."""
 
 
+OBJECTIVES = ("fairness", "makespan", "finish_time", "cost")
+
+
 def gavel(parameters: Parameters) -> Policy:
-    """`round` is the length of a round in seconds."""
+    """`round` is the length of a round in seconds, `objective` what shares are for; `timeout` bounds the solver."""
     round_ms = 1000 * parameters.integer("round", default=360, least=1)
+    goal = {
+        "objective": parameters.choice("objective", OBJECTIVES),
+        "water_filling": parameters.boolean("water_filling", default=True),
+        "space_sharing": parameters.boolean("space_sharing", default=False),
+        "timeout_ms": parameters.duration_ms("timeout", "1m"),
+    }
 
     def observe(memory: Memory, event: Any, now: int) -> None:
         if "ranks" not in memory:
-            memory.update(_nothing_known(round_ms))
+            memory.update(_nothing_known(round_ms), goal=goal)
         # Events are known by the names they have in the journal: this room lies below the one that defines them.
         match type(event).__name__:
             case "ClusterDefined" | "Accepted" | "Progress":
@@ -94,12 +107,15 @@ def shape(job: JobView, at: Moment) -> Gang:
     memory = _memory(at)
     stays = job.has_devices and memory["moves"].get(job.job.id) != job.opened[1]
     target = None if stays else _confining(job, memory)
-    return confined(job.job.gang, target) if target is not None else job.job.gang
+    return placed_on(job.job.gang, target) if target is not None else job.job.gang
 
 
 def changes(job: JobView, at: Moment) -> int | None:
     """Who is targeted and still waits once the round has been decided takes any type: no GPU idles for a target."""
-    return at.now + 1 if not job.has_devices and _confining(job, _memory(at)) is not None else None
+    memory = _memory(at)
+    if job.has_devices or memory["goal"]["objective"] == "cost":
+        return None
+    return at.now + 1 if _confining(job, memory) is not None else None
 
 
 def due(job: JobView, at: Moment) -> None:
@@ -112,6 +128,13 @@ def next_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
     """When the next round starts; None while nothing but an event could change anything."""
     at_ms: int | None = memory.get("next_ms")
     return at_ms
+
+
+def placed_on(gang: Gang, target: str) -> Gang:
+    """The gang on GPUs of one type, or on halves of them."""
+    name = target.removesuffix(HALF_MARK)
+    gang = confined(gang, name) if name else gang
+    return with_share(gang, HALF) if target.endswith(HALF_MARK) else gang
 
 
 @lru_cache(maxsize=4096)
@@ -129,6 +152,8 @@ def _confined(role: Role, gpu_type: str) -> Role:
 def _confining(job: JobView, memory: Mapping[str, Any]) -> str | None:
     """The type that a job is confined to now; None if it may have any."""
     types = memory["types"]
+    if job.job.id in memory["only"]:
+        return str(types[memory["only"][job.job.id]])
     target: int = memory["targets"].get(job.job.id, -1)
     return None if target < 0 or len(types) == 1 or _is_wide(job, memory) else str(types[target])
 
@@ -157,18 +182,24 @@ def _nothing_known(round_ms: int) -> Memory:
         "calm": True,
         "jobs": {},
         "types": [],
+        "kept": 0,
+        "goal": {"objective": OBJECTIVES[0]},
         **_no_answer(),
     }
 
 
 def _no_answer() -> Memory:
-    return {"shares": {}, "owed": {}, "ranks": {}, "targets": {}, "strays": {}, "moves": {}}
+    return {"shares": {}, "owed": {}, "ranks": {}, "targets": {}, "strays": {}, "moves": {}, "only": {}}
 
 
 def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
     """Takes a round's answer in place of the last one."""
+    if "kept" in body:
+        memory["kept"] += 1
+        memory["next_ms"] = now + memory["round_ms"]
+        return
     answer = _no_answer()
-    shares, owed, ranks, targets, strays, moves = answer.values()
+    shares, owed, ranks, targets, strays, moves, only = answer.values()
     types: dict[int, str] = {}
     for entry, value in body.items():
         what, _, rest = entry.partition(" ")
@@ -187,6 +218,8 @@ def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
                 strays[rest] = int(value)
             case "move":
                 moves[rest] = int(value)
+            case "only":
+                only[rest] = int(value)
             case "type":
                 types[int(value)] = rest
     memory.update(answer)
@@ -228,8 +261,8 @@ def _forget(memory: Memory, job: str, now: int) -> None:
 NOTHING: Mapping[str, Any] = _nothing_known(0)
 
 ABOUT = About(
-    summary="max-min fair shares of unlike GPUs, in rounds",
-    prior_knowledge="speed of each model on each GPU type",
+    summary="shares of unlike GPUs, max-min fair or by another objective, in rounds",
+    prior_knowledge="speed of each model on each GPU type; for some objectives duration, deadline, price",
     algorithm="linear program",
     decides_by="work due over work done",
     dimensions="spatial and temporal",

@@ -6,41 +6,57 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from phalanx.policy.about import About
+from phalanx.policy.antman import antman
 from phalanx.policy.backfill import backfill
 from phalanx.policy.drf import drf
 from phalanx.policy.edf import edf
 from phalanx.policy.fair import fair
 from phalanx.policy.fair_tree import fair_tree
 from phalanx.policy.fifo import fifo
+from phalanx.policy.gandiva import gandiva
 from phalanx.policy.gavel import gavel
 from phalanx.policy.guarded import PolicyError, guarded, where
+from phalanx.policy.kai import kai
 from phalanx.policy.las import las
 from phalanx.policy.multifactor import multifactor
+from phalanx.policy.optimus import optimus
 from phalanx.policy.parameters import Defaults, Parameter, ParameterError, Parameters
 from phalanx.policy.policy import Policy
+from phalanx.policy.pollux import pollux
 from phalanx.policy.priority import priority
+from phalanx.policy.singularity import singularity
 from phalanx.policy.sjf import sjf
 from phalanx.policy.srtf import srtf
+from phalanx.policy.themis import themis
 from phalanx.policy.tiresias import tiresias_gittins, tiresias_las
+from phalanx.policy.volcano import volcano
 from phalanx.policy.yarn_cs import yarn_cs
 
 Factory = Callable[[Parameters], Policy]
 
 BUILTIN: Mapping[str, Factory] = {
+    "antman": antman,
     "backfill": backfill,
     "drf": drf,
     "edf": edf,
     "fair": fair,
     "fair-tree": fair_tree,
     "fifo": fifo,
+    "gandiva": gandiva,
     "gavel": gavel,
+    "kai": kai,
     "las": las,
     "multifactor": multifactor,
+    "optimus": optimus,
+    "pollux": pollux,
     "priority": priority,
+    "singularity": singularity,
     "sjf": sjf,
     "srtf": srtf,
+    "themis": themis,
     "tiresias-gittins": tiresias_gittins,
     "tiresias-las": tiresias_las,
+    "volcano": volcano,
     "yarn-cs": yarn_cs,
 }
 

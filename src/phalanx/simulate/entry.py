@@ -20,6 +20,7 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Watch
 from phalanx.simulate.source import Recorded, source_of
 from phalanx.simulate.study import Study, StudyError
+from phalanx.simulate.throughputs import read_throughputs
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.traces.open import read_trace_cluster
 from phalanx.simulate.vary import Variation
@@ -31,8 +32,8 @@ PLACEMENTS = (COUNT, *PACKINGS)
 class Options(TypedDict, total=False):
     """What may be said of a run beside its cluster, trace and policy: the options of the verbs, as they are written.
 
-    `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file, and
-    `until` is a time such as `3d`.
+    `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file,
+    `until` a time such as `3d`, `throughputs` a JSON file of measured speeds.
     """
 
     placement: str
@@ -42,6 +43,7 @@ class Options(TypedDict, total=False):
     faults: File | None
     until: str | None
     skip_bad_rows: bool
+    throughputs: File | None
 
 
 def simulate(
@@ -90,6 +92,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     skip_bad_rows = options.get("skip_bad_rows", False)
     source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
     costs, faults = options.get("costs", "default"), options.get("faults")
+    throughputs = options.get("throughputs")
     return Study(
         cluster,
         source,
@@ -99,6 +102,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         options.get("load"),
         () if faults is None else read_faults(fspath(faults), cluster),
         until_of(options.get("until")),
+        None if throughputs is None else read_throughputs(fspath(throughputs)),
     )
 
 

@@ -72,8 +72,10 @@ class Ledger:
 
 
 def permille_of(placement: Placement) -> int:
-    """Thousandths of GPUs a placement takes."""
+    """Thousandths of GPUs a placement takes. What is revocable takes nothing from anybody."""
     return sum(
-        FULL_PERMILLE * len(slot.devices) if slot.portion is None else slot.portion.compute_permille
+        FULL_PERMILLE * len(slot.devices)
+        if slot.portion is None
+        else slot.portion.compute_permille * (not slot.portion.revocable)
         for slot in placement.slots
     )

@@ -11,6 +11,8 @@ from typing import Any, TextIO
 from phalanx.engine.records import JobState
 from phalanx.simulate.fairness import jain, served, worst_ftf
 from phalanx.simulate.result import JobResult
+from phalanx.simulate.tiers import tier_figures
+from phalanx.workload.tier import Tier
 
 SCHEMA = 1
 """The version of the object's form."""
@@ -57,10 +59,12 @@ def summarize(
     totals: Totals,
     alone_s: Mapping[str, float] | None = None,
     cost: Cost | None = None,
+    tiers: Mapping[str, Tier] | None = None,
 ) -> dict[str, Any]:
     """The object that `simulate -o json` prints: plain data, byte-identical for equal runs but for `run`.
 
     `alone_s` says of a job how long it would have run with all its GPUs and no neighbours; `worst_ftf` needs it.
+    `tiers`, where any job has one above basic, has the object tell what tiers had of what they were promised.
     """
     never_fit = frozenset(totals.never_fit)
     fitting = [job for job in jobs if job.job_id not in never_fit]
@@ -82,6 +86,7 @@ def summarize(
         "lost_gpu_s": rounded(totals.lost_gpu_s),
         "goodput": _share(totals.useful_gpu_s, totals.allocated_gpu_s),
         "fairness": _fairness(fitting, totals, alone_s or {}),
+        **_tiers(fitting, totals, alone_s or {}, tiers or {}),
         "events": totals.events,
         "digest": totals.digest,
         "run": {
@@ -154,6 +159,21 @@ def _fairness(jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, f
     return {
         "jain": rounded(jain(list(served(jobs, end_s).values()))),
         "worst_ftf": rounded(worst_ftf(jobs, alone_s, totals.gpus, end_s)),
+    }
+
+
+def _tiers(
+    jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float], tiers: Mapping[str, Tier]
+) -> dict[str, Any]:
+    if all(tier is Tier.BASIC for tier in tiers.values()):
+        return {}
+    end_s = totals.end_s if totals.end_s is not None else _last_s(jobs)
+    found = tier_figures(jobs, tiers, alone_s, end_s)
+    return {
+        "tiers": {
+            tier: {name: value if name == "jobs" else rounded(value) for name, value in figures.items()}
+            for tier, figures in found.items()
+        }
     }
 
 

@@ -11,6 +11,7 @@ from phalanx.simulate.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
 from phalanx.simulate.result import JobResult, Result, Stay
 from phalanx.simulate.simulation import Simulation
+from phalanx.workload.tier import Tier, tier_of
 
 GPU_S = FULL_PERMILLE * 1000
 """Thousandths of a GPU times milliseconds in a GPU-second."""
@@ -22,12 +23,16 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     totals = _totals(simulation, policy, jobs)
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
     return Result(
-        summarize(jobs, totals, alone_s, cost),
+        summarize(jobs, totals, alone_s, cost, _tiers_of(simulation)),
         _setup(simulation, policy),
         jobs,
         simulation.sampler.timeline(),
         list(_stays(simulation)),
     )
+
+
+def _tiers_of(simulation: Simulation) -> dict[str, Tier]:
+    return {name: tier_of(record.job) for name, record in simulation.run.state.jobs.items()}
 
 
 def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:
@@ -121,4 +126,5 @@ def _setup(simulation: Simulation, policy: str) -> dict[str, Any]:
         "gpus": setup.cluster.gpus,
         "peak_queue": simulation.sampler.waiting_peak,
         "stays_cut": simulation.backend.ledger.cut,
+        "advice_kept": simulation.run.state.memory.get("kept", 0) if simulation.run.state.policy.adviser else 0,
     }

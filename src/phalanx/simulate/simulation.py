@@ -32,6 +32,7 @@ from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
+from phalanx.workload.throughputs import Throughputs
 
 COUNT = "count"
 """The placement that takes the cluster as one number of GPUs."""
@@ -50,6 +51,7 @@ class Setup:
     costs: Costs = field(default_factory=Costs)
     seed: int = 0
     faults: tuple[tuple[int, str, str, str], ...] = ()
+    throughputs: Throughputs | None = None
 
 
 class Arrivals:
@@ -87,7 +89,12 @@ class Simulation:
 
     def _speed(self) -> SpeedModel:
         curves = CURVES if self.setup.costs.locality else FLAT_CURVES
-        return SpeedModel(Topology(self.cluster), curves, measured_on=_commonest_type(self.cluster))
+        return SpeedModel(
+            Topology(self.cluster),
+            curves,
+            measured_on=_commonest_type(self.cluster),
+            throughputs=self.setup.throughputs,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What is saved: all but speeds, which are worked out again."""
@@ -108,13 +115,18 @@ class Simulation:
             placement = f"random:{self.setup.seed}"
         first = ClusterDefined(self.cluster, self.setup.policy, placement=placement)
         record(self.run.state, self.run.journal, first, 0)
+        self._have_reports()
         self._ask_for_advice()
         self.run.begin()
+
+    def _have_reports(self) -> None:
+        """Has jobs report as often as the policy wants to know how far they are."""
+        self.backend.reports_ms = self.run.state.policy.reports_ms
 
     def _ask_for_advice(self) -> None:
         """Has the policy's solver asked, if it has one."""
         name = self.run.state.policy.adviser
-        self.run.adviser = adviser(name) if name else None
+        self.run.adviser = adviser(name, self.setup.throughputs) if name else None
 
     def happen(self, *events: Event) -> None:
         """Has events happen at the moment the run has reached: other nodes, another policy, jobs, failures."""
@@ -129,6 +141,7 @@ class Simulation:
                 self.sampler.gpus = self.cluster.gpus
             elif isinstance(event, PolicyChanged):
                 self.setup = replace(self.setup, policy=event.policy)
+                self._have_reports()
                 self._ask_for_advice()
         for action in plan.actions:
             run.backend.carry_out(action, now)

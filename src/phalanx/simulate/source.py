@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import TypeAlias
+from typing import Protocol
 
 from phalanx.document.error import brief
 from phalanx.simulate.trace import Trace
@@ -62,7 +62,14 @@ class Made:
         return SYNTHETIC + ",".join(f"{name}={value}" for name, value in self.given)
 
 
-Source: TypeAlias = Recorded | Made
+class Source(Protocol):
+    """Where the trace of a run comes from."""
+
+    def at(self, gpus: int, load: float | None, seed: int, first_seed: int) -> Trace:
+        """The trace of a seed, at its own load or another."""
+
+    def load(self, gpus: int) -> float:
+        """Its own offered load on so many GPUs."""
 
 
 def source_of(text: str, skip_bad_rows: bool = False) -> Source:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.device import DeviceLoad, Portion
+from phalanx.cluster.device import FULL_PERMILLE, DeviceLoad, Mode, Portion
 from phalanx.cluster.topology import Topology
 from phalanx.placement.fabric import Fabric
 from phalanx.placement.placement import Placement
@@ -18,17 +18,23 @@ from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
 from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
 from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
 from phalanx.simulate.step import best_communication_ms, communication_ms, compute_ms
+from phalanx.simulate.training import best_batch, gets_done, is_adaptive, noise_scale
 from phalanx.workload.family import Family, family_of
 from phalanx.workload.family import relative_speed as relative_speed
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
+from phalanx.workload.pairing import may_pair, pair_speed
 from phalanx.workload.parallel import ParallelPlan, Traffic
+from phalanx.workload.throughputs import Throughputs
 
 MODEL_LABEL = "model"
 """The label of a job that names its model."""
 
 GPUS_LABEL = "gpus"
 """The label of an elastic job that says with how many GPUs its duration was measured; else it is the most it takes."""
+
+SENDING = 0.3
+"""The part of a step that workers and parameter servers send in, at the numbers asked for: an assumption of ours."""
 
 KEPT_MAX = 20_000
 """Speeds of meshes that are remembered: past that many all are forgotten, which costs time and changes nothing."""
@@ -54,7 +60,8 @@ class SpeedModel:
     """How fast jobs run in one cluster.
 
     `alpha` is the exponent with which throughput follows the number of GPUs. `measured_on` is the GPU type on which
-    jobs that name none were measured; if it is empty, they run alike on all types.
+    jobs that name none were measured; if it is empty, they run alike on all types. What was measured of a model on
+    two types (`throughputs`) goes before what the catalogue makes of them.
     """
 
     topology: Topology
@@ -62,6 +69,7 @@ class SpeedModel:
     interferences: Mapping[Family, Interference] = field(default_factory=lambda: INTERFERENCES)
     alpha: float = 0.9
     measured_on: str = ""
+    throughputs: Throughputs | None = None
     _known: _Known = field(default_factory=_Known, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -82,6 +90,10 @@ class SpeedModel:
         """
         if not beside:
             return 1.0
+        is_half = portion.mode is Mode.FRACTION and portion.compute_permille < FULL_PERMILLE
+        if is_half and not portion.revocable and may_pair(job.gang):
+            # It asked for the whole device, and somebody gave it half.
+            return pair_speed(self._reference(job))
         holders = {str(i): each for i, each in enumerate((portion, *beside))}
         guaranteed = sum(each.compute_permille for each in holders.values() if not each.revocable)
         load = DeviceLoad(None, 0, holders=holders, guaranteed_permille=guaranteed)
@@ -92,7 +104,7 @@ class SpeedModel:
         if not gpus:
             return 1.0
         locality = self._locality(job, placement) if gpus > 1 else 1.0
-        return locality * self._hardware(job, placement) * self._elasticity(job, gpus)
+        return locality * self._hardware(job, placement) * self._elasticity(job, gpus) * served(job, placement)
 
     def _locality(self, job: Job, placement: Placement) -> float:
         """What distance leaves, against the best that this cluster could give the same tasks."""
@@ -119,14 +131,25 @@ class SpeedModel:
         nodes, number = self.topology.nodes, self.topology.number
         types = dict.fromkeys(nodes[number[slot.node]].gpu_type for slot in placement.slots if slot.devices)
         model = _label(job, MODEL_LABEL)
-        return min(relative_speed(gpu_type, reference, model) for gpu_type in types)
+        return min(self._relative(gpu_type, reference, model, placement.gpus) for gpu_type in types)
+
+    def _relative(self, gpu_type: str, reference: str, model: str, gpus: int) -> float:
+        measured = self.throughputs.relative(gpu_type, reference, model, gpus) if self.throughputs is not None else None
+        return relative_speed(gpu_type, reference, model) if measured is None else measured
 
     def _reference(self, job: Job) -> str:
         """A job that names types was measured on the first of them."""
         named = (task.gpu_types[0] for task in _gpu_tasks(job) if task.gpu_types)
         return next(named, self.measured_on)
 
+    def adapted(self, job: Job, placement: Placement, done: float) -> float:
+        """What a job that tunes its batch gets done with the GPUs it has, when this part of its work is done."""
+        part, noise = placement.gpus / asked_gpus(job), noise_scale(done)
+        return gets_done(part, best_batch(part, noise), noise) if part else 1.0
+
     def _elasticity(self, job: Job, gpus: int) -> float:
+        if is_adaptive(job):
+            return 1.0
         asked = asked_gpus(job)
         return 1.0 if gpus == asked else float((gpus / asked) ** self.alpha)
 
@@ -188,8 +211,28 @@ class Neutral(SpeedModel):
     def shared(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
         return 1.0
 
+    def adapted(self, job: Job, placement: Placement, done: float) -> float:
+        return 1.0
+
 
 NEUTRAL = Neutral(Topology(Cluster(())))
+
+
+def served(job: Job, placement: Placement) -> float:
+    """What parameter servers leave of the speed: with fewer for each worker than at full size, sending takes longer.
+
+    Only a job whose members without GPUs may be more or fewer has such servers.
+    """
+    roles = [role for role in job.gang.roles if not role.gpus_each and role.replicas_min < role.replicas_max]
+    if not roles:
+        return 1.0
+    names = [role.name for role in roles]
+    servers = sum(slot.role in names for slot in placement.slots) or 1
+    workers = sum(bool(slot.devices) for slot in placement.slots) or 1
+    asked_servers = sum(role.replicas_max for role in roles)
+    asked_workers = sum(role.replicas_max for role in job.gang.roles if role.gpus_each) or 1
+    traffic = (workers / servers) / (asked_workers / asked_servers)
+    return 1.0 / (1.0 - SENDING + SENDING * traffic)
 
 
 def asked_gpus(job: Job) -> int:

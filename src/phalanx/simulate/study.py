@@ -14,6 +14,7 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
 from phalanx.simulate.source import Source
 from phalanx.simulate.vary import Curve, Variation, curves
+from phalanx.workload.throughputs import Throughputs
 
 
 class StudyError(PhalanxError):
@@ -42,6 +43,7 @@ class Study:
     load: float | None = None
     faults: tuple[NodeFault, ...] = ()
     until_ms: int | None = None
+    throughputs: Throughputs | None = None
 
     def __post_init__(self) -> None:
         if self.faults and self.placement == COUNT:
@@ -65,7 +67,7 @@ class Study:
         # A record leaves out a field that holds the very object that is its default: a copy from another process is
         # equal to it and would still be written, and give another digest.
         placement = intern(self.placement)
-        return Setup(self.cluster, trace, case.spec, placement, self.costs, case.seed, self.faults)
+        return Setup(self.cluster, trace, case.spec, placement, self.costs, case.seed, self.faults, self.throughputs)
 
     def curves(self, runs: Sequence[tuple[Case, Result]]) -> list[Curve]:
         """Every figure against the load, with how sure the seeds make it."""

@@ -7,8 +7,11 @@ from dataclasses import replace
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.trace import TraceJob
+from phalanx.simulate.training import ADAPTIVE
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Checkpointing, Job, Kind
+from phalanx.workload.share import fraction_ask
+from phalanx.workload.tier import TIER_LABEL
 
 POOL = "pool"
 """The one node of a cluster that is taken as a number of GPUs."""
@@ -28,10 +31,12 @@ class Submitter:
 
     def __init__(self, cluster: Cluster) -> None:
         self._pool = len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
+        self._has_cpus = any(node.cpus_milli for node in cluster.nodes)
+        self._has_memory = any(node.memory_mb for node in cluster.nodes)
         self._largest = {"": max((node.gpus for node in cluster.nodes), default=0)}
         for node in cluster.nodes:
             self._largest[node.gpu_type] = max(self._largest.get(node.gpu_type, 0), node.gpus)
-        self._gangs: dict[tuple[int, int, str, int, int], Gang] = {}
+        self._gangs: dict[tuple[object, ...], Gang] = {}
 
     def job(self, traced: TraceJob) -> Job:
         """The job as it would be submitted here."""
@@ -50,30 +55,48 @@ class Submitter:
 
     def _gang(self, traced: TraceJob) -> Gang:
         """Gangs are few and jobs are many: those of one shape share one."""
-        key = (traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus)
+        key = (
+            *(traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus),
+            *(traced.gpu_milli, traced.cpus_milli, traced.memory_mb),
+        )
         gang = self._gangs.get(key)
         if gang is None:
             gang = self._gangs[key] = self._new_gang(traced)
         return gang
 
     def _new_gang(self, traced: TraceJob) -> Gang:
-        types = (traced.gpu_type,) if traced.gpu_type and not self._pool else ()
+        types = tuple(traced.gpu_type.split("|")) if traced.gpu_type and not self._pool else ()
         least, most = traced.min_gpus or traced.gpus, traced.max_gpus or traced.gpus
         if least != most:
             return Gang((Role("worker", least, most, Task(1, types)),))
         if self._pool:
             return Gang((Role("worker", task=Task(traced.gpus)),))
-        each = min(traced.gpus_per_node or self._largest.get(traced.gpu_type, 0) or traced.gpus, traced.gpus)
-        task = Task(each, types, divisible=True)
+        if traced.gpu_milli:
+            # Parts of several devices are asked for one by one.
+            task = self._with_host(Task(1, types, share=fraction_ask(traced.gpu_milli)), traced)
+            return Gang((Role("worker", traced.gpus, traced.gpus, task),))
+        largest = max((self._largest.get(name, 0) for name in types or ("",)), default=0)
+        each = min(traced.gpus_per_node or largest or traced.gpus, traced.gpus)
+        task = self._with_host(Task(each, types, divisible=True), traced)
         full, rest = divmod(traced.gpus, each)
         roles = [Role("worker", full, full, task)]
         if rest:
             roles.append(Role("rest", task=replace(task, gpus=rest)))
         return Gang(tuple(roles))
 
+    def _with_host(self, task: Task, traced: TraceJob) -> Task:
+        """With its CPUs and memory, where the cluster says what it has of them."""
+        return replace(
+            task,
+            cpus_milli=traced.cpus_milli if self._has_cpus else 0,
+            memory_mb=traced.memory_mb if self._has_memory else 0,
+        )
+
 
 def _labels(traced: TraceJob) -> tuple[tuple[str, str], ...]:
-    """The model, and of an elastic job with how many GPUs its duration was measured: what its speed depends on."""
+    """Model, tier, whether its batch adapts, and of an elastic job with how many GPUs its duration was measured."""
     model = ((MODEL_LABEL, traced.model),) if traced.model else ()
     elastic = (traced.min_gpus or traced.gpus) != (traced.max_gpus or traced.gpus)
-    return (*model, *(((GPUS_LABEL, str(traced.gpus)),) if elastic else ()))
+    tier = ((TIER_LABEL, traced.tier),) if traced.tier else ()
+    batch = (ADAPTIVE,) if traced.batch == "adaptive" else ()
+    return (*model, *tier, *batch, *(((GPUS_LABEL, str(traced.gpus)),) if elastic else ()))

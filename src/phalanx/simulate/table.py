@@ -22,13 +22,17 @@ class Better(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A column: a figure, where a summary has it, which way it is better, and how people read it."""
+    """A column: a figure, where a summary has it, which way it is better, and how people read it.
+
+    One that is optional is not in every summary.
+    """
 
     key: str
     path: tuple[str, ...]
     better: Better
     text: Callable[[float], str]
     unit: str = ""
+    optional: bool = False
 
     @property
     def name(self) -> str:
@@ -38,13 +42,13 @@ class Measure:
     @property
     def title(self) -> str:
         """Its name in words."""
-        return self.key.replace("_", " ").replace("jct", "JCT")
+        return self.key.replace("_", " ").replace("jct", "JCT").replace("sla", "SLA")
 
     def of(self, summary: Mapping[str, Any]) -> float | None:
         """Its value in a summary; None where the run has none."""
         value: Any = summary
         for key in self.path:
-            value = value[key]
+            value = None if value is None else value.get(key) if self.optional else value[key]
         return None if value is None else float(value)
 
 
@@ -137,5 +141,7 @@ MEASURES = (
     Measure("preemptions", ("preemptions",), Better.LOWER, count_text),
     Measure("goodput", ("goodput",), Better.HIGHER, share_text),
     Measure("jain", ("fairness", "jain"), Better.HIGHER, index_text),
+    Measure("premium_sla", ("tiers", "premium", "attained"), Better.HIGHER, share_text, optional=True),
+    Measure("standard_sla", ("tiers", "standard", "attained"), Better.HIGHER, share_text, optional=True),
 )
 """The columns of a comparison."""

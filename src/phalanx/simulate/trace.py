@@ -23,7 +23,8 @@ class TraceJob:
     `duration_ms` is how long it runs with all its GPUs, well placed, on the hardware it was measured on. One that ends
     `cancelled` is cancelled by its user after it has run so long; `cancel_ms`, where given, is when its user cancels
     it, whether it runs or not. `gpus_per_node` 0 leaves it to the cluster how many of its GPUs lie on one node.
-    A job whose `min_gpus` or `max_gpus` differ from `gpus` is elastic.
+    A job whose `min_gpus` or `max_gpus` differ from `gpus` is elastic. `gpu_type` may name several, as `A|B`. With
+    `gpu_milli` it asks for so many thousandths of each of its GPUs; `cpus_milli`, `memory_mb` are those of each task.
     """
 
     id: str
@@ -43,6 +44,11 @@ class TraceJob:
     checkpoint_cost_ms: int = 0
     cancel_ms: int | None = None
     kind: Kind = Kind.TRAINING
+    tier: str = ""
+    gpu_milli: int = 0
+    cpus_milli: int = 0
+    memory_mb: int = 0
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)

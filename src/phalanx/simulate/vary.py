@@ -78,16 +78,18 @@ class Curve:
 def curves(key: str, runs: Iterable[tuple[float, Mapping[str, Any]]]) -> list[Curve]:
     """The curves of runs, each given as the value of `key` and its summary; runs of one value differ by their seed.
 
-    There is a curve for each policy and column of the comparison, policies in the order in which they come.
+    There is a curve for each policy and column of the comparison, policies in the order in which they come; for columns
+    that are not in every comparison, only where they say something.
     """
     by_policy: dict[str, list[tuple[float, Mapping[str, Any]]]] = {}
     for at, summary in runs:
         by_policy.setdefault(summary["policy"], []).append((at, summary))
-    return [
+    found = [
         Curve(key, policy, measure, tuple(_points(measure, own)))
         for measure in MEASURES
         for policy, own in by_policy.items()
     ]
+    return [curve for curve in found if curve.points or not curve.measure.optional]
 
 
 def _points(measure: Measure, runs: Iterable[tuple[float, Mapping[str, Any]]]) -> Iterable[tuple[float, Interval]]:

@@ -13,12 +13,14 @@ from math import ceil
 
 from phalanx.cluster.device import Portion
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome
+from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
 from phalanx.placement.placement import Placement
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.ledger import Ledger, permille_of
+from phalanx.simulate.report_of import report_of
 from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.trace import Ending
+from phalanx.simulate.training import is_adaptive, next_noise
 from phalanx.simulate.work import Work
 
 Fault = Callable[[Action], Event | None]
@@ -27,6 +29,9 @@ Due = tuple[int, int, Event, int]
 """When, in which order, what, and for which version of a life."""
 
 ENDLESS = Work(None)
+
+NOISE_CHANGED = -1
+"""The step of a report that is not due by the clock, but because the noise of a job's gradients has changed."""
 
 WITH_NOTICE = ("preempted",)
 """Reasons of a stop for which a job first saves its work: what it loses otherwise is lost, or of no use any more."""
@@ -57,13 +62,15 @@ class VirtualBackend:
     """Runs jobs in virtual time.
 
     `works` says what each job has to do; one that is not in it, or has no duration, never ends by itself. `fault` may
-    answer an action with a `Failed` or `Lost` instead of carrying it out.
+    answer an action with a `Failed` or `Lost` instead of carrying it out. With `reports_ms` elastic jobs that end by
+    themselves say how far they are, so often.
     """
 
     works: Mapping[str, Work]
     costs: Costs = NO_COSTS
     speed: SpeedModel = NEUTRAL
     fault: Fault | None = None
+    reports_ms: int | None = None
     term: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     lives: dict[str, Life] = field(default_factory=dict)
@@ -132,7 +139,7 @@ class VirtualBackend:
             return self.costs.resize_ms
         self.moves += 1
         self._book(life, resize.id, now)
-        self._hold(life, Placement((*life.placement.slots, *placement.slots)), now)
+        self._hold(life, Placement(tuple(dict.fromkeys((*life.placement.slots, *placement.slots)))), now)
         life.saved_ms = life.done_ms
         save_ms = self.works.get(resize.id.job, ENDLESS).checkpoint_cost_ms(self.costs.checkpoint_ms)
         return save_ms + self.costs.stop_ms + self.costs.start_ms + self.costs.restore_ms
@@ -189,11 +196,26 @@ class VirtualBackend:
         if work.duration_ms is not None:
             left_ms = max(work.duration_ms - life.done_ms, 0)
             self._at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
+            if self.reports_ms is not None and work.job is not None and work.job.gang.elastic:
+                self._at(now + self.reports_ms, Progress(job, life.newest[0]), life.version)
+            if work.job is not None and is_adaptive(work.job):
+                self._expect_noise(life, job, work, now)
+
+    def _expect_noise(self, life: Life, job: str, work: Work, now: int) -> None:
+        """When the noise of its gradients has changed, a job that tunes its batch says so, and its speed is another."""
+        assert work.duration_ms is not None, f"{job} never ends"
+        border = next_noise(life.done_ms / work.duration_ms)
+        if border is not None:
+            left_ms = border * work.duration_ms - life.done_ms
+            self._at(now + ceil(left_ms / life.speed), Progress(job, life.newest[0], step=NOISE_CHANGED), life.version)
 
     def _speed_of(self, job: str, work: Work, placement: Placement) -> float:
         """As fast as its slowest task: by where the job lies, and what neighbours on shared devices leave it."""
         if work.job is None:
             return 1.0
+        if work.duration_ms and is_adaptive(work.job):
+            done = self.lives[job].done_ms / work.duration_ms
+            return self.speed.alone(work.job, placement) * self.speed.adapted(work.job, placement, done)
         left = 1.0
         for slot in placement.slots:
             if slot.portion is not None:
@@ -248,6 +270,10 @@ class VirtualBackend:
                 self._done(event.action, at_ms)
             elif isinstance(event, AttemptEnded | JobCancelled) and not self._ends(event, version, at_ms):
                 continue
+            elif isinstance(event, Progress):
+                if self.lives[event.job].version != version:
+                    continue
+                event = self._report(event, version, at_ms)
             happened.append(event)
         return happened
 
@@ -275,6 +301,18 @@ class VirtualBackend:
             life.saved_ms = life.done_ms
             self._release(life, ActionId(self.term, event.job, event.attempt, 0), now)
         return True
+
+    def _report(self, due: Progress, version: int, now: int) -> Progress:
+        """What a job says of itself, and when it will say more."""
+        life, work = self.lives[due.job], self.works[due.job]
+        assert life.placement is not None, f"{due.job} reports although it does not run"
+        if due.step == NOISE_CHANGED:
+            self._pause(life, due.job, now)
+            self._run(life, due.job, now)
+        elif self.reports_ms is not None:
+            self._at(now + self.reports_ms, due, version)
+        done_ms = life.done_ms + (now - life.since_ms) * life.speed
+        return report_of(work, due, life.placement, done_ms, life.speed)
 
     def _release(self, life: Life, action: ActionId, now: int) -> None:
         self._book(life, action, now)
@@ -307,4 +345,4 @@ class VirtualBackend:
 
     def _is_void(self, due: Due) -> bool:
         _, _, event, version = due
-        return isinstance(event, AttemptEnded | JobCancelled) and self.lives[event.job].version != version
+        return isinstance(event, AttemptEnded | JobCancelled | Progress) and self.lives[event.job].version != version

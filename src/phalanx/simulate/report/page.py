@@ -44,6 +44,11 @@ def report_page(results: Sequence[Result], title: str, curves: Sequence[Curve] =
         raise ReportError("a report needs at least one result")
     names = labels(str(result.summary["policy"]) for result in results)
     sections = _sections(list(zip(names, results, strict=True)), curves)
+    return html_page(title, _overview(results), sections, len(results))
+
+
+def html_page(title: str, overview: str, sections: Sequence[Section], series: int) -> str:
+    """A page of sections under a heading; `series` is how many things its charts compare."""
     scripts = plotly_source(), own_file("page.js")
     heading = page_text(title, VALUE_LENGTH_MAX)
     links = "".join(f'<li><a href="#{key}">{name}</a></li>' for key, name, _ in sections)
@@ -61,7 +66,7 @@ def report_page(results: Sequence[Result], title: str, curves: Sequence[Curve] =
 <a class="skip" href="#main">Skip to the content</a>
 <header>
 <h1>{heading}</h1>
-<p class="quiet">{_overview(results)}</p>
+<p class="quiet">{overview}</p>
 <nav aria-label="Sections"><ul>{links}</ul></nav>
 <noscript><p>The charts need JavaScript. The numbers behind each of them are in the table below it.</p></noscript>
 </header>
@@ -70,7 +75,7 @@ def report_page(results: Sequence[Result], title: str, curves: Sequence[Curve] =
 <footer>
 <p>Made by phalanx {page_text(version("phalanx"))}. Its reference defines every figure, on the page “metrics”.</p>
 </footer>
-<script type="application/json" id="figures">{script_json(_figures(sections, len(results)))}</script>
+<script type="application/json" id="figures">{script_json(_figures(sections, series))}</script>
 <script>{scripts[0]}</script>
 <script>{scripts[1]}</script>
 </body>

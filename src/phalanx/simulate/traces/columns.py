@@ -47,6 +47,7 @@ def quoted(text: str) -> str:
 _SPECIAL = re.compile(r'[,"\r\n]')
 _PRIORITY = values.span(PRIORITY_MIN, PRIORITY_MAX)
 _ENDINGS = f"one of {', '.join(values.ENDINGS)}"
+_TIERS = f"one of {', '.join(values.TIERS)}"
 _KINDS = f"one of {', '.join(values.KINDS)}"
 
 COLUMNS = (
@@ -67,6 +68,11 @@ COLUMNS = (
     Column("checkpoint_cost_s", "checkpoint_cost_ms", values.SECONDS, values.milliseconds, seconds_of),
     Column("cancel_s", "cancel_ms", values.SECONDS, values.milliseconds, seconds_of),
     Column("kind", "kind", _KINDS, values.kind),
+    Column("gpu_milli", "gpu_milli", values.MILLI, values.milli),
+    Column("cpus_milli", "cpus_milli", values.GPUS.replace("GPUs", "thousandths of a CPU"), values.gpus),
+    Column("memory_mb", "memory_mb", values.MEMORY_MB, values.memory_mb),
+    Column("tier", "tier", _TIERS, values.tier),
+    Column("batch", "batch", "fixed or adaptive", values.batch),
 )
 REQUIRED = tuple(column for column in COLUMNS if column.is_required)
 NAMES = tuple(column.name for column in COLUMNS)
@@ -164,6 +170,8 @@ def _check(job: TraceJob, source: str, place: int | str) -> None:
         column, expected = "min_gpus", f"at most its {job.gpus} gpus, got {job.min_gpus}"
     elif 0 < job.max_gpus < job.gpus:
         column, expected = "max_gpus", f"at least its {job.gpus} gpus, got {job.max_gpus}"
+    elif job.gpu_milli and (job.min_gpus or job.max_gpus):
+        column, expected = "gpu_milli", "none for a job that is elastic: its members have whole GPUs"
     elif job.deadline_ms is not None and job.deadline_ms < job.submit_ms:
         column, expected = "deadline_s", f"a time after its submit_s, got {seconds_of(job.deadline_ms)}"
     elif job.cancel_ms is not None and job.cancel_ms < job.submit_ms:

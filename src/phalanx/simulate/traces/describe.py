@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any
 
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.traces.load import span_ms, work_gpu_ms
+from phalanx.simulate.traces.load import job_gpu_ms, span_ms, work_gpu_ms
 
 BUCKETS_MAX = 24
 BUCKET_WIDTHS_S = (1, 10, 60, 300, 600, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86_400, 2 * 86_400, 7 * 86_400)
@@ -21,7 +21,7 @@ def describe(trace: Trace) -> dict[str, Any]:
     """Counts, sizes, durations, GPU time and load over time. Shares are 0 to 1; quantiles are values of jobs."""
     jobs = trace.jobs
     work, span = work_gpu_ms(trace), span_ms(trace)
-    gpu_times = sorted(job.gpus * job.duration_ms for job in jobs)
+    gpu_times = sorted(map(job_gpu_ms, jobs))
     return {
         "name": trace.name,
         "jobs": len(jobs),
@@ -35,12 +35,14 @@ def describe(trace: Trace) -> dict[str, Any]:
         "models": len({job.model for job in jobs if job.model}),
         "elastic": sum(1 for job in jobs if _is_elastic(job)),
         "deadlines": sum(1 for job in jobs if job.deadline_ms is not None),
+        "shared": sum(1 for job in jobs if job.gpu_milli),
         "zero_duration": sum(1 for job in jobs if not job.duration_ms),
         "top_1_percent_gpu_time": _share(sum(gpu_times[-ceil(TOP * len(jobs)) :]), work) if jobs else 0.0,
         "states": _counts(job.ending.value for job in jobs),
         "kinds": _counts(job.kind.value for job in jobs),
         "duration_s": _spread(sorted(job.duration_ms for job in jobs)),
         "gpu_time_s": _spread(gpu_times),
+        "gpu_types": _counts(job.gpu_type for job in jobs if job.gpu_type),
         "sizes": _groups(trace, "gpus", lambda job: job.gpus, lambda row: row["gpus"]),
         "queues": _groups(trace, "queue", lambda job: job.queue, lambda row: (-row["jobs"], row["queue"])),
         "load": _load(trace),
@@ -79,7 +81,7 @@ def _groups(
             name: value,
             "jobs": len(jobs),
             "job_share": len(jobs) / len(trace.jobs),
-            "gpu_time_share": _share(sum(job.gpus * job.duration_ms for job in jobs), work),
+            "gpu_time_share": _share(sum(map(job_gpu_ms, jobs)), work),
             **{f"duration_{key}_s": value for key, value in _spread(sorted(job.duration_ms for job in jobs)).items()},
         }
         for value, jobs in groups.items()

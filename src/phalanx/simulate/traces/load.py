@@ -10,8 +10,14 @@ from phalanx.simulate.traces.error import TraceError
 
 
 def work_gpu_ms(trace: Trace) -> int:
-    """GPU time of all jobs together."""
-    return sum(job.gpus * job.duration_ms for job in trace.jobs)
+    """GPU time of all jobs together. Parts of a GPU count as what they are."""
+    return sum(job_gpu_ms(job) for job in trace.jobs)
+
+
+def job_gpu_ms(job: TraceJob) -> int:
+    """GPU time of a job."""
+    whole = job.gpus * job.duration_ms
+    return whole * job.gpu_milli // 1000 if job.gpu_milli else whole
 
 
 def span_ms(trace: Trace) -> int:

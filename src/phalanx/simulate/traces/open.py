@@ -14,7 +14,7 @@ from phalanx.cluster.formats.native import read_cluster as read_native
 from phalanx.document.error import brief
 from phalanx.document.field import decode
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.traces import columns, journal, philly, tiresias
+from phalanx.simulate.traces import columns, helios, journal, openb, pai, philly, sacct, tiresias
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.rows import ENCODING
 
@@ -57,6 +57,31 @@ TABLES = (
         read_jobs=philly.read_distilled,
     ),
     Format(
+        f"Helios or Acme log ({', '.join(helios.COLUMNS)}, …)",
+        ("gpu_num", "submit_time", "duration"),
+        read_jobs=helios.read_log,
+    ),
+    Format(
+        f"Alibaba 2023 (openb) list of pods ({', '.join(openb.POD_COLUMNS)}, …)",
+        ("num_gpu", "gpu_milli"),
+        read_jobs=openb.read_pods,
+    ),
+    Format(
+        f"Alibaba 2020 table of tasks ({', '.join(pai.TASK_COLUMNS)})",
+        ("job_name", "task_name", "plan_gpu"),
+        read_jobs=pai.read_tasks,
+    ),
+    Format(
+        f"Alibaba 2023 (openb) list of nodes ({', '.join(openb.NODE_COLUMNS)})",
+        ("sn", "cpu_milli", "gpu"),
+        read_cluster=openb.read_nodes,
+    ),
+    Format(
+        f"Alibaba 2020 table of machines ({', '.join(pai.MACHINE_COLUMNS)})",
+        ("machine", "gpu_type", "cap_gpu"),
+        read_cluster=pai.read_machines,
+    ),
+    Format(
         f"Tiresias cluster CSV ({', '.join(tiresias.CLUSTER_COLUMNS)})",
         ("num_switch", "num_node_p_switch", "num_gpu_p_node"),
         read_cluster=tiresias.read_cluster,
@@ -67,7 +92,11 @@ TABLES = (
         read_cluster=philly.read_machines,
     ),
 )
-FORMATS = (*TABLES, PARQUET, PHILLY_LOG, JOURNAL)
+BARE_TASKS = Format(
+    f"Alibaba 2020 table of tasks ({', '.join(pai.TASK_COLUMNS)}; without a header)", read_jobs=pai.read_bare_tasks
+)
+SACCT = Format(f"sacct -P ({'|'.join(sacct.COLUMNS)}|…)", sacct.COLUMNS, read_jobs=sacct.read_sacct)
+FORMATS = (*TABLES, BARE_TASKS, SACCT, PARQUET, PHILLY_LOG, JOURNAL)
 
 _RECORD = re.compile(r'\{\s*"seq"\s*:')
 
@@ -89,7 +118,7 @@ def read_trace(path: str, skip_bad_rows: bool = False) -> Trace:
 
 
 def read_trace_cluster(path: str) -> Cluster:
-    """Reads a cluster: our own cluster file, the Tiresias simulator's, or Philly's list of machines."""
+    """Reads a cluster: our own cluster file, or the list of nodes that comes with a trace."""
     try:
         found = _recognise(path)
         if found is None:
@@ -114,6 +143,10 @@ def _recognise(path: str) -> Format | None:
     if _RECORD.match(text):
         return JOURNAL
     header = _header(text)
+    if pai.has_no_header(header):
+        return BARE_TASKS
+    if all(mark in text.splitlines()[0].split("|") for mark in sacct.COLUMNS):
+        return SACCT
     return next((each for each in TABLES if all(mark in header for mark in each.marks)), None)
 
 

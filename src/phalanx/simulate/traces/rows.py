@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import NamedTuple, TextIO, TypeVar
 
 from phalanx.document.error import brief
 from phalanx.simulate.traces.error import TraceError
@@ -23,13 +23,27 @@ def strict(error: TraceError) -> None:
     raise error
 
 
+class Layout(NamedTuple):
+    """How a table is written. Where the file has no header, `header` is what it would be."""
+
+    delimiter: str = ","
+    quotes: bool = True
+    header: tuple[str, ...] = ()
+
+
+COMMAS = Layout()
+
+
 class Rows:
     """A CSV file that has been opened. Columns are found by name; what `refuse` is given is left out if it returns."""
 
-    def __init__(self, file: TextIO, source: str) -> None:
+    def __init__(self, file: TextIO, source: str, layout: Layout) -> None:
         self.source = source
-        self._reader = csv.reader(file, strict=True)
-        self.header = self._read_header()
+        self._delimiter = layout.delimiter
+        quoted = csv.reader(file, strict=True, delimiter=layout.delimiter)
+        plain = csv.reader(file, strict=True, delimiter=layout.delimiter, quoting=csv.QUOTE_NONE)
+        self._reader = quoted if layout.quotes else plain
+        self.header = layout.header or self._read_header()
 
     def _read_header(self) -> tuple[str, ...]:
         header = next(filter(None, self._reader), None)
@@ -76,16 +90,16 @@ class Rows:
             if len(row) == width:
                 yield line, row
             elif row:
-                reason = f"expected {width} fields as in the header, got {len(row)}: {brief(','.join(row))}"
+                reason = f"expected {width} fields as in the header, got {len(row)}: {brief(self._delimiter.join(row))}"
                 refuse(TraceError(self.source, reason, line))
 
 
 @contextmanager
-def open_rows(path: str) -> Iterator[Rows]:
+def open_rows(path: str, layout: Layout = COMMAS) -> Iterator[Rows]:
     """Opens a CSV file. Bytes that are not text are an error that names their line."""
     with Path(path).open(encoding=ENCODING, newline="") as file:
         try:
-            yield Rows(file, path)
+            yield Rows(file, path, layout)
         except csv.Error as error:
             raise TraceError(path, f"expected a header of CSV: {error}", 1) from None
         except UnicodeDecodeError:

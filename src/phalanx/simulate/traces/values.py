@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from sys import intern
 
 from phalanx.simulate.trace import Ending
 from phalanx.workload.job import PRIORITY_MAX, PRIORITY_MIN, Kind
+from phalanx.workload.tier import Tier
 
 SECONDS_MAX = 10_000_000_000
 """Beyond it a number is no time of a trace: seconds since 1970 stay below it until the year 2286."""
@@ -15,12 +16,19 @@ GPUS_MAX = 1_000_000
 
 SECONDS = f"seconds, 0 to {SECONDS_MAX:,}"
 GPUS = f"a whole number of GPUs, 0 to {GPUS_MAX:,}"
+MILLI = "thousandths of a GPU, 0 to 1,000"
+MEMORY_MB_MAX = 1_000_000_000
+MEMORY_MB = f"a whole number of MB, 0 to {MEMORY_MB_MAX:,}"
+ZONED = "a time such as 2023-04-08 10:05:06+08:00"
 MOMENT = "a time such as 2017-10-09 07:01:55"
 
 ENDINGS = {ending.value: ending for ending in Ending} | {"succeeded": Ending.COMPLETED}
 """`succeeded` is what the engine calls the state of a job that completed."""
 
 KINDS = {kind.value: kind for kind in Kind}
+
+TIERS = tuple(each.value for each in Tier)
+BATCHES = ("fixed", "adaptive")
 
 _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -67,6 +75,16 @@ def gpus(text: str) -> int:
     return within(text, 0, GPUS_MAX)
 
 
+def milli(text: str) -> int:
+    """A part of a GPU; all of it is none."""
+    return within(text, 0, 1000) % 1000
+
+
+def memory_mb(text: str) -> int:
+    """Memory."""
+    return within(text, 0, MEMORY_MB_MAX)
+
+
 def priority(text: str) -> int:
     """A job's priority."""
     return within(text, PRIORITY_MIN, PRIORITY_MAX)
@@ -104,3 +122,25 @@ def moment_ms(text: str) -> int:
     if moment.tzinfo is not None:
         raise ValueError(text)
     return (moment - _EPOCH) // _MILLISECOND
+
+
+def batch(text: str) -> str:
+    """How a job's batch is set."""
+    if text not in BATCHES:
+        raise ValueError(text)
+    return text
+
+
+def zoned_ms(text: str) -> int:
+    """A time of day, with or without its distance from UTC, as milliseconds from some fixed moment."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC).replace(tzinfo=None)
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def tier(text: str) -> str:
+    """What its owner was promised."""
+    if text not in TIERS:
+        raise ValueError(text)
+    return text

@@ -1,0 +1,112 @@
+"""antman: opportunistic jobs live on what guaranteed ones leave of their GPUs (Xiao et al., OSDI 2020).
+
+A job that fits the quota of its queue is guaranteed: its share of a device is all of it, and it goes ahead of everybody
+else. Any other is opportunistic: it takes idle GPUs, or the idle moments of those that guaranteed jobs have, with its
+memory on the host, and gives way within a step. When its queue has quota again, it is promoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phalanx.policy.about import About
+from phalanx.policy.gandiva import load_of
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Memory, Policy
+from phalanx.policy.portions import with_share
+from phalanx.policy.rounds import begin_round, next_round, round_is_due
+from phalanx.policy.view import JobView, Moment, Place
+from phalanx.workload.gang import Gang
+from phalanx.workload.job import Kind
+from phalanx.workload.share import ShareAsk, ShareKind
+
+WHOLE = {ShareKind.FRACTION: 1000, ShareKind.MPS: 100}
+"""All of a device, in the numbers of each kind of share."""
+
+PERMILLE = 1000
+
+
+def antman(parameters: Parameters) -> Policy:
+    """`quota` is GPUs by queue; `share=false` has opportunistic jobs on idle GPUs only, `throttle=false` unchecked."""
+    quota = parameters.per_queue("quota")
+    share = parameters.boolean("share", default=True)
+    promote = parameters.boolean("promote", default=True)
+    kind = ShareKind.FRACTION if parameters.boolean("throttle", default=True) else ShareKind.MPS
+    own, left = ShareAsk(kind, WHOLE[kind]), ShareAsk(kind, WHOLE[kind], revocable=True)
+
+    def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
+        """Who is guaranteed: all of a job's roles, which is a size that changes nothing, tells it from the others."""
+        queues = dict.fromkeys(job.job.queue for job in jobs)
+        equal = at.total.gpu_permille / PERMILLE / max(len(queues), 1)
+        left_gpus = {queue: float(quota.get(queue, 0) if quota else equal) for queue in queues}
+        found: dict[str, dict[str, int]] = {}
+        for job in sorted(jobs, key=keeps_guarantee, reverse=True):
+            gpus = job.job.gang.gpus_max
+            may_be = job.job.priority >= 0 and (promote or not job.has_devices)
+            if keeps_guarantee(job) or (may_be and gpus <= left_gpus[job.job.queue]) or _has_no_choice(job):
+                left_gpus[job.job.queue] -= gpus
+                found[job.job.id] = {role.name: role.replicas_max for role in job.job.gang.roles}
+        return found
+
+    def shape(job: JobView, at: Moment) -> Gang:
+        return with_share(job.job.gang, own if job.sizes else left)
+
+    def places(job: JobView, at: Moment) -> Sequence[Place]:
+        """Idle GPUs first, of the least loaded nodes; then those of others, the least used device first."""
+        names = tuple(node.name for node in sorted(at.nodes(), key=load_of))
+        idle = Place(names)
+        return (idle, Place(names, crowded=True)) if share or job.sizes else (idle,)
+
+    return Policy(
+        "antman",
+        order=guaranteed_first,
+        sizes=sizes,
+        shape=shape,
+        places=places,
+        observe=observe,
+        next_wakeup=next_round,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def guaranteed_first(job: JobView, at: Moment) -> Key:
+    """Who is guaranteed goes before who is not, each in the order of submission."""
+    return (not job.sizes, job.submitted_ms, job.number)
+
+
+def keeps_guarantee(job: JobView) -> bool:
+    """Whether a job runs with a guarantee: it has that until it ends."""
+    return bool(job.sizes) and job.has_devices
+
+
+def _has_no_choice(job: JobView) -> bool:
+    """Whether a job could not live on what others leave: it may not be held back, or takes no part of a device."""
+    return not job.job.preemptible or job.job.kind is Kind.SERVICE or not job.job.gang.gpus_max
+
+
+def observe(memory: Memory, event: Any, now: int) -> None:
+    """Whenever a job comes or goes, or other nodes are there, it is worked out anew who is guaranteed."""
+    # Events are known by the names they have in the journal: this room lies below the one that defines them.
+    match type(event).__name__:
+        case "TimerDue":
+            if round_is_due(memory, now):
+                begin_round(memory, now)
+        case "JobSubmitted" | "JobChanged" | "JobCancelled" | "JobReleased" | "AttemptEnded" | "Failed":
+            memory["next_ms"] = now
+        case "ClusterChanged" | "PolicyChanged":
+            memory["next_ms"] = now
+
+
+ABOUT = About(
+    summary="guaranteed jobs within quotas, opportunistic ones on what they leave of their GPUs",
+    prior_knowledge="none",
+    algorithm="quotas, with opportunistic sharing of devices",
+    decides_by="whether the quota of a queue has room, then arrival time",
+    dimensions="spatial",
+    preemption="no: opportunistic jobs are held back on their device",
+    starvation="guaranteed jobs never wait for opportunistic ones; those may be slow for long",
+    placement="idle GPUs first, then the least used",
+    source="Xiao et al., OSDI 2020",
+)

@@ -1,0 +1,223 @@
+"""gandiva: jobs of one size side by side, in turns where there are too many, moved together (Xiao et al., OSDI 2018).
+
+A job goes to a node on which jobs of its own size are, else to an empty one, else to any other, the least loaded first.
+Where no GPU is free it takes turns with others on nodes of its own size. When GPUs come free, jobs that are spread over
+nodes gather on one, and those on nearly empty nodes leave them. Elastic jobs take what is idle and give it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from phalanx.policy.about import About
+from phalanx.policy.growth import elastic_roles
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_asked
+from phalanx.policy.portions import with_share
+from phalanx.policy.rounds import begin_round, next_round, round_is_due
+from phalanx.policy.view import JobView, Moment, NodeView, Place
+from phalanx.workload.gang import Gang
+from phalanx.workload.share import turn_ask
+
+NODES_TRIED = 16
+"""Nodes of a kind that are tried one by one before the kind as a whole: a bound on work."""
+
+PERCENT = 100
+
+
+def gandiva(parameters: Parameters) -> Policy:
+    """`turns` is how many jobs take turns on a device at most, `threshold` the free GPUs, in percent of a node, that
+    need no moving.
+    """
+    turns = parameters.integer("turns", default=2, least=1, most=8)
+    threshold = parameters.integer("threshold", default=75, least=0)
+    affinity = parameters.boolean("affinity", default=True)
+    migrate = parameters.boolean("migrate", default=True)
+    grow = parameters.boolean("grow", default=True)
+
+    def relocates(at: Moment) -> Sequence[tuple[str, str]]:
+        return tuple(Gathering(at.nodes(), threshold).moves())
+
+    return Policy(
+        "gandiva",
+        shape=_shape(turns),
+        places=by_affinity if affinity else anywhere,
+        relocates=relocates if migrate else all_stay,
+        sizes=lend_idle if grow else at_minimum,
+        observe=observe,
+        next_wakeup=next_round,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def _shape(turns: int) -> Shape:
+    if turns == 1:
+        return as_asked
+
+    def shape(job: JobView, at: Moment) -> Gang:
+        return with_share(job.job.gang, turn_ask(turns))
+
+    return shape
+
+
+def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
+    """Nodes of its own size, then without any, then of others, the least loaded first; then nodes of its size in turns.
+
+    A gang that fits no one node is tried over all of them before it has to share.
+    """
+    nodes = at.nodes()
+    gang = job.job.gang
+    largest = max((node.gpus for node in nodes), default=0)
+    own = min(gang.gpus_max, largest)
+    kinds: tuple[list[NodeView], ...] = ([], [], [])
+    for node in nodes:
+        label = label_of(node)
+        kinds[0 if label == own else 1 if not label else 2].append(node)
+    for kind in kinds:
+        kind.sort(key=load_of)
+    whole = [node for kind in kinds for node in kind if node.free >= own][:NODES_TRIED]
+    places = [Place((node.name,)) for node in whole] if gang.gpus_max == own else []
+    places.append(Place(tuple(node.name for node in nodes)))
+    if not gang.elastic:
+        places += [Place((node.name,), crowded=True) for node in kinds[0][:NODES_TRIED]]
+        if gang.gpus_max > own:
+            places.append(Place(tuple(node.name for node in kinds[0]), crowded=True))
+    return places
+
+
+def label_of(node: NodeView) -> int:
+    """The size of the jobs on a node, by the first that came; 0 if there is none."""
+    return next((gpus for gpus in node.jobs.values() if gpus), 0)
+
+
+def load_of(node: NodeView) -> float:
+    """The GPUs that jobs of a node want, over those it has."""
+    return sum(node.jobs.values()) / node.gpus if node.gpus else 0.0
+
+
+@dataclass(slots=True)
+class Gathering:
+    """Free GPUs and jobs of nodes while moves are worked out. `lies` is where each job has how many GPUs."""
+
+    nodes: tuple[NodeView, ...]
+    threshold: int
+    free: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, dict[str, int]] = field(default_factory=dict)
+    lies: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def moves(self) -> Iterator[tuple[str, str]]:
+        """Jobs and the nodes they go to, from the node with the most free GPUs to one with fewer.
+
+        It ends when too few are free on nodes that are not idle, or nobody gains.
+        """
+        self.free = {node.name: node.free for node in self.nodes if node.jobs}
+        self.jobs = {node.name: {job: gpus for job, gpus in node.jobs.items() if gpus} for node in self.nodes}
+        for name, there in self.jobs.items():
+            for job, gpus in there.items():
+                self.lies.setdefault(job, {})[name] = gpus
+        largest = max((node.gpus for node in self.nodes), default=0)
+        while PERCENT * self._scattered() >= max(self.threshold * largest, 1) and (found := self._next()) is not None:
+            self._move(*found)
+            yield found
+
+    def _scattered(self) -> int:
+        """GPUs that are free on nodes that are not idle."""
+        return sum(free for name, free in self.free.items() if self.jobs[name])
+
+    def _move(self, job: str, target: str) -> None:
+        lay, gpus = self.lies[job], sum(self.lies[job].values())
+        for name, there in lay.items():
+            del self.jobs[name][job]
+            self.free[name] += there
+        self.jobs[target][job] = gpus
+        self.free[target] -= gpus
+        self.lies[job] = {target: gpus}
+
+    def _next(self) -> tuple[str, str] | None:
+        """Who moves next, and where: of the node with the most free GPUs, who is spread before who is not."""
+        fullest = sorted((name for name in self.free if self.jobs[name]), key=lambda name: self.free[name])
+        for source in sorted(fullest, key=lambda name: -self.free[name]):
+            for job in sorted(self.jobs[source], key=lambda job: len(self.lies[job]) == 1):
+                target = self._target(job, source, fullest)
+                if target is not None:
+                    return job, target
+        return None
+
+    def _target(self, job: str, source: str, fullest: list[str]) -> str | None:
+        """The fullest node with room for all of the job; of equals the one on which most of it lies.
+
+        A job that lies on one node already goes only to fuller nodes, and only to jobs of its own size.
+        """
+        lies = self.lies[job]
+        gpus = sum(lies.values())
+        found: str | None = None
+        for name in fullest:
+            free = self.free[name]
+            if found is not None and free > self.free[found]:
+                break
+            if free + lies.get(name, 0) < gpus:
+                continue
+            if len(lies) == 1 and (free >= self.free[source] or next(iter(self.jobs[name].values())) != gpus):
+                continue
+            if found is None or lies.get(name, 0) > lies.get(found, 0):
+                found = name
+        return found
+
+
+def at_minimum(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
+    """Elastic jobs stay as small as they can be."""
+    return {}
+
+
+def lend_idle(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
+    """Elastic jobs may have all they can use, but for what others wait for: the last submitted give that back first."""
+    wanted = sum(job.job.gang.gpus_min for job in jobs if not job.has_devices) - sum(node.free for node in at.nodes())
+    sizes: dict[str, dict[str, int]] = {}
+    for job in reversed(jobs):
+        roles = elastic_roles(job.job.gang)
+        if not roles:
+            continue
+        sizes[job.job.id] = {role.name: role.replicas_max for role in job.job.gang.roles}
+        role = next((each for each in roles if each.gpus_each), None)
+        if role is not None and job.has_devices and wanted > 0:
+            spare = (job.gpus - job.job.gang.gpus_min) // role.gpus_each
+            given = min(spare, -(-wanted // role.gpus_each))
+            sizes[job.job.id][role.name] = role.replicas_min + spare - given
+            wanted -= given * role.gpus_each
+    return sizes
+
+
+def observe(memory: Memory, event: Any, now: int) -> None:
+    """While there are elastic jobs, what they may have is worked out whenever something happens."""
+    elastic = memory.setdefault("elastic", {})
+    # Events are known by the names they have in the journal: this room lies below the one that defines them.
+    match type(event).__name__:
+        case "TimerDue":
+            if round_is_due(memory, now):
+                begin_round(memory, now)
+            return
+        case "Progress" | "Accepted" | "Done":
+            return
+        case "JobSubmitted" if event.job.gang.elastic:
+            elastic[event.job.id] = None
+        case "JobCancelled":
+            elastic.pop(event.job, None)
+        case "AttemptEnded" if event.outcome == "succeeded":
+            elastic.pop(event.job, None)
+    memory["next_ms"] = now if elastic else None
+
+
+ABOUT = About(
+    summary="jobs of one size together, in turns when there are too many, moved together again",
+    prior_knowledge="none",
+    algorithm="affinity, time-slicing and migration",
+    decides_by="where jobs of the same size are, then arrival time",
+    dimensions="none",
+    preemption="no: turns on a device, and moves",
+    starvation="nobody waits while there are turns; then in the order of arrival",
+    placement="by affinity: nodes of the job's size first, least loaded",
+    source="Xiao et al., OSDI 2018",
+)

@@ -1,0 +1,208 @@
+"""optimus: workers go to the jobs that they bring nearest to their end (Peng et al., EuroSys 2018).
+
+Running jobs report their loss and pace. From the losses it is worked out how many steps a job will still take, from the
+paces how long a step would take with other numbers of workers and parameter servers. Once an interval every job gets
+its minimum, in the order of submission, and then the worker or server that saves the most time for what it takes of its
+dominant resource is added, until nothing fits or helps.
+
+What is read of a report: `step`, and of `metrics` `loss`, `epoch_steps` and `epoch_drop` (the job has converged when an
+epoch lowers its loss by less), `step_ms`, `workers` and `servers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phalanx.policy.about import About
+from phalanx.policy.growth import Gain, Growth, elastic_roles, stays_whatever
+from phalanx.policy.least_squares import non_negative
+from phalanx.policy.loss_curve import LossCurve, fit, thinned
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Memory, Policy, Targets
+from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
+from phalanx.policy.view import JobView, Moment
+
+REPORTS_MS = 60_000
+"""How often jobs report: the paper samples the loss of every step, which says little more."""
+
+REFIT = 1.25
+"""A curve is fitted anew when there are so many times the samples of its last fit: fits cost more than they change."""
+
+ERROR_MAX = 0.1
+"""A curve that is off by more than this part of the drop so far is a poor estimate."""
+
+PRIOR = 0.05
+"""What perfect scaling weighs beside a measured pace, so that one measurement says something of other sizes."""
+
+Form = Callable[[int, int], tuple[float, ...]]
+"""The terms of a step's time, by workers and servers."""
+
+
+def all_reduce(workers: int, servers: int) -> tuple[float, ...]:
+    """The batch divided by the workers, what does not depend on them, and what each adds (§3.2 without servers)."""
+    return (1 / workers, 1.0, float(workers))
+
+
+def parameter_servers(workers: int, servers: int) -> tuple[float, ...]:
+    """Likewise, with the traffic of all workers divided by the servers, and what each server adds (§3.2)."""
+    return (1 / workers, 1.0, workers / servers, float(workers), float(servers))
+
+
+def optimus(parameters: Parameters) -> Policy:
+    """`interval` is how often sizes are worked out; `damping` counts the gain of jobs whose estimates are poor."""
+    interval_ms = 1000 * parameters.integer("interval", default=600, least=1)
+    damping = parameters.integer("damping", default=95, least=0, most=100) / 100
+    by_gain = parameters.choice("gain", ("time", "off")) == "time"
+
+    def observe(memory: Memory, event: Any, now: int) -> None:
+        known = memory.setdefault("known", {})
+        # Events are known by the names they have in the journal: this room lies below the one that defines them.
+        match type(event).__name__:
+            case "TimerDue":
+                if round_is_due(memory, now):
+                    begin_round(memory, now)
+                    _fit_all(known)
+                return
+            case "Progress":
+                _learn(known.setdefault(event.job, _nothing_known()), event)
+            case "AttemptEnded" if event.outcome != "lost":
+                known.pop(event.job, None)
+            case "JobCancelled":
+                known.pop(event.job, None)
+        expect_round(memory, now, interval_ms)
+
+    def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
+        growth = Growth(at.total)
+        for job in sorted(jobs, key=stays_whatever, reverse=True):
+            growth.admit(job)
+        growth.divide(_by_time(at, interval_ms, damping) if by_gain else in_turn)
+        return growth.sizes
+
+    allotment = Allotment(interval_ms)
+    return Policy(
+        "optimus",
+        order=allotment.order,
+        targets=Targets.RANK,
+        changes=allotment.changes,
+        sizes=sizes,
+        reports_ms=REPORTS_MS,
+        observe=observe,
+        next_wakeup=next_round,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is known of a job: the steps it still takes, and the time of a step by workers and servers."""
+
+    steps_left: float
+    form: Form
+    coefficients: tuple[float, ...]
+    is_poor: bool
+
+    def left_ms(self, workers: int, servers: int) -> float:
+        """How long it still takes with so many."""
+        terms = self.form(workers, max(servers, 1))
+        return self.steps_left * sum(a * b for a, b in zip(self.coefficients, terms, strict=True))
+
+
+def _by_time(at: Moment, interval_ms: int, damping: float) -> Gain:
+    """The time that a member saves its job; of one that is hard to tell the end of, a little less."""
+    estimates: dict[str, Estimate] = {}
+
+    def gain(job: JobView, sizes: dict[str, int], role: str) -> float:
+        if job.job.id not in estimates:
+            estimates[job.job.id] = estimate(job, at.memory.get("known", {}).get(job.job.id), at.now, interval_ms)
+        found = estimates[job.job.id]
+        more = {**sizes, role: sizes[role] + 1}
+        saved_ms = found.left_ms(*counted(job, sizes)) - found.left_ms(*counted(job, more))
+        return saved_ms * (damping if found.is_poor else 1.0)
+
+    return gain
+
+
+def in_turn(job: JobView, sizes: dict[str, int], role: str) -> float:
+    """Whoever has least is next: what is left if nothing is known of anybody."""
+    return 1.0 / sum(sizes.values())
+
+
+def counted(job: JobView, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Workers, which are all members with GPUs, and servers, which are those without."""
+    workers = sum(sizes[role.name] for role in job.job.gang.roles if role.gpus_each)
+    servers = sum(sizes[role.name] for role in job.job.gang.roles if not role.gpus_each)
+    return max(workers, 1), servers
+
+
+def estimate(job: JobView, known: Mapping[str, Any] | None, now: int, interval_ms: int) -> Estimate:
+    """What a job still takes, from what it has reported.
+
+    One that has reported nothing, or whose loss does not fall, is taken to be halfway: it takes as long again.
+    """
+    form = parameter_servers if any(not role.gpus_each for role in elastic_roles(job.job.gang)) else all_reduce
+    if known is None or not known["paces"]:
+        each = max(role.gpus_each for role in job.job.gang.roles) or 1
+        workers = max(job.gpus // each, 1)
+        scaled = (float(workers), *[0.0] * (len(form(1, 1)) - 1))
+        return Estimate(float(max(job.executed_ms(now), interval_ms)), form, scaled, is_poor=True)
+    curve: LossCurve | None = known["curve"]
+    end = curve.converges_at(*known["rule"]) if curve is not None else None
+    step = known["step"]
+    left = max(step, 1.0) if end is None else max(end - step, known["rule"][0])
+    is_poor = end is None or curve is None or curve.error > ERROR_MAX
+    return Estimate(left, form, coefficients(known["paces"], form), is_poor)
+
+
+def coefficients(paces: Mapping[tuple[int, int], float], form: Form) -> tuple[float, ...]:
+    """Those of the step's time that come closest to what was measured, by relative error."""
+    rows, values = [], []
+    for (workers, servers), step_ms in paces.items():
+        rows.append([term / step_ms for term in form(workers, max(servers, 1))])
+        values.append(1.0)
+        for times in (0.5, 2.0):
+            scaled_ms = step_ms / times
+            terms = form(1, max(servers, 1))
+            ideal = [terms[0] / (workers * times), *terms[1:]]
+            rows.append([PRIOR * term / scaled_ms for term in ideal])
+            values.append(PRIOR)
+    return non_negative(rows, values)
+
+
+def _nothing_known() -> dict[str, Any]:
+    return {"samples": [], "step": 0.0, "rule": (1.0, 0.0), "paces": {}, "curve": None, "fitted": 0, "seen": 0}
+
+
+def _learn(known: dict[str, Any], report: Any) -> None:
+    """Takes a report to what is known of a job. Loss and pace that make no sense are left out."""
+    metrics = report.metrics
+    known["step"] = float(report.step)
+    if metrics.get("loss", 0.0) > 0:
+        known["samples"] = thinned([*known["samples"], (float(report.step), metrics["loss"])])
+        known["seen"] += 1
+        known["rule"] = (max(metrics.get("epoch_steps", 1.0), 1.0), metrics.get("epoch_drop", 0.0))
+    if metrics.get("step_ms", 0.0) > 0 and metrics.get("workers", 0.0) >= 1:
+        at = (int(metrics["workers"]), int(metrics.get("servers", 0.0)))
+        known["paces"][at] = metrics["step_ms"]
+
+
+def _fit_all(known: Mapping[str, dict[str, Any]]) -> None:
+    """Fits the curves of jobs of which there are enough new losses."""
+    for job in known.values():
+        if job["seen"] >= REFIT * max(job["fitted"], 1):
+            job["curve"], job["fitted"] = fit(job["samples"]), job["seen"]
+
+
+ABOUT = About(
+    summary="workers where they save the most time, by loss curves and paces learned online",
+    prior_knowledge="none; losses and paces as jobs report them",
+    algorithm="marginal gain",
+    decides_by="remaining time",
+    dimensions="spatial and temporal",
+    preemption="by resizing; who has no share of the round",
+    starvation="none while there is a minimum for everybody; then later submissions wait",
+    placement="packed",
+    source="Peng et al., EuroSys 2018",
+)

@@ -1,0 +1,182 @@
+"""singularity: tiers that promise a fraction of the GPU time a job asks for, on jobs that are all elastic.
+
+A premium job is to have 95 % of its GPU time in any hour, a standard one 70 %, a basic one what is left (Shukla et
+al., 2022). So in an hour a job may do without for so long: its slack. Slack runs down while the job waits, or runs with
+fewer GPUs than it asked for, and is given back at the rate of the promise. Who has none left is due and goes before all
+who have some; else the higher tier goes first. So what is needed is taken from basic jobs first, then from standard
+ones with slack, then from premium ones with slack, and only at the end from those who are due.
+
+Everything can be preempted, moved and resized: a gang may run spliced, several of its ranks on one GPU at the same
+world size, down to the fraction that its tier promises; a basic one down to one GPU for `splice` ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from phalanx.policy.about import About
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy, Shape, Targets, as_asked
+from phalanx.policy.view import JobView, Moment
+from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
+from phalanx.workload.job import Job
+from phalanx.workload.tier import Tier, tier_of
+
+DUE, CALM = 0, 1
+
+WHOLE = 1000
+"""Promises are counted in thousandths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a tier promises, in thousandths of the GPU time a job asks for, in any window of time."""
+
+    permille: int
+    window_ms: int
+
+    @property
+    def slack_ms(self) -> int:
+        """For how long of a window a job may do without."""
+        return self.window_ms * (WHOLE - self.permille) // WHOLE
+
+
+def singularity(parameters: Parameters) -> Policy:
+    """`premium` and `standard` are percent of GPU time; `splice` is how many ranks of a basic job share one at most."""
+    premium = 10 * parameters.integer("premium", default=95, least=1, most=100)
+    standard = 10 * parameters.integer("standard", default=70, least=1, most=100)
+    splice = parameters.integer("splice", default=4, least=1)
+    window_ms = parameters.duration_ms("window", "1h")
+    tiers = parameters.boolean("tiers", default=True)
+    permilles = {Tier.PREMIUM: premium, Tier.STANDARD: standard, Tier.BASIC: 0}
+    promises = {tier: Promise(permille, window_ms) for tier, permille in permilles.items()}
+
+    def promise(job: JobView) -> Promise:
+        return promises[tier_of(job.job) if tiers else Tier.BASIC]
+
+    def is_due(job: JobView, at: Moment) -> bool:
+        """From when its slack is used up until half of it is back: so that who runs at last is not stopped at once."""
+        # While it starts it keeps the place that it had when it got its devices.
+        starts = job.has_devices and job.running_since_ms is None
+        slack = slack_ms(job, promise(job), job.opened[0] if starts else at.now)
+        return slack <= 0 or (bool(job.marks.get("due")) and slack < promise(job).slack_ms // 2)
+
+    def order(job: JobView, at: Moment) -> Key:
+        tier = tier_of(job.job) if tiers else Tier.BASIC
+        first = DUE if tier is not Tier.BASIC and is_due(job, at) else CALM
+        return (first, RANK[tier], job.submitted_ms, job.number)
+
+    def changes(job: JobView, at: Moment) -> int | None:
+        promised = promise(job)
+        if not promised.permille:
+            return None
+        if job.stopped_ms is not None and job.marks.get("at", -1) < job.stopped_ms:
+            return at.now + 1
+        if job.has_devices and job.running_since_ms is None:
+            return None
+        slack, rate = slack_ms(job, promised, at.now), gain_permille(job, promised)
+        if rate < 0:
+            return at.now + max(-(-slack * WHOLE // -rate), 1) if slack > 0 else None
+        if rate > 0 and is_due(job, at):
+            return at.now + max(-(-(promised.slack_ms // 2 - slack) * WHOLE // rate), 1)
+        return None
+
+    def due(job: JobView, at: Moment) -> None:
+        promised = promise(job)
+        was_due = is_due(job, at)
+        job.marks["slack"] = slack_ms(job, promised, at.now)
+        job.marks["at"] = at.now
+        job.marks["executed"] = job.executed_ms(at.now)
+        job.marks["due"] = int(was_due)
+
+    return Policy(
+        "singularity",
+        order=order,
+        targets=Targets.RANK,
+        shape=_spliced(promises, splice, tiers) if splice > 1 else as_asked,
+        changes=changes,
+        due=due,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+RANK = {Tier.PREMIUM: 0, Tier.STANDARD: 1, Tier.BASIC: 2}
+
+
+def slack_ms(job: JobView, promised: Promise, now: int) -> int:
+    """For how much longer a job may do without, below 0 if it has done without for too long.
+
+    From the last mark on it waited, then ran once, then waited again, if it was stopped: a stop is marked at once.
+    """
+    marks = job.marks
+    since = marks.get("at", job.submitted_ms)
+    slack = marks.get("slack", promised.slack_ms)
+    ran = job.executed_ms(now) - marks.get("executed", 0)
+    stopped = job.stopped_ms if job.stopped_ms is not None and job.stopped_ms > since else None
+    rests_since = stopped if stopped is not None else since
+    until = now if job.running_since_ms is not None else rests_since
+    began = max(until - ran, since)
+    slack -= (began - since) * promised.permille // WHOLE
+    slack = min(slack + (until - began) * gain_permille(job, promised, ran=True) // WHOLE, promised.slack_ms)
+    return slack - (now - until) * promised.permille // WHOLE
+
+
+def gain_permille(job: JobView, promised: Promise, ran: bool = False) -> int:
+    """What a job gains of slack by the millisecond, in thousandths: what it has of its GPUs less what is promised."""
+    asked = max(job.job.gang.gpus_max, 1)
+    if job.running_since_ms is not None:
+        return WHOLE * min(job.gpus, asked) // asked - promised.permille
+    return WHOLE - promised.permille if ran else -promised.permille
+
+
+def _spliced(promises: dict[Tier, Promise], splice: int, tiers: bool) -> Shape:
+    def shape(job: JobView, at: Moment) -> Gang:
+        tier = tier_of(job.job) if tiers else Tier.BASIC
+        return (
+            spliced(job.job.gang, max(promises[tier].permille, -(-WHOLE // splice)))
+            if _may_splice(job.job)
+            else job.job.gang
+        )
+
+    return shape
+
+
+def _may_splice(job: Job) -> bool:
+    return job.preemptible and job.parallel is None and not job.gang.elastic
+
+
+@lru_cache(maxsize=4096)
+def spliced(gang: Gang, permille: int) -> Gang:
+    """The gang with as few GPUs as so many thousandths of them, at the least; a task stays in one node."""
+    roles = tuple(_spliced_role(role, permille) for role in gang.roles)
+    divided = roles != gang.roles and any(role.task.gpus > 1 and role.replicas_max == 1 for role in gang.roles)
+    topology = Topology("node", gang.topology.preferred) if divided and gang.topology == ANYWHERE else gang.topology
+    return replace(gang, roles=roles, topology=topology)
+
+
+def _spliced_role(role: Role, permille: int) -> Role:
+    """Members that are gangs, or parts of devices, are left as they are."""
+    task = role.task
+    if role.members or not task.gpus or task.share is not None or role.topology != ANYWHERE:
+        return role
+    if role.replicas_max == 1 and task.gpus > 1 and task.divisible:
+        one = replace(
+            task, gpus=1, cpus_milli=-(-task.cpus_milli // task.gpus), memory_mb=-(-task.memory_mb // task.gpus)
+        )
+        return replace(role, task=one, replicas_min=-(-task.gpus * permille // WHOLE), replicas_max=task.gpus)
+    return replace(role, replicas_min=-(-role.replicas_max * permille // WHOLE))
+
+
+ABOUT = About(
+    summary="tiers that promise a fraction of GPU time; all jobs are preempted, moved and resized",
+    prior_knowledge="tier",
+    algorithm="promised GPU fraction by tier",
+    decides_by="slack left of the tier's promise",
+    dimensions="spatial and temporal",
+    preemption="yes, by checkpoint; lower tiers give way first; jobs run spliced on fewer GPUs",
+    starvation="basic jobs may starve; standard and premium ones while there is enough for their promises",
+    placement="packed",
+    source="Shukla et al., 2022 (arXiv 2202.07848)",
+)

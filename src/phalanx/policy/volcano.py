@@ -1,0 +1,91 @@
+"""volcano: gang, priority, proportion, drf and binpack, composed as Volcano composes its plugins.
+
+`proportion` divides the cluster among queues by weight, each up to what it wants and may have; the queue that has
+least of that goes next, and one that has all of it gets no more. In a queue the higher priority goes first, then
+submission. A job stops lower priorities of its own queue (preempt), and a queue below what it is due has back what
+another has beyond that (reclaim). With `queues=hdrf` queues are ordered by hierarchical dominant shares instead.
+"""
+
+from __future__ import annotations
+
+from phalanx.cluster.queues import Queue
+from phalanx.policy.about import About
+from phalanx.policy.drf import dominant
+from phalanx.policy.fair import EXACT, ONE, by_priority, lower_in_queue
+from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, saturation, sides
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy, no_bound, nobody
+from phalanx.policy.view import JobView, Moment, RunView, Usage
+from phalanx.policy.wants import need_of, observe_wants
+
+
+def volcano(parameters: Parameters) -> Policy:
+    """`queues` says how they are ordered; `preempt` and `reclaim` switch those actions."""
+    proportion = parameters.choice("queues", ("proportion", "hdrf")) == "proportion"
+    preempt = parameters.boolean("preempt", default=True)
+    reclaim = parameters.boolean("reclaim", default=True)
+    deserved = FairShares(claim)
+
+    def level_order(path: str, usage: Usage, at: Moment) -> Key:
+        queue = at.queue(path) or ONE
+        if proportion:
+            return (-queue.priority, saturation(usage, deserved(at)[path]))
+        return (-queue.priority, dominant(usage, at.total) * EXACT // queue.weight)
+
+    def keeps(queue: str, at: Moment) -> int:
+        return deserved(at)[queue].gpu_permille
+
+    def victims(head: JobView, victim: RunView, at: Moment) -> bool:
+        if victim.job.queue == head.job.queue:
+            return preempt and lower_in_queue(head, victim, at)
+        return reclaims(head, victim, at)
+
+    def reclaims(head: JobView, victim: RunView, at: Moment) -> bool:
+        mine, theirs = sides(head.job.queue, victim.job.queue, at)
+        described = at.queue(victim.job.queue)
+        if not reclaim or (described is not None and not described.reclaimable):
+            return False
+        shares = deserved(at)
+        need = need_of(head.job.gang)
+        return exceeds(at.usage(theirs), shares[theirs]) and fits_in(at.usage(mine), need, shares[mine])
+
+    def allows(job: JobView, at: Moment) -> int | None:
+        """A queue that has all it is due (overused) gets no more, not even what lies idle."""
+        queue = job.job.queue
+        return 0 if exceeds_or_equals(at.usage(queue), deserved(at)[queue]) else None
+
+    return Policy(
+        "volcano",
+        order=by_priority,
+        level_order=level_order,
+        victims=victims if preempt or reclaim else nobody,
+        reclaims=reclaims if reclaim else nobody,
+        keeps=keeps,
+        allows=allows if proportion else no_bound,
+        observe=observe_wants,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
+    """By weight alone; what is guaranteed is a queue's own."""
+    return Claim(wants[resource], queue.guaranteed[resource] or 0, queue.weight, 0, queue.limit[resource])
+
+
+def exceeds_or_equals(usage: Usage, share: Usage) -> bool:
+    """Whether a queue has all that it is due of some resource that it uses."""
+    return any(used and used >= part for used, part in zip(usage, share, strict=True))
+
+
+ABOUT = About(
+    summary="queues by their proportion of the cluster, priorities in them, gangs, packed",
+    prior_knowledge="none",
+    algorithm="proportional shares, or hierarchical dominant resource fairness",
+    decides_by="what queues have of what they are due, then priority",
+    dimensions="spatial, several resources",
+    preemption="of lower priorities in a queue; to have back what a queue is due",
+    starvation="no queue starves; low priorities in one may",
+    placement="packed",
+    source="Volcano (CNCF), documentation of its actions and plugins",
+)

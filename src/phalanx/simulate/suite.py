@@ -1,0 +1,244 @@
+"""Suites: the same policies on several workloads, loads and seeds, so that no single trace decides which is best.
+
+All that a suite runs on is made here from seeds, so that anybody can repeat it. What each run came to is kept in a
+folder, a file a run; a suite that was interrupted goes on from those that are there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.errors import PhalanxError
+from phalanx.policy.registry import BUILTIN
+from phalanx.simulate.batch import run_cases
+from phalanx.simulate.plugins import resolve_policy
+from phalanx.simulate.study import Case, Study
+from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.traces.load import at_load
+from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+
+LOADS = (0.7, 0.9, 1.1)
+SEEDS = 3
+JOBS = 400
+"""Jobs of a run: as many as let all runs of the standard suite finish within half an hour on two processors."""
+SCHEMA = 1
+
+NEEDS = {"tiresias-gittins": "tiresias-gittins:samples=300/1200/3600/14400/43200/172800/604800"}
+"""Policies that cannot do without parameters, with those that the suite gives them: GPU-seconds of Philly's jobs."""
+
+Dress = Callable[[Trace, Random], Trace]
+
+
+SUITES = ("standard",)
+
+
+class SuiteError(PhalanxError):
+    """A suite that cannot be run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dressed:
+    """A synthetic trace with something added to its jobs: parts of GPUs, models, types."""
+
+    spec: Synthetic
+    dress: str = ""
+
+    def at(self, gpus: int, load: float | None, seed: int, first_seed: int) -> Trace:
+        """The trace of a seed, at a load."""
+        load = self.spec.load if load is None else load
+        trace = synthesize(replace(self.spec, gpus=gpus, load=load), seed)
+        if self.dress:
+            trace = at_load(DRESSES[self.dress](trace, Random(seed)), gpus, load)
+        return trace
+
+    def load(self, gpus: int) -> float:
+        """The load it is made at."""
+        return self.spec.load
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A cluster and the jobs that come to it."""
+
+    name: str
+    about: str
+    cluster: Cluster
+    source: Dressed
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One run of a suite, and what it came to."""
+
+    workload: str
+    policy: str
+    load: float
+    seed: int
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What is run."""
+
+    name: str
+    workloads: tuple[Workload, ...]
+    policies: Mapping[str, str]
+    loads: tuple[float, ...] = LOADS
+    seeds: int = SEEDS
+
+    @property
+    def size(self) -> int:
+        """How many runs it has."""
+        return len(self.workloads) * len(self.policies) * len(self.loads) * self.seeds
+
+
+def standard(jobs: int = JOBS, seeds: int = SEEDS, policies: Sequence[str] = ()) -> Suite:
+    """The standard suite, of all policies or those named."""
+    chosen = policies or tuple(NEEDS.get(name, name) for name in BUILTIN)
+    return Suite("standard", workloads(jobs), {written: resolve_policy(written) for written in chosen}, seeds=seeds)
+
+
+def workloads(jobs: int) -> tuple[Workload, ...]:
+    """The workloads of the standard suite. Clusters are small, so that so many jobs keep them full."""
+    small, large = _racks(4), _racks(8)
+    return (
+        Workload("philly", "Philly's sizes and durations", small, Dressed(Synthetic(jobs, small.gpus, 0.9))),
+        Workload(
+            "openb",
+            "parts of GPUs, and models that jobs insist on",
+            _openb(),
+            Dressed(Synthetic(jobs, _openb().gpus, 0.9), "openb"),
+        ),
+        Workload(
+            "heavy-tail", "from evaluations to pretraining", large, Dressed(Synthetic(jobs, large.gpus, 0.9, "llm"))
+        ),
+        Workload("mixed", "K80, P100 and V100", _mixed(), Dressed(Synthetic(jobs, _mixed().gpus, 0.9, "gavel"))),
+        Workload("sweeps", "most jobs come in sweeps", small, Dressed(Synthetic(jobs, small.gpus, 0.9, sweeps=0.6))),
+    )
+
+
+def _racks(nodes: int) -> Cluster:
+    """Nodes of eight GPUs in racks of two."""
+    return Cluster(
+        tuple(Node(f"n{i}", (f"r{i // 2}",), 8) for i in range(nodes)), ("rack", "node"), name=f"{8 * nodes}-gpus"
+    )
+
+
+def _mixed() -> Cluster:
+    return Cluster(tuple(Node(name.lower(), (), 8, name) for name in ("K80", "P100", "V100")), name="mixed")
+
+
+def _openb() -> Cluster:
+    """Nodes of the kinds and about the proportions of Alibaba's list of 2023."""
+    kinds = (("T4", 2, 3), ("P100", 2, 1), ("V100", 8, 1), ("A10", 8, 3))
+    nodes = [
+        Node(f"{model.lower()}-{i}", (), gpus, model, cpus_milli=96_000, memory_mb=393_216)
+        for model, gpus, count in kinds
+        for i in range(count)
+    ]
+    return Cluster(tuple(nodes), name="openb-like")
+
+
+def _in_parts(trace: Trace, rng: Random) -> Trace:
+    """As in openb: four of ten jobs of one GPU do with a part of it, and a third insists on models."""
+    return replace(trace, jobs=tuple(_openb_like(job, rng) for job in trace.jobs))
+
+
+def _openb_like(job: TraceJob, rng: Random) -> TraceJob:
+    part, insists = rng.random() < 0.4, rng.random() < 0.33
+    milli = rng.choice((110, 200, 250, 330, 460, 500, 750)) if part and job.gpus == 1 else 0
+    models = rng.choice(("T4", "P100", "V100", "V100|A10", "A10")) if insists and job.gpus == 1 else ""
+    # Nodes have eight GPUs at most, and only these take more than two.
+    models = models or ("V100|A10" if job.gpus > 2 else "")
+    return replace(job, gpu_milli=milli, gpu_type=models, gpus=min(job.gpus, 32), cpus_milli=4_000, memory_mb=16_384)
+
+
+DRESSES: Mapping[str, Dress] = {"openb": _in_parts}
+
+
+class Folder:
+    """Where results are kept, a file a run. A file of another version or another suite is passed over."""
+
+    def __init__(self, path: Path, version: str) -> None:
+        self.path = path
+        self.version = version
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SuiteError(f"{path}: {error.strerror or error}") from error
+
+    def key(self, workload: Workload, case: Case) -> str:
+        """What the run of a case is a function of, in few letters."""
+        told = repr(
+            (SCHEMA, self.version, workload.name, workload.cluster, workload.source, case.spec, case.load, case.seed)
+        )
+        return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+    def find(self, workload: Workload, case: Case) -> Cell | None:
+        """What a run came to, if it is here and whole."""
+        try:
+            told = json.loads(self._file(workload, case).read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        if not isinstance(told, dict) or told.get("key") != self.key(workload, case):
+            return None
+        return Cell(workload.name, case.policy, case.load or 0.0, case.seed, told["summary"])
+
+    def keep(self, workload: Workload, case: Case, summary: Mapping[str, Any]) -> Cell:
+        """Writes what a run came to, as a whole or not at all."""
+        file = self._file(workload, case)
+        torn = file.with_suffix(".new")
+        told = {"key": self.key(workload, case), "workload": workload.name, "load": case.load, "seed": case.seed}
+        try:
+            torn.write_text(json.dumps({**told, "policy": case.policy, "summary": summary}), "utf-8")
+            torn.replace(file)
+        except OSError as error:
+            raise SuiteError(f"{file}: {error.strerror or error}") from error
+        return Cell(workload.name, case.policy, case.load or 0.0, case.seed, summary)
+
+    def _file(self, workload: Workload, case: Case) -> Path:
+        words = "".join(each if each.isalnum() or each in "-_." else "_" for each in case.policy)[:60]
+        name = f"{workload.name}-{case.load}-{case.seed}-{words}-{self.key(workload, case)[:6]}.json"
+        return self.path / name
+
+
+def run_suite(suite: Suite, folder: Folder, workers: int | None = None) -> Generator[Cell, None, None]:
+    """Every cell of a suite: first those that are in the folder, then the others as they are done."""
+    todo: list[tuple[Workload, list[Case]]] = []
+    for workload in suite.workloads:
+        missing = []
+        for case in _cases(suite):
+            found = folder.find(workload, case)
+            if found is None:
+                missing.append(case)
+            else:
+                yield found
+        todo.append((workload, missing))
+    for workload, cases in todo:
+        if not cases:
+            continue
+        with closing(run_cases(_study(workload), cases, workers)) as runs:
+            for number, result in runs:
+                yield folder.keep(workload, cases[number], result.summary)
+
+
+def _study(workload: Workload) -> Study:
+    return Study(workload.cluster, workload.source)
+
+
+def _cases(suite: Suite) -> list[Case]:
+    return [
+        Case(policy, spec, seed, load)
+        for load in suite.loads
+        for seed in range(suite.seeds)
+        for policy, spec in suite.policies.items()
+    ]

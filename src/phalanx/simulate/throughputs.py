@@ -1,0 +1,111 @@
+"""Files of throughputs: ours, a list of measurements, or the one that came with Gavel."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from phalanx.document.error import brief
+from phalanx.errors import PhalanxError
+from phalanx.simulate.trace import Trace
+from phalanx.workload.throughputs import Throughput, Throughputs, batch_of
+
+KEYS = ("model", "batch", "gpus", "steps_per_s")
+ALONE = "null"
+SPREAD = "_unconsolidated"
+"""How Gavel's file marks types whose GPUs lie apart: how much that costs is reckoned elsewhere."""
+
+
+class ThroughputError(PhalanxError):
+    """A file of throughputs that cannot be read. The text names the file, the entry and what was expected."""
+
+
+def read_throughputs(path: str) -> Throughputs:
+    """Reads `[{model, batch, gpus, steps_per_s: {V100: 4.8, …}}, …]`, or `{type: {"('model', gpus)": {null: …}}}`."""
+    try:
+        told = json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise ThroughputError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ThroughputError(f"{path}: expected JSON: {error}") from error
+    rows = tuple(_gavels(path, told) if isinstance(told, dict) else _ours(path, told))
+    if not rows:
+        raise ThroughputError(f"{path}: expected throughputs, found none")
+    return Throughputs(path, rows)
+
+
+def missing_models(throughputs: Throughputs, trace: Trace) -> dict[str, int]:
+    """Models of a trace of which nothing was measured, each with how many jobs it has."""
+    found: dict[str, int] = {}
+    for job in trace.jobs:
+        if not throughputs.knows(job.model):
+            found[job.model] = found.get(job.model, 0) + 1
+    return found
+
+
+def _ours(path: str, told: Any) -> Iterator[Throughput]:
+    if not isinstance(told, list):
+        raise ThroughputError(f"{path}: expected a list of throughputs, found {brief(json.dumps(told))}")
+    for number, entry in enumerate(told, start=1):
+        where = f"{path}: entry {number}"
+        if not isinstance(entry, dict):
+            raise ThroughputError(f"{where}: expected {{{', '.join(KEYS)}}}, found {brief(json.dumps(entry))}")
+        for key in entry:
+            if key not in KEYS:
+                raise ThroughputError(f"{where}: unknown key {brief(key)!r}; known are {', '.join(KEYS)}")
+        model, steps = entry.get("model"), entry.get("steps_per_s")
+        if not isinstance(model, str) or not model:
+            raise ThroughputError(f"{where}: model: expected the name of a model, found {brief(json.dumps(model))}")
+        if not isinstance(steps, dict) or not steps:
+            raise ThroughputError(f"{where}: steps_per_s: expected steps a second by GPU type, as {{V100: 4.8}}")
+        yield Throughput(
+            model,
+            _count(entry.get("batch", 0), where, "batch", 0),
+            _count(entry.get("gpus", 1), where, "gpus", 1),
+            tuple((gpu_type.upper(), _rate(rate, where, gpu_type)) for gpu_type, rate in steps.items()),
+        )
+
+
+def _count(value: object, where: str, key: str, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        found = brief(json.dumps(value))
+        raise ThroughputError(f"{where}: {key}: expected a whole number, at least {least}, found {found}")
+    return value
+
+
+def _rate(value: object, where: str, gpu_type: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+        found = brief(json.dumps(value))
+        raise ThroughputError(f"{where}: {gpu_type}: expected steps a second, not negative, found {found}")
+    return float(value)
+
+
+def _gavels(path: str, told: dict[str, Any]) -> Iterator[Throughput]:
+    """Gavel's file: by type, by `('model (batch size N)', gpus)`, alone (`null`); what it tells of pairs is left."""
+    found: dict[tuple[str, int], list[tuple[str, float]]] = {}
+    for gpu_type, measured in told.items():
+        if gpu_type.endswith(SPREAD):
+            continue
+        if not isinstance(measured, dict):
+            raise ThroughputError(f"{path}: {brief(gpu_type)}: expected throughputs by model and number of GPUs")
+        for key, rates in measured.items():
+            where = f"{path}: {gpu_type}: {brief(key)}"
+            model, gpus = _model_and_gpus(key, where)
+            rate = rates.get(ALONE) if isinstance(rates, dict) else None
+            found.setdefault((model, gpus), []).append((gpu_type.upper(), _rate(rate, where, gpu_type)))
+    for (model, gpus), steps in found.items():
+        yield Throughput(model, batch_of(model), gpus, tuple(steps))
+
+
+def _model_and_gpus(key: str, where: str) -> tuple[str, int]:
+    try:
+        model, gpus = ast.literal_eval(key)
+    except (ValueError, SyntaxError, TypeError):
+        raise ThroughputError(f"{where}: expected ('model', gpus)") from None
+    if not isinstance(model, str) or not isinstance(gpus, int) or gpus < 1:
+        raise ThroughputError(f"{where}: expected ('model', gpus)")
+    return model, gpus
