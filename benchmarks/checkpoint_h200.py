@@ -1,13 +1,14 @@
 """What checkpoints cost on one GPU, beside torch's own ways: every figure of docs/results/checkpoint.md.
 
 `python benchmarks/checkpoint_h200.py --folder DISK --out FILE` (with src on PYTHONPATH) prints a row for each figure,
-as `phalanx bench` does, and writes them as lines of JSON. `--tiny` runs it small, also without a GPU, to see that it
-works.
+as `phalanx bench` does, and writes them as lines of JSON. `--only PART …` runs some parts. `--tiny` runs it small, also
+without a GPU, to see that it works.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import shutil
@@ -28,6 +29,8 @@ import torch.distributed.checkpoint as dcp
 from checkpoint_model import BILLION, TINY, Training
 from phalanx.train.checkpoint import Checkpointer, Host, Retention, Shared
 from phalanx.train.checkpoint.slot import Slot
+from phalanx.train.checkpoint.state import State
+from phalanx.train.checkpoint.store import load_into
 
 NEVER = 2**31
 LEAN_MB = 256
@@ -62,6 +65,7 @@ class Report:
 
 
 START_S = time.monotonic()
+PARTS = ("ground", "bus", "memory", "restart", "added_time", "bitwise", "durable", "beside_disk", "nccl", "torch_arms")
 
 
 class Bench:
@@ -72,6 +76,7 @@ class Bench:
         self.size_name = "tiny" if options.tiny else "billion"
         self.report = Report(Path(options.out))
         self.folder = Path(options.folder)
+        self.only: list[str] = options.only
         self.block_steps = 12 if options.tiny else 60
         self.repeats = 2 if options.tiny else 4
         self.training = Training(TINY if options.tiny else BILLION, self.device)
@@ -81,18 +86,12 @@ class Bench:
         self.restored_s: float | None = None
 
     def run(self) -> None:
-        for part in (
-            self.ground,
-            self.bus,
-            self.restart,
-            self.added_time,
-            self.bitwise,
-            self.durable,
-            self.torch_arms,
-        ):
-            self.report.say(f"--- {part.__name__}")
+        for name in PARTS:
+            if self.only and name not in self.only:
+                continue
+            self.report.say(f"--- {name}")
             try:
-                part()
+                getattr(self, name)()
             except Exception:
                 self.report.say(traceback.format_exc())
 
@@ -186,16 +185,11 @@ class Bench:
         for name, scratch_mb in (("staged", None), ("lean", LEAN_MB)):
             checkpointer = self.checkpointer(f"bitwise {name}", scratch_mb)
             different, checked = 0, 0
-            if self.device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            for number in range(1, 21):
+            for number in range(1, 11 if self.size_name == "tiny" else 61):
                 for _ in range(3):
                     self.training.step()
                     checkpointer.step()
                 checkpointer.save()
-                if number == 9:
-                    self.training.synchronize()
-                    self.hbm(f"{name}: peak HBM of the training with snapshots")
                 if number % 10 == 0:
                     truth = [piece.tensor.clone() for piece in checkpointer._station.state.pieces()]
                     self.steps(1)
@@ -216,7 +210,8 @@ class Bench:
         slot = max(slots, key=lambda each: each.complete_step or -1)
         kept = [piece.tensor for piece in slot.pieces(slot.record())]
         return slot.complete_step == checkpointer.completed and all(
-            torch.equal(a.reshape(-1).view(torch.uint8), b.cpu().reshape(-1).view(torch.uint8))
+            # Cloned first: of memory that was registered in parts, no one copy may cross from part to part.
+            torch.equal(a.clone().to(b.device).reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
             for a, b in zip(kept, truth, strict=True)
         )
 
@@ -256,6 +251,77 @@ class Bench:
         )
         self.report.say(f"faults: {list(checkpointer.faults)}")
         checkpointer.close()
+        shutil.rmtree(where, ignore_errors=True)
+
+    def beside_disk(self) -> None:
+        """Snapshots to memory, one in 10 steps, while a step is being written: three slots have room for both."""
+        where = self.folder / "beside"
+        tiers = [Host(every=10, slots=3), Shared(where, every=NEVER, keep=Retention(last=1))]
+        checkpointer = Checkpointer(self.training.parts, tiers, job=f"beside {os.getpid()}", signals=())
+        self.steps(30, checkpointer)
+        checkpointer.wait()
+        skipped = checkpointer.describe()["skipped"]
+        checkpointer.save()
+        written, began = checkpointer.completed, checkpointer.completed
+        while checkpointer.durable_step != written and checkpointer.completed - began < 2000:
+            self.training.step()
+            checkpointer.step()
+            self.training.synchronize()
+        steps = checkpointer.completed - began
+        self.report.row("steps trained while one is written, with snapshots beside", steps, "steps")
+        self.report.row(
+            "snapshots to memory skipped meanwhile", checkpointer.describe()["skipped"] - skipped, "snapshots", 0
+        )
+        self.report.say(f"faults: {list(checkpointer.faults)}")
+        checkpointer.close()
+        shutil.rmtree(where, ignore_errors=True)
+
+    def memory(self) -> None:
+        """Peak memory of the device by its allocator, with each mode in a process of its own, and what close leaves."""
+        peaks = {}
+        for mode in ("alone", "staged", "lean"):
+            command = [sys.executable, __file__, "--peak", mode, *(["--tiny"] if self.size_name == "tiny" else [])]
+            said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+            found = json.loads(said.splitlines()[-1])
+            peaks[mode] = found["peak"]
+            self.report.row(f"peak HBM, {mode}", found["peak"] / GB, "GB")
+            self.report.row(f"peak HBM, {mode} / alone", found["peak"] / max(peaks["alone"], 1), "times")
+            self.report.row(f"HBM that close does not give back, {mode}", found["left"] / GB, "GB", 0.001)
+            for line in found["holders"]:
+                self.report.say(line)
+
+    def nccl(self) -> None:
+        """A state cut by FSDP2, saved, and loaded over a group of NCCL, as far as one device goes."""
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        os.environ.setdefault("MASTER_PORT", "29512")
+        dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo", rank=0, world_size=1)
+        where = self.folder / "sharded"
+        training = Training(TINY, self.device)
+        fully_shard(training.model, mesh=init_device_mesh(self.device.type, (1,)))
+        training.optimizer = torch.optim.AdamW(training.model.parameters(), lr=1e-4)
+        tiers = [Host(every=NEVER), Shared(where, every=NEVER)]
+        with Checkpointer(training.parts, tiers, job=f"sharded {os.getpid()}", signals=()) as checkpointer:
+            for _ in range(3):
+                training.step()
+                checkpointer.step()
+            checkpointer.save()
+            checkpointer.wait()
+            pieces = State(training.parts).pieces()
+            truth = [piece.tensor.clone() for piece in pieces]
+            for name, fill in (
+                ("from host memory", checkpointer.load),
+                ("over the group", lambda: load_into(where, None, pieces, group=dist.group.WORLD)),
+            ):
+                for piece in pieces:
+                    piece.tensor.zero_()
+                fill()
+                self.training.synchronize()
+                wrong = sum(not torch.equal(piece.tensor, right) for piece, right in zip(pieces, truth, strict=True))
+                self.report.row(f"FSDP2, {name}: tensors that differ, of {len(pieces)}", wrong, "tensors", 0)
+        dist.destroy_process_group()
         shutil.rmtree(where, ignore_errors=True)
 
     def torch_arms(self) -> None:
@@ -439,12 +505,61 @@ def drop_caches() -> bool:
     return True
 
 
+def tell_peak(mode: str, tiny: bool) -> None:
+    """The part of `memory` that runs in a process of its own: one line of JSON."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    training = Training(TINY if tiny else BILLION, device)
+    for _ in range(5):
+        training.step()
+    training.synchronize()
+    before, peak = allocated(device), 0
+    if mode == "alone":
+        for _ in range(60):
+            training.step()
+        peak = allocated(device, peak=True)
+    else:
+        host = Host(every=NEVER, scratch_mb=None if mode == "staged" else LEAN_MB)
+        checkpointer = Checkpointer(training.parts, [host], job=f"{mode} peak {os.getpid()}", signals=())
+        for number in range(60):
+            training.step()
+            checkpointer.step()
+            if number % 3 == 2:
+                checkpointer.save()
+        training.synchronize()
+        peak = allocated(device, peak=True)
+        checkpointer.close()
+    training.synchronize()
+    left = allocated(device) - before
+    print(json.dumps({"peak": peak, "left": left, "holders": holders() if left > 1 << 20 else []}))  # noqa: T201
+
+
+def allocated(device: torch.device, peak: bool = False) -> int:
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated())
+
+
+def holders() -> list[str]:
+    """The largest tensors on the device that have no name in the model, and who refers to them."""
+    found = [each for each in gc.get_objects() if type(each) is torch.Tensor and each.is_cuda]
+    found.sort(key=lambda each: each.untyped_storage().nbytes(), reverse=True)
+    return [
+        f"{each.untyped_storage().nbytes() / GB:.2f} GB: {[type(who).__name__ for who in gc.get_referrers(each)]}"
+        for each in found[:8]
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", default="/tmp/phalanx-checkpoint-bench", help="where to write checkpoints")
     parser.add_argument("--out", default="checkpoint.jsonl", help="where to write the rows")
     parser.add_argument("--tiny", action="store_true", help="run it small: the figures then mean nothing")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=[], help="run these parts alone")
+    parser.add_argument("--peak", choices=("alone", "staged", "lean"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peak:
+        tell_peak(options.peak, options.tiny)
+        return
     Path(options.folder).mkdir(parents=True, exist_ok=True)
     Bench(options).run()
 

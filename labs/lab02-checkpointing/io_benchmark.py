@@ -7,6 +7,7 @@
 | device | a copy within device memory (needs CUDA) |
 | host | a copy into host memory, pinned where there is CUDA |
 | shared memory | a copy into /dev/shm, which outlives the process |
+| peer | the same, and from there to a peer's memory over a socket, with checksums; here the peer is this machine |
 | disk | phalanx's step: data, checksums, fsync, commit mark; read back with every byte checked |
 | object store | the same through fsspec, into a store in memory: what the protocol costs, without a network |
 | torch.save, dcp.save | the usual ways, beside them; neither waits for the disk unless told |
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
 import time
@@ -30,7 +32,11 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
+from phalanx.train.checkpoint.holdings import Holdings, replica_name
+from phalanx.train.checkpoint.peers import Parcel, PeerServer, fetch, push
 from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.segment import Segment
+from phalanx.train.checkpoint.slot import Record, Slot, arrange, slot_bytes
 from phalanx.train.checkpoint.store import commit, load_into, write_step
 
 TENSORS = 16
@@ -63,6 +69,7 @@ def tiers(state: State, directory: Path) -> list[Tier]:
     found = [
         Tier("host", "nothing", lambda s: copy(s, host), lambda s: copy(host, s)),
         in_shared_memory(state),
+        in_a_peers_memory(state),
         step_tier("disk", "power cut", str(directory / "steps")),
         step_tier("object store", "as the store promises", "memory://io-benchmark"),
         with_torch_save(directory / "torch"),
@@ -88,6 +95,35 @@ def copy(source: State, target: State) -> None:
 def in_shared_memory(state: State) -> Tier:
     kept = {name: torch.empty_like(each, device="cpu").share_memory_() for name, each in state.items()}
     return Tier("shared memory", "end of process", lambda s: copy(s, kept), lambda s: copy(kept, s))
+
+
+def in_a_peers_memory(state: State) -> Tier:
+    entries, data_bytes = arrange(pieces(on_host(state)))
+    own, there, back = (new_slot(name, slot_bytes(data_bytes)) for name in ("own-0", replica_name(0, 0), "own-1"))
+    holdings = Holdings()
+    holdings.put(there)
+    peer = PeerServer("127.0.0.1", "token", holdings)
+    peer.start()
+    address = ("127.0.0.1", peer.port)
+
+    def write(state: State) -> None:
+        own.begin(1, 0, data_bytes)
+        copy(state, {entry.fqn: own.tensor(entry) for entry in entries})
+        own.finish(Record(1, 0, 1, entries, {}))
+        push(address, "token", own, Parcel())
+
+    def read(state: State) -> None:
+        fetch(address, "token", 0, 1, lambda header: back)
+        copy({entry.fqn: back.tensor(entry) for entry in entries}, state)
+
+    return Tier("peer", "loss of the machine", write, read)
+
+
+def new_slot(name: str, size: int) -> Slot:
+    """Room for a snapshot, in shared memory without a name in any file system."""
+    descriptor = os.memfd_create(name)
+    os.ftruncate(descriptor, size)
+    return Slot(Segment(name, descriptor))
 
 
 def step_tier(name: str, survives: str, root: str) -> Tier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import socket
 from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerContext
 from multiprocessing.queues import SimpleQueue
@@ -50,3 +51,10 @@ def run_alone(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def without_rank(rank: int, function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

@@ -10,20 +10,28 @@ import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 import torch
+import torch.distributed as dist
+from fsspec.implementations.memory import MemoryFileSystem
+from processes import free_port, run_ranks
 from torch.distributed import HashStore
 
+from phalanx.bench.drill import fork_background
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import Checkpointer, Host, Shared
+from phalanx.train.checkpoint import Checkpointer, Host, Peer, Retention, Shared, background
 from phalanx.train.checkpoint.holdings import Holdings, replica_name
 from phalanx.train.checkpoint.meeting import Meeting, RankMissingError
 from phalanx.train.checkpoint.pace import Pace
 from phalanx.train.checkpoint.peers import Parcel, PeerServer, TransferError, fetch, push
 from phalanx.train.checkpoint.segment import Segment, require_memory
 from phalanx.train.checkpoint.slot import DATA_OFFSET, Record, Slot
-from phalanx.train.checkpoint.store import steps
+from phalanx.train.checkpoint.store import DirectoryInUse, Retry, StoreError, steps
+from phalanx.train.checkpoint.store.layout import MARK
+from phalanx.train.checkpoint.store.local import LocalMedium
 
 NEVER = 1 << 30
 TOKEN = "token"
@@ -112,6 +120,163 @@ def test_more_memory_than_there_is_is_refused_before_it_is_taken() -> None:
         require_memory(1 << 60, "a snapshot")
 
 
+def test_a_tier_that_falls_behind_is_named_once_with_what_it_sustains_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "start_process", fork_background)
+    with Checkpointer({"model": model()}, [Host(every=1), Shared(tmp_path, every=1)], signals=()) as checkpointer:
+        process = checkpointer._station.background
+        assert process is not None
+        checkpointer.step()
+        checkpointer.wait()
+        checkpointer._saver.costs["shared"].busy_s = 1000.0
+        os.kill(process.pid, signal.SIGSTOP)
+        for _ in range(6):
+            assert checkpointer.step()
+        os.kill(process.pid, signal.SIGCONT)
+        lines = [line for line in checkpointer.faults if "cannot keep up with one save in 1 steps" in line]
+        assert lines
+        assert "it sustains one in" in lines[0]
+        assert len(lines) == len(set(lines))
+        assert checkpointer.describe()["late"]["shared"] >= 4
+
+
+def test_a_lost_permission_is_named_and_a_step_follows_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that cannot be entered any more. A file in its place refuses the superuser too."""
+    monkeypatch.setattr(background, "start_process", fork_background)
+    root = tmp_path / "run"
+    with Checkpointer({"model": model()}, [Host(every=NEVER), Shared(root, every=NEVER)], signals=()) as checkpointer:
+        checkpointer.step()
+        root.rename(tmp_path / "aside")
+        root.write_text("")
+        checkpointer.save()
+        checkpointer.wait()
+        assert f"cannot write {root}" in checkpointer.faults[0]
+        assert "training goes on" in checkpointer.faults[0]
+        root.unlink()
+        (tmp_path / "aside").rename(root)
+        assert checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+        assert checkpointer.durable_step == 2
+
+
+def test_old_steps_that_cannot_be_taken_away_do_not_make_the_new_one_less_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "start_process", fork_background)
+    monkeypatch.setattr(LocalMedium, "remove", refuse_to_remove_a_mark)
+    tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER, keep=Retention(last=1))]
+    with Checkpointer({"model": model()}, tiers, signals=()) as checkpointer:
+        for _ in range(2):
+            checkpointer.step()
+            checkpointer.save()
+            checkpointer.wait()
+        assert checkpointer.durable_step == 2
+        assert "old steps were not taken away" in checkpointer.faults[0]
+        assert [each.step for each in steps(tmp_path)] == [1, 2]
+
+
+def test_a_store_that_keeps_failing_is_named_and_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "start_process", fork_background)
+    fsspec.register_implementation("refusing", Refusing, clobber=True)
+    retry = Retry(attempts=2, first_wait_s=0.001, longest_wait_s=0.001)
+    shared = Shared("refusing://bucket/run", every=NEVER, options={"retry": retry})
+    with Checkpointer({"model": model()}, [Host(every=NEVER), shared], signals=()) as checkpointer:
+        checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+        assert checkpointer.step()
+        assert "shared: step 1 was not saved" in checkpointer.faults[0]
+        assert "failed 2 times, last with OSError: 503 Slow Down" in checkpointer.faults[0]
+        assert checkpointer.durable_step is None
+
+
+class Refusing(MemoryFileSystem):
+    """An object store that takes claims and no data."""
+
+    protocol = "refusing"
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        if "step-" in path and "w" in mode:
+            raise OSError("503 Slow Down")
+        return super().open(path, mode, **options)
+
+
+def refuse_to_remove_a_mark(self: LocalMedium, name: str) -> None:
+    if name == MARK:
+        raise StoreError(f"cannot remove {name}: Operation not permitted")
+
+
+def background_of(checkpointer: Checkpointer) -> background.Background:
+    process = checkpointer._station.background
+    assert process is not None
+    return process
+
+
+def test_a_second_trainer_in_one_directory_is_refused_or_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "start_process", fork_background)
+    tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER)]
+    first = Checkpointer({"model": model()}, tiers, job="4821", signals=())
+    with pytest.raises(DirectoryInUse, match=r"job 4821 on .* writes here"):
+        Checkpointer({"model": model()}, tiers, job="4822", signals=())
+    # The same job, started again elsewhere, while the first trainer is cut off and does not know.
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    second = Checkpointer({"model": model()}, tiers, job="4821", signals=())
+    for checkpointer in (first, second):
+        assert checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+    assert "FencedOut" in first.faults[0]
+    assert "has claimed it with term 2, ours is 1" in first.faults[0]
+    assert (first.durable_step, second.durable_step) == (None, 1)
+    assert [each.term for each in steps(tmp_path)] == [2]
+    second.close()
+    first.close()
+
+
+def lose_a_background(rank: int, port: int, job: str) -> tuple[list[str], int | None, int | None]:
+    """Rank 1's background process stops in the middle of taking a copy, and dies."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), PHALANX_MACHINE=f"machine-{rank}")
+    background.start_process = fork_background  # type: ignore[assignment]
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    tiers = [Host(every=NEVER), Peer(copies=2, every=NEVER)]
+    # Larger than what sockets hold by themselves.
+    with Checkpointer({"model": model(3000)}, tiers, job=job, signals=(), timeout_s=120) as checkpointer:
+        checkpointer.step()
+        process = background_of(checkpointer)
+        if rank == 1:
+            os.kill(process.pid, signal.SIGSTOP)
+        dist.barrier()
+        checkpointer.save()
+        dist.barrier()
+        if rank == 1:
+            os.kill(process.pid, signal.SIGKILL)
+        checkpointer.wait()
+        before = checkpointer.describe()["replicated_step"]
+        dist.barrier()
+        assert checkpointer.step()
+        checkpointer.save()
+        checkpointer.wait()
+        after = checkpointer.describe()["replicated_step"]
+        dist.barrier()
+        faults = list(checkpointer.faults)
+    dist.destroy_process_group()
+    return faults, before, after
+
+
+def test_a_peer_that_dies_in_the_middle_of_a_copy_is_named_and_the_next_copy_arrives(job: str) -> None:
+    first, second = run_ranks(lose_a_background, 2, (free_port(), job), 200)
+    assert "the copy did not reach rank 1" in first[0][0]
+    assert "another one was started" in second[0][0]
+    assert first[1] is None
+    assert (first[2], second[2]) == (2, 2)
+
+
 def slot(name: str, size: int = 9 << 20) -> Slot:
     fd = os.memfd_create(name)
     os.ftruncate(fd, size)
@@ -178,6 +343,20 @@ def test_strangers_get_nothing(peer: PeerServer) -> None:
     push(("127.0.0.1", peer.port), TOKEN, snapshot(5, 17), Parcel())
     with pytest.raises((TransferError, OSError)):
         fetch(("127.0.0.1", peer.port), "guess", 3, 5, lambda header: slot("own-1"))
+
+
+def test_the_network_is_trainings_own_from_the_first_gradient_to_the_optimiser(job: str) -> None:
+    net = torch.nn.Sequential(model(), model())
+    optimizer = torch.optim.SGD(net.parameters())
+    tiers = [Host(every=NEVER), Peer(every=NEVER)]
+    with Checkpointer({"model": net, "optimizer": optimizer}, tiers, job=job, signals=()) as checkpointer:
+        pace = checkpointer._station.pace
+        loss = net(torch.ones(2)).sum()
+        before = pace.is_busy
+        loss.backward()
+        between = pace.is_busy
+        optimizer.step()
+        assert (before, between, pace.is_busy) == (False, True, False)
 
 
 def test_copies_wait_for_gaps_but_not_for_ever() -> None:

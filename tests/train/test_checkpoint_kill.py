@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.bench.drill import Drill
+from phalanx.bench.drill import Drill, unmarked
 from phalanx.bench.drills import Launcher, Outcome, launcher
-from phalanx.bench.kill_matrix import kill_of, steps_at_risk
+from phalanx.bench.kill_matrix import STEPS, kill_of, steps_at_risk
 from phalanx.train.checkpoint.points import POINTS
+from phalanx.train.checkpoint.store import steps
 
 SEED = 3
 
@@ -24,7 +25,7 @@ def drills() -> Iterator[Launcher]:
 @pytest.fixture(scope="module")
 def unfailed(drills: Launcher, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = str(tmp_path_factory.mktemp("unfailed"))
-    return drills.run(Drill(folder, folder, seed=SEED))
+    return drills.run(Drill(folder, folder, seed=SEED, steps=STEPS))
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -32,8 +33,8 @@ def test_a_training_killed_there_ends_as_the_one_that_was_not(
     drills: Launcher, unfailed: Outcome, tmp_path: Path, point: str
 ) -> None:
     kill = kill_of(point, SEED)
-    outcome = drills.run(Drill(str(tmp_path), str(tmp_path), seed=SEED, kill=kill))
-    assert outcome.starts == 2, "it was killed once"
+    outcome = drills.run(Drill(str(tmp_path), str(tmp_path), seed=SEED, steps=STEPS, kill=kill))
+    assert outcome.was_hit(kill), outcome.deaths
     assert outcome.digests == unfailed.digests
     step = int(kill.split("@")[1])
     if step > steps_at_risk(point):
@@ -41,9 +42,28 @@ def test_a_training_killed_there_ends_as_the_one_that_was_not(
         assert outcome.loaded("tier") == ["host", "host"], "the memory outlived the trainers"
 
 
+@pytest.mark.parametrize(
+    ("point", "half_done"), [("persist@8@0", {8}), ("commit@8@0", {8}), ("retire@8@0", {4}), ("in-forward@9@0", set())]
+)
+def test_a_kill_on_the_way_to_disk_leaves_a_step_half_done_and_none_at_the_end(
+    drills: Launcher, tmp_path: Path, point: str, half_done: set[int]
+) -> None:
+    """Step 8 is half written, or step 4 half taken away, in one of the two durable tiers or in both."""
+    outcome = drills.run(Drill(str(tmp_path), str(tmp_path), seed=SEED, steps=STEPS, kill=point))
+    assert outcome.was_hit(point), outcome.deaths
+    # Another tier or rank may be writing step 8 at that moment.
+    assert half_done <= set(outcome.deaths[0]["half_done"]) <= half_done | {8}
+    assert unmarked(tmp_path) == []
+    assert [each.step for each in steps(tmp_path / "shared")] == [12]
+    on_disks = [[each.step for each in steps(tmp_path / "local" / f"rank-0000{rank}")] for rank in (0, 1)]
+    assert [len(found) for found in on_disks] == [2, 2], "the last one, and the last that both had before it"
+    assert on_disks[0] == on_disks[1]
+    assert on_disks[0][-1] == 12
+
+
 def test_a_background_process_that_is_not_forked_does_the_same(
     drills: Launcher, unfailed: Outcome, tmp_path: Path
 ) -> None:
-    outcome = drills.run(Drill(str(tmp_path), str(tmp_path), seed=SEED, kill="commit@4@0", forks=False))
-    assert outcome.starts == 2
+    outcome = drills.run(Drill(str(tmp_path), str(tmp_path), seed=SEED, steps=STEPS, kill="commit@4@0", forks=False))
+    assert outcome.was_hit("commit@4@0"), outcome.deaths
     assert outcome.digests == unfailed.digests

@@ -60,6 +60,8 @@ def word(*slots: int | None, replicated: int | None = None, occupied: tuple[int,
         "machine": "m",
         "address": None,
         "durable": None,
+        "on_disk": None,
+        "held": frozenset(),
     }
     return Word(slots=slots, replicated=replicated, occupied=frozenset(occupied), **{**defaults, **others})  # type: ignore[arg-type]
 
@@ -98,3 +100,8 @@ def test_a_tier_that_is_busy_on_one_rank_is_late_for_all() -> None:
     decision = decide([word(2, 4, due=due), word(2, 4, due=due, busy=frozenset({"shared"}))])
     assert decision.tiers == ("host",)
     assert decision.late == ("shared",)
+
+
+def test_what_is_on_the_disks_is_what_every_rank_has_there() -> None:
+    assert decide([word(on_disk=8), word(on_disk=4)]).on_disk == 4
+    assert decide([word(on_disk=8), word(on_disk=None)]).on_disk is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from processes import run_ranks
+from processes import free_port, run_ranks
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -18,7 +18,8 @@ from torch.distributed.fsdp import fully_shard
 
 from phalanx.bench.drill import fork_background
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import Checkpointer, Host, RngState, Shared, background
+from phalanx.train.checkpoint import Checkpointer, Host, Local, RngState, Shared, background
+from phalanx.train.checkpoint.checkpointer import job_name
 from phalanx.train.checkpoint.parts import leaves
 from phalanx.train.checkpoint.state import State, storage_of
 
@@ -139,6 +140,13 @@ def test_memory_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
         Checkpointer({"model": Net()}, [Host()])
 
 
+def test_the_same_relative_path_elsewhere_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PHALANX_JOB_ID", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert job_name([Host(), Shared("run")]) == job_name([Local("run")]) == str(tmp_path / "run")
+    assert job_name([Shared("s3://bucket/run")]) == "s3://bucket/run"
+
+
 def sharded_training(
     rank: int, world_size: int, folder: str, port: int, steps: int, job: str
 ) -> tuple[str | None, list[float]]:
@@ -162,14 +170,6 @@ def sharded_training(
     full = [value for parameter in model.parameters() for value in parameter.full_tensor().flatten().tolist()]
     dist.destroy_process_group()
     return (None if loaded is None else f"{loaded.tier} {loaded.step}"), full
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_a_sharded_training_goes_on_from_the_store_on_fewer_ranks(tmp_path: Path) -> None:

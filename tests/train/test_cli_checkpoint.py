@@ -270,3 +270,12 @@ def test_the_verb_is_known_and_its_help_loads_no_torch() -> None:
     assert VERBS["checkpoint"].load() is checkpoint
     code = "import sys, phalanx.cli.checkpoint; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_copies_tells_exactly_what_memory_survives(call: Call) -> None:
+    code, out, _ = call("copies", "--machines", 6, "--copies", 2, "--lost", 9, "-o", "json")
+    rows = json.loads(out)
+    assert code == 0
+    assert [(row["lost"], row["survived"], row["of"]) for row in rows[:3]] == [(1, 6, 6), (2, 12, 15), (3, 8, 20)]
+    assert rows[1]["probability"] == 0.8
+    assert len(rows) == 6, "no more than all machines can be lost"

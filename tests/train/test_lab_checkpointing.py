@@ -118,7 +118,8 @@ def test_the_benchmark_measures_every_tier_and_draws_it(tmp_path: Path) -> None:
     code, printed = run("io_benchmark.py", tmp_path / "out", *arguments)
     assert code == 0
     rows = json.loads(printed)
-    assert {"host", "shared memory", "disk", "object store", "torch.save", "dcp.save"} <= {row["tier"] for row in rows}
+    tiers = {"host", "shared memory", "peer", "disk", "object store", "torch.save", "dcp.save"}
+    assert tiers <= {row["tier"] for row in rows}
     assert all(row["write_gb_s"] > 0 and row["read_gb_s"] > 0 for row in rows)
     page = (tmp_path / "p.html").read_text()
     assert "shared memory" in page

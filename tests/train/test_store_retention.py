@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from layouts import model, pieces_of, save
 
 from phalanx.train.checkpoint.store import Retention, Step, claim, newest_intact, open_medium, retire, steps, write_step
 from phalanx.train.checkpoint.store.manifest import Mark
+from phalanx.train.checkpoint.store.step import attempted
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -66,6 +69,76 @@ def test_nothing_is_taken_away_where_nothing_is_good(tmp_path: Path) -> None:
     harm(tmp_path, 2)
     assert retire(tmp_path, Retention(last=1)) == []
     assert numbers(tmp_path) == [1, 2]
+
+
+def test_the_newest_good_step_stays_though_an_older_one_is_kept(tmp_path: Path) -> None:
+    keep(tmp_path, 10, 11, 12, 13)
+    harm(tmp_path, 13)
+    assert [each.step for each in retire(tmp_path, Retention(last=1, every=10))] == [11]
+    assert numbers(tmp_path) == [10, 12, 13]
+
+
+def test_parts_that_others_do_not_have_yet_do_not_count_as_good(tmp_path: Path) -> None:
+    keep(tmp_path, 1, 2, 3)
+    assert retire(tmp_path, Retention(last=1), upto=-1) == []
+    assert [each.step for each in retire(tmp_path, Retention(last=1), upto=2)] == [1]
+    harm(tmp_path, 2)
+    keep(tmp_path, 4)
+    assert retire(tmp_path, Retention(last=1), upto=2) == [], "the newest that all have is damaged here"
+
+
+def test_a_step_that_is_being_taken_away_is_told_when_its_mark_is_gone(tmp_path: Path) -> None:
+    keep(tmp_path, 1, 2)
+    seen = []
+    retire(tmp_path, Retention(last=1), on_removal=lambda url: seen.append((url, numbers(tmp_path))))
+    assert seen == [(str(tmp_path / "step-00000001"), [2])]
+
+
+HARMS = ("flip", "cut", "drop", "mark", "manifest")
+
+
+def harmed(root: Path, step: int, how: str) -> None:
+    directory = root / f"step-{step:08d}"
+    file = directory / {"mark": "COMMITTED", "manifest": "manifest.json"}.get(how, "__0_0.distcp")
+    content = bytearray(file.read_bytes()) if file.exists() else bytearray(1)
+    if how == "drop":
+        file.unlink(missing_ok=True)
+    elif how == "cut":
+        file.write_bytes(content[: len(content) // 2])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+
+@given(
+    history=st.lists(
+        st.one_of(
+            st.just(("save",)),
+            st.tuples(st.just("harm"), st.integers(0, 30), st.sampled_from(HARMS)),
+            st.tuples(st.just("retire"), st.integers(0, 3), st.integers(0, 3), st.integers(0, 2)),
+        ),
+        min_size=1,
+        max_size=14,
+    )
+)
+def test_whatever_is_damaged_when_the_newest_good_step_outlives_every_tidying(history: list[tuple[Any, ...]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        saved = 0
+        for what, *details in history:
+            there = [each.step for each in attempted(root)]
+            if what == "save":
+                saved += 1
+                keep(root, saved)
+            elif what == "harm" and there:
+                harmed(root, there[details[0] % len(there)], details[1])
+            elif what == "retire":
+                before = newest_intact(root)
+                last, every, best = details
+                gone = retire(root, Retention(last=last, every=every, best=best))
+                after = newest_intact(root)
+                assert (after and after.step.order) == (before and before.step.order)
+                assert before is None or all(each.order < before.step.order for each in gone)
 
 
 def test_what_dead_trainers_left_unfinished_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:

@@ -41,6 +41,8 @@ DIFFERENCE_COLUMNS = (
     Column("largest", "LARGEST DIFFERENCE"),
 )
 
+COPY_COLUMNS = (Column("lost"), Column("survived"), Column("of"), Column("probability"))
+
 step_option = click.option("--step", type=int, help="Which step; default: the newest that is intact.")
 trusted_option = click.option(
     "--trusted", is_flag=True, help="Let objects of any class be loaded, which can run code from the file."
@@ -53,7 +55,7 @@ class TorchMissing(PhalanxError):  # noqa: N818
 
 @click.group()
 def checkpoint() -> None:
-    """Look at checkpoints at rest: list, verify, copy, reshard and compare them.
+    """Look at checkpoints at rest: list, verify, copy, reshard and compare them; and what copies in memory are worth.
 
     PATH is a directory or any URL that fsspec knows (s3://…, gs://…): a collection of steps, the directory of one
     step, or one that torch.distributed.checkpoint wrote.
@@ -262,6 +264,43 @@ def diff(path: str, other: str | None, output: Output) -> int:
     rows = [asdict(each) for each in differences(first, second)]
     emit(rows, DIFFERENCE_COLUMNS, output)
     return Exit.ERROR if rows else Exit.OK
+
+
+@checkpoint.command()
+@click.option("--machines", type=click.IntRange(min=1), required=True, help="How many machines train together.")
+@click.option(
+    "--copies",
+    "copy_count",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="How many machines hold each snapshot in memory, its own included.",
+)
+@click.option(
+    "--lost",
+    "lost_most",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Up to how many machines lost at once.",
+)
+@output_option
+def copies(machines: int, copy_count: int, lost_most: int, output: Output) -> None:
+    """Tell how likely it is that the memory of peers alone brings a training back, before anything is started.
+
+    For each number of machines lost at once: in how many of the ways to lose them every snapshot has a copy left.
+    Counted exactly, for the placement that the peer tier makes.
+    """
+    from math import comb
+
+    from phalanx.train.checkpoint.replicas import place
+
+    placement = place([[machine] for machine in range(machines)], copy_count)
+    rows = []
+    for lost in range(1, min(lost_most, machines) + 1):
+        chance, ways = placement.recovery_probability(lost), comb(machines, lost)
+        rows.append({"lost": lost, "survived": int(chance * ways), "of": ways, "probability": float(chance)})
+    emit(rows, COPY_COLUMNS, output)
 
 
 def pair(path: str, other: str) -> tuple[Source, Source]:

@@ -107,6 +107,9 @@ class Background:
             text = self._control.recv(MESSAGE_BYTES_MAX, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
+        except ConnectionError:
+            # It was killed with orders unread.
+            text = b""
         if not text:
             raise BackgroundGoneError(
                 f"the background process {self.pid} of rank {self._settings['rank']} "

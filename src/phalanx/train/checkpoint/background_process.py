@@ -87,7 +87,11 @@ class BackgroundProcess:
     def run(self) -> None:
         """Takes orders until the trainer is gone."""
         while True:
-            text, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+            try:
+                text, fds, _, _ = socket.recv_fds(self._control, MESSAGE_BYTES_MAX, 1)
+            except ConnectionError:
+                # Killed with reports unread.
+                return
             if not text:
                 return
             message = pickle.loads(text)
@@ -143,8 +147,20 @@ class BackgroundProcess:
     def _persist(self, order: Message) -> Message:
         slot = self._holdings.get(order["slot"])
         self._require(slot, order["step"])
-        done = self._persister.persist(self._target(order["tier"]), slot, order["metrics"])
-        return {"bytes": done.bytes, "committed": done.committed}
+        target = self._target(order["tier"])
+        done = self._persister.persist(target, slot, order["metrics"])
+        if done.committed:
+            self._settled(target, order)
+        return {"bytes": done.bytes}
+
+    def _settled(self, target: Target, order: Message) -> None:
+        """Tells at once that a step is safe, then takes old ones away; should that fail, the step is safe still."""
+        told = {"tier": target.tier, "step": order["step"]}
+        self.report({"what": "committed", **told})
+        try:
+            self._persister.retire(target, order["step"], order["common_step"])
+        except (PhalanxError, OSError, ValueError) as error:
+            self.report({"what": "retire", **told, "fault": f"{type(error).__name__}: {error}"})
 
     def _target(self, tier: str) -> Target:
         target: Target = pickle.loads(self._packed_targets[tier])

@@ -17,13 +17,15 @@ from phalanx.train.checkpoint.loading import Loaded, Loader
 from phalanx.train.checkpoint.meeting import Meeting
 from phalanx.train.checkpoint.notice import Acknowledgement, Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
-from phalanx.train.checkpoint.saving import DURABLE, Saver
+from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.schedule import Rates
 from phalanx.train.checkpoint.state import State
 from phalanx.train.checkpoint.station import Station
 from phalanx.train.checkpoint.tiers import Host, Local, Shared, Tier
 
 CLOSE_TIMEOUT_S = 600.0
+LOST_SHOWN_MAX = 16
+"""For up to how many machines lost at once the chance of recovery is told."""
 
 log = logging.getLogger("phalanx.checkpoint")
 
@@ -110,11 +112,12 @@ class Checkpointer:
         """Brings back the newest state that all ranks can have, each from its nearest tier; None if there is none."""
         loaded = self._loader.load()
         if loaded is None:
-            self._saver.resume(0, None)
+            self._saver.resume(0, {})
             return None
         self.completed = loaded.step
         self._restart_s = loaded.seconds
-        self._saver.resume(loaded.step, loaded.step if loaded.tier in DURABLE else None)
+        self._saver.resume(loaded.step, self._loader.committed_upto(loaded.step))
+        self._say_if_it_fails(lambda: self._saver.copy_again(loaded.step))
         log.info("step %d is back, from %s in %.2f s", loaded.step, loaded.tier, loaded.seconds)
         return loaded
 
@@ -146,7 +149,8 @@ class Checkpointer:
         placement = saver.placement
         chances = {}
         if placement is not None:
-            chances = {lost: placement.recovery_probability(lost) for lost in range(1, len(placement.machines) + 1)}
+            most = min(len(placement.machines), LOST_SHOWN_MAX)
+            chances = {lost: placement.recovery_probability(lost) for lost in range(1, most + 1)}
         return {
             "intervals": {tier: saver.schedule.interval(tier) for tier in self._station.tiers},
             "costs": {tier: {"blocked_s": c.blocked_s, "busy_s": c.busy_s} for tier, c in saver.costs.items()},
@@ -201,8 +205,11 @@ class Checkpointer:
     def _make_ready(self) -> None:
         """After the first step the state has all its tensors, and room can be made for it while training goes on."""
         self._is_ready = True
+        self._say_if_it_fails(self._saver.make_ready)
+
+    def _say_if_it_fails(self, work: Callable[[], None]) -> None:
         try:
-            self._saver.make_ready()
+            work()
         except PhalanxError as error:
             self._saver.faults.append(str(error))
             log.warning("rank %d: %s", self._station.rank, error)
@@ -213,8 +220,8 @@ class Checkpointer:
         saver.settle(notice.until_s)
         self._save([tier for tier in self._station.tiers if tier != "device"], metrics)
         saver.settle(notice.until_s)
-        durable = self._station.meeting.share("serving a notice", saver.durable_step)[0]
-        saver.durable_step = durable
+        self._say_if_it_fails(lambda: saver.agree_on_durable("serving a notice"))
+        durable = saver.durable_step
         self._notices.served()
         acknowledgement = Acknowledgement(notice, self.completed, durable, saver.durable_tier)
         self.acknowledgements.append(acknowledgement)
@@ -281,10 +288,10 @@ def job_name(tiers: Sequence[Tier]) -> str:
     if name := os.environ.get("PHALANX_JOB_ID"):
         return name
     for tier in reversed(tiers):
-        if isinstance(tier, Shared):
-            return os.fspath(tier.url)
-        if isinstance(tier, Local):
-            return os.path.abspath(os.fspath(tier.path))
+        if isinstance(tier, Shared | Local):
+            place = os.fspath(tier.url if isinstance(tier, Shared) else tier.path)
+            # The same words in another directory are another run.
+            return place if "://" in place else os.path.abspath(place)
     raise PhalanxError(
         "a run that is kept in memory alone needs a name that is its own, so that it is found again and no other is: "
         "give `job=`, or set PHALANX_JOB_ID"

@@ -30,6 +30,10 @@ class Word:
     machine: str
     address: Address | None
     durable: int | None
+    on_disk: int | None
+    """The last step that is committed on this rank's own disk."""
+    held: frozenset[int]
+    """The ranks whose snapshots of `step` are whole in this rank's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,9 @@ class Decision:
     costs: Mapping[str, Cost]
     step_s: float
     durable: int | None
+    on_disk: int | None
+    """The newest step that every rank has committed on its own disk."""
+    held: tuple[frozenset[int], ...]
     alike: bool
     fingerprints: tuple[str, ...]
     slot_bytes: tuple[int, ...]
@@ -66,6 +73,7 @@ def decide(words: Sequence[Word]) -> Decision:
     if stuck and not is_taken:
         why_not = f"all slots of rank {stuck[0]} are in use: the copies of the last steps are still on their way"
     durables = [word.durable for word in words if word.durable is not None]
+    on_disks = [word.on_disk for word in words if word.on_disk is not None]
     return Decision(
         tiers=None if why_not else tiers,
         is_taken=is_taken,
@@ -75,6 +83,8 @@ def decide(words: Sequence[Word]) -> Decision:
         costs=_worst(words),
         step_s=max(word.step_s for word in words),
         durable=max(durables, default=None),
+        on_disk=min(on_disks) if len(on_disks) == len(words) else None,
+        held=tuple(word.held for word in words),
         alike=len({word.fingerprint for word in words}) == 1,
         fingerprints=tuple(word.fingerprint for word in words),
         slot_bytes=tuple(word.slot_bytes for word in words),

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
 from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
 from phalanx.train.checkpoint.station import Station
@@ -68,6 +69,21 @@ class Loader:
                     refused.append((rank, recovery.step, recovery.sources[rank]))
                     passed_over.append(f"step {recovery.step}, rank {rank}, {recovery.sources[rank].tier}: {each}")
                     log.warning("passed over: %s", passed_over[-1])
+
+    def committed_upto(self, step: int) -> dict[str, int | None]:
+        """The newest step up to this one in each durable tier. The first rank looks into the store for all."""
+        targets = [target for target in self._station.targets if target.ranks[0] == self._station.rank]
+        found = {target.tier: [s for s in self._committed(target) if s <= step] for target in targets}
+        return {tier: max(steps, default=None) for tier, steps in found.items()}
+
+    def _committed(self, target: Target) -> list[int]:
+        from phalanx.train.checkpoint.store import steps
+
+        try:
+            return [each.step for each in steps(target.medium)]
+        except (PhalanxError, OSError) as error:
+            log.warning("%s cannot be looked at: %s", target.tier, error)
+            return []
 
     def _planned(self, words: Sequence[tuple[Inventory, list[Refused]]]) -> Recovery | None:
         return plan([inventory for inventory, _ in words], words[0][1])

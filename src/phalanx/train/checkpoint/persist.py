@@ -63,7 +63,7 @@ class Persister:
         self._trainer_pid = trainer_pid
 
     def persist(self, target: Target, slot: Slot, metrics: Mapping[str, float]) -> Persisted:
-        """Writes a snapshot, commits it where that is this rank's part, and retires old steps."""
+        """Writes a snapshot, and commits it where that is this rank's part."""
         from phalanx.train.checkpoint.store import commit, write_step
 
         began_s = time.monotonic()
@@ -94,17 +94,22 @@ class Persister:
                 metrics=dict(metrics),
                 on_phase=lambda phase: self._reached("commit", record.step) if phase == "manifest" else None,
             )
-            self._retire(target, record.step)
         return Persisted(record.step, written.bytes, time.monotonic() - began_s, commits)
 
-    def _retire(self, target: Target, step: int) -> None:
+    def retire(self, target: Target, step: int, common_step: int | None) -> None:
+        """Takes old steps away, after `step` was committed. `common_step` is the newest that all ranks have on disk."""
         if target.keep is None:
             return
         from phalanx.train.checkpoint.store import retire
 
-        self._reached("retire", step)
-        # What stays was written, synced and hashed a moment ago; reading it back would cost as much again.
-        retire(target.medium, target.keep, term=target.fence.term, deep=False)
+        retire(
+            target.medium,
+            target.keep,
+            term=target.fence.term,
+            # A disk holds one rank's part, which is worth nothing without the others' parts of the same step.
+            upto=None if target.is_shared else (-1 if common_step is None else common_step),
+            on_removal=lambda url: self._reached("retire", step),
+        )
 
     def _reached(self, point: str, step: int) -> None:
         points.reached(point, step, self._rank, self._trainer_pid)

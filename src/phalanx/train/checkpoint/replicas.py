@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 from phalanx.errors import PhalanxError
@@ -18,7 +18,8 @@ from phalanx.errors import PhalanxError
 Domains = Mapping[str, str]
 """The failure domains that a machine lies in, by kind: {"rack": "r7", "feed": "A"}."""
 
-SWAPS_MAX = 2000
+TRIALS_MAX = 100_000
+"""How many exchanges of two machines are tried for a placement that shares fewer domains: a second's worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +38,25 @@ class Placement:
 
     def sources(self, rank: int) -> tuple[int, ...]:
         """The other ranks whose snapshots a rank holds."""
-        everybody = sorted(each for machine in self.machines for each in machine)
-        return tuple(other for other in everybody if other != rank and rank in self.holders(other))
+        neighbours = self._unit_of(self._seat(rank)[0])
+        others = sorted(each for machine in neighbours for each in self.machines[machine])
+        return tuple(other for other in others if other != rank and rank in self.holders(other))
 
     def shared_domains(self, domains: Sequence[Domains]) -> int:
         """How often two copies of one snapshot lie in the same failure domain."""
-        return sum(_conflicts(self._holding_machines(machine), domains) for machine in range(len(self.machines)))
+        return sum(_conflicts(unit, self.copies, domains) for unit in (*self.groups, self.ring))
 
     def recovery_probability(self, lost: int) -> Fraction:
         """That no snapshot loses all its copies when `lost` machines, any ones alike, are lost at once. Exact."""
         count = len(self.machines)
         if not 0 <= lost <= count:
             raise ValueError(f"{lost} of {count} machines cannot be lost")
-        survivals = [0] * (count + 1)
-        survivals[0] = 1
-        for counts in [_ring_survivals(len(self.ring), self.copies), _group_survivals(len(self.groups), self.copies)]:
-            survivals = _product(survivals, counts)[: count + 1]
-        return Fraction(survivals[lost], comb(count, lost))
+        ring, groups = len(self.ring), len(self.groups)
+        survivals = sum(
+            _ring_survivals(ring, self.copies, of_ring) * _group_survivals(groups, self.copies, lost - of_ring)
+            for of_ring in range(max(0, lost - groups * self.copies), min(lost, ring) + 1)
+        )
+        return Fraction(survivals, comb(count, lost))
 
     def recovers(self, lost: Sequence[int]) -> bool:
         """Whether every snapshot has a copy on a machine that is not lost."""
@@ -61,11 +64,13 @@ class Placement:
         return all(not gone.issuperset(self._holding_machines(machine)) for machine in range(len(self.machines)))
 
     def _holding_machines(self, machine: int) -> tuple[int, ...]:
-        for group in self.groups:
-            if machine in group:
-                return (machine, *(other for other in group if other != machine))
-        at = self.ring.index(machine)
-        return tuple(self.ring[(at + step) % len(self.ring)] for step in range(self.copies))
+        unit = self._unit_of(machine)
+        # A group of m is a ring of m, in which everybody follows everybody.
+        return _window(unit, unit.index(machine), self.copies)
+
+    def _unit_of(self, machine: int) -> tuple[int, ...]:
+        """The group or the ring that a machine is in."""
+        return next((group for group in self.groups if machine in group), self.ring)
 
     def _seat(self, rank: int) -> tuple[int, int]:
         for number, ranks in enumerate(self.machines):
@@ -112,63 +117,71 @@ def _improved(
     order: list[int], machines: tuple[tuple[int, ...], ...], copies: int, domains: Sequence[Domains]
 ) -> Placement:
     """Exchanges two machines as long as that helps: one order by one kind of domain may collide in another kind."""
-    best = _cut(order, machines, copies)
-    if not domains:
-        return best
-    least = best.shared_domains(domains)
-    for _, (a, b) in zip(range(SWAPS_MAX), combinations(range(len(order)), 2), strict=False):
-        if not least:
-            break
-        order[a], order[b] = order[b], order[a]
-        tried = _cut(order, machines, copies)
-        shared = tried.shared_domains(domains)
-        if shared < least:
-            best, least = tried, shared
-        else:
-            order[a], order[b] = order[b], order[a]
-    return best
+    if domains:
+        cut = _cut(order, machines, copies)
+        sizes = [len(unit) for unit in (*cut.groups, cut.ring)]
+        units = [range(sum(sizes[:number]), sum(sizes[: number + 1])) for number in range(len(sizes))]
+        _exchange(order, [unit for unit in units if unit], copies, domains)
+    return _cut(order, machines, copies)
 
 
-def _conflicts(machines: Sequence[int], domains: Sequence[Domains]) -> int:
+def _exchange(order: list[int], units: Sequence[range], copies: int, domains: Sequence[Domains]) -> None:
+    """Changes the order in place. An exchange changes two units at most, so only these are counted anew."""
+
+    def cost(*places: range) -> int:
+        return sum(_conflicts([order[at] for at in unit], copies, domains) for unit in places)
+
+    trials = 0
+    for unit in units:
+        for other in units:
+            if not cost(unit):
+                break
+            concerned = (unit,) if unit is other else (unit, other)
+            for a, b in product(unit, other):
+                trials += 1
+                if trials > TRIALS_MAX:
+                    return
+                before = cost(*concerned)
+                order[a], order[b] = order[b], order[a]
+                if cost(*concerned) >= before:
+                    order[a], order[b] = order[b], order[a]
+
+
+def _window(unit: Sequence[int], at: int, copies: int) -> tuple[int, ...]:
+    """The machine at a place and those that follow, as many as there are copies."""
+    return tuple(unit[(at + step) % len(unit)] for step in range(copies))
+
+
+def _conflicts(unit: Sequence[int], copies: int, domains: Sequence[Domains]) -> int:
+    """How often, in a group or the ring, two copies of one snapshot lie in the same failure domain."""
     return sum(
-        domains[a].get(kind) == domains[b].get(kind) for a, b in combinations(machines, 2) for kind in domains[a]
+        domains[a].get(kind) == domains[b].get(kind)
+        for at in range(len(unit))
+        for a, b in combinations(_window(unit, at, copies), 2)
+        for kind in domains[a]
     )
 
 
-def _group_survivals(groups: int, copies: int) -> list[int]:
-    """For each k, the sets of k machines that contain no group: inclusion and exclusion over the groups contained."""
+def _group_survivals(groups: int, copies: int, lost: int) -> int:
+    """The sets of so many machines that contain no group: inclusion and exclusion over the groups contained."""
     count = groups * copies
-    return [
-        sum(
-            (-1) ** whole * comb(groups, whole) * comb(count - whole * copies, lost - whole * copies)
-            for whole in range(lost // copies + 1)
-        )
-        for lost in range(count + 1)
-    ]
+    return sum(
+        (-1) ** whole * comb(groups, whole) * comb(count - whole * copies, lost - whole * copies)
+        for whole in range(min(groups, lost // copies) + 1)
+    )
 
 
-def _ring_survivals(size: int, copies: int) -> list[int]:
-    """For each k, the sets of k machines of a ring that contain no `copies` neighbours in a row.
+def _ring_survivals(size: int, copies: int, lost: int) -> int:
+    """The sets of so many machines of a ring that contain no `copies` neighbours in a row.
 
-    By inclusion and exclusion over the windows that are lost in full; windows that overlap are merged, so the sum goes
-    over sets of windows. Rings are smaller than 2m machines, so there are few.
+    The machines that are left cut the ring into as many stretches of lost ones, each to be shorter than m: inclusion
+    and exclusion over the stretches that are not. Begun at a machine that is left, in each of n turns of the ring, that
+    counts every set once for each machine that is left.
     """
-    counts = [comb(size, lost) for lost in range(size + 1)]
-    windows = {frozenset((start + step) % size for step in range(copies)) for start in range(size)}
-    ordered = sorted(windows, key=sorted)
-    for chosen in range(1, len(ordered) + 1):
-        for some in combinations(ordered, chosen):
-            covered = len(frozenset().union(*some))
-            for lost in range(covered, size + 1):
-                counts[lost] += (-1) ** chosen * comb(size - covered, lost - covered)
-    return counts
-
-
-def _product(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    """The counts for two sets of machines taken together."""
-    counts = [0] * (len(left) + len(right) - 1)
-    for i, a in enumerate(left):
-        if a:
-            for j, b in enumerate(right):
-                counts[i + j] += a * b
-    return counts
+    left = size - lost
+    if not left:
+        return int(not size)
+    ways: int = sum(
+        (-1) ** long * comb(left, long) * comb(size - long * copies - 1, left - 1) for long in range(lost // copies + 1)
+    )
+    return size * ways // left

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import points
@@ -35,13 +36,18 @@ class Saver:
         self.schedule = Schedule(every, rates)
         self.costs = {tier: Cost() for tier in station.tiers}
         self.durable_step: int | None = None
+        self._on_disk: int | None = None
+        self._common_on_disk: int | None = None
         self.replicated_step: int | None = None
         self.placement: Placement | None = None
         self.faults: list[str] = []
         self.late: Counter[str] = Counter()
         self.skipped = 0
+        self._skipped_in_a_row = 0
         self._fingerprints: tuple[str, ...] = ()
         self._outstanding: dict[str, int] = {}
+        self._read: dict[str, int] = {}
+        self._behind: dict[str, str] = {}
         self._waiting: dict[int, tuple[Slot, tuple[str, ...], Mapping[str, float]]] = {}
         self._last_step_s = 0.0
         self._step_ended_s: float | None = None
@@ -81,9 +87,9 @@ class Saver:
                 return True
         decision = self._decide(f"snapshot after step {step}", step, due)
         if decision.tiers is None:
-            self.skipped += 1
-            self._say(f"step {step} is not saved: {decision.why_not}")
+            self._skip(step, decision.why_not)
             return False
+        self._skipped_in_a_row = 0
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
         self.schedule.saved(step, list(decision.tiers))
@@ -102,6 +108,10 @@ class Saver:
         for report in self._station.reports():
             self._note(report)
 
+    def agree_on_durable(self, topic: str) -> None:
+        """Learns the last durable step, as any rank knows it of the store, or as all have it on their disks."""
+        self._decide(topic, 0, [])
+
     def settle(self, until_s: float) -> bool:
         """Waits until all that was begun is done, or until a moment of the wall clock; whether all is done."""
         self.hear(wait=True)
@@ -110,20 +120,39 @@ class Saver:
             if left_s <= 0:
                 return False
             try:
-                for report in self._station.background.wait(time.monotonic() + min(left_s, 1.0)):
+                for report in self._station.await_reports(time.monotonic() + min(left_s, 1.0)):
                     self._note(report)
             except TimeoutError:
                 continue
         return not self._outstanding
 
-    def resume(self, step: int, durable_step: int | None) -> None:
-        """Goes on from a step that was brought back."""
+    def resume(self, step: int, committed: Mapping[str, int | None]) -> None:
+        """Goes on from a step that was brought back; `committed` are the newest steps up to it in durable tiers."""
         self.schedule.restart(step)
-        self.durable_step = durable_step
+        self._on_disk = committed.get("local")
+        self.durable_step = committed.get(self.durable_tier or "")
         self.replicated_step = None
         self._waiting.clear()
         self._outstanding.clear()
+        self._read.clear()
         self._step_ended_s = None
+
+    def copy_again(self, step: int) -> None:
+        """Makes anew, at once, the copies of a step that were lost with the machines that held them."""
+        station = self._station
+        if station.peer is None:
+            return
+        decision = self._decide(f"copying step {step} again", step, [])
+        if not decision.is_taken:
+            return
+        if decision.fingerprints != self._fingerprints:
+            self._lay_out(decision)
+        slot = station.memory.holdings.find(station.rank, step)
+        lacking = [rank for rank in self._holders() if station.rank not in decision.held[rank]]
+        if slot is not None and lacking:
+            self._replicate(slot, step, lacking)
+        elif slot is not None:
+            self.replicated_step = step
 
     def _save_on_device(self, step: int) -> None:
         began_s = time.monotonic()
@@ -164,7 +193,7 @@ class Saver:
 
     @property
     def _occupied(self) -> frozenset[int]:
-        return frozenset(self.outstanding.values())
+        return frozenset({*self._waiting, *self._read.values()})
 
     def _word(self, step: int, due: Sequence[str]) -> Word:
         station = self._station
@@ -183,18 +212,18 @@ class Saver:
             machine=station.machine,
             address=station.background.address if station.peer is not None and station.background is not None else None,
             durable=self.durable_step,
+            on_disk=self._on_disk,
+            held=frozenset(rank for rank, found in station.memory.holdings.steps().items() if step in found),
         )
 
     def _learn(self, decision: Decision) -> None:
-        self.durable_step = decision.durable
+        self._common_on_disk = decision.on_disk
+        self.durable_step = decision.on_disk if self.durable_tier == "local" else decision.durable
         self.schedule.adapt(decision.costs, decision.step_s)
         self._station.introduce(decision.addresses)
         for tier in decision.late:
             self.late[tier] += 1
-            interval = max(self.schedule.interval(tier), 1)
-            busy_s = decision.costs.get(tier, Cost()).busy_s
-            sustained = f"{busy_s / decision.step_s:.0f} steps" if decision.step_s and busy_s else "a longer time"
-            self._say(f"{tier} cannot keep up with one save in {interval} steps; it sustains one in {sustained}")
+            self._say_late(tier, decision)
 
     def _lay_out(self, decision: Decision) -> None:
         """Makes room, once it is known who holds which parts and whose copies come here."""
@@ -248,41 +277,82 @@ class Saver:
     def _pass_on(self, slot: Slot, step: int, tiers: Sequence[str], metrics: Mapping[str, float]) -> None:
         for tier in tiers:
             if tier == "peer":
-                self._replicate(slot, step)
+                self._replicate(slot, step, self._holders())
             elif tier in DURABLE:
-                self._order("persist", tier, slot, step, metrics=dict(metrics))
+                details = {"metrics": dict(metrics), "common_step": self._common_on_disk}
+                self._order("persist", tier, slot, step, **details)
 
-    def _replicate(self, slot: Slot, step: int) -> None:
+    def _holders(self) -> list[int]:
+        """The other ranks that keep copies of this rank's snapshots."""
         assert self.placement is not None
-        holders = [rank for rank in self.placement.holders(self._station.rank) if rank != self._station.rank]
+        return [rank for rank in self.placement.holders(self._station.rank) if rank != self._station.rank]
+
+    def _replicate(self, slot: Slot, step: int, holders: Sequence[int]) -> None:
         # A copy is due before the next snapshot is.
         patience_s = 0.5 * self._last_step_s * self.schedule.interval("peer")
-        self._order("replicate", "peer", slot, step, holders=holders, patience_s=patience_s)
+        self._order("replicate", "peer", slot, step, holders=list(holders), patience_s=patience_s)
 
     def _order(self, what: str, tier: str, slot: Slot, step: int, **details: object) -> None:
         assert self._station.background is not None
-        self._outstanding[tier] = step
+        self._outstanding[tier] = self._read[tier] = step
         self._station.background.order(what, tier=tier, slot=slot.name, step=step, **details)
 
     def _note(self, report: Message) -> None:
         if report["what"] == "died":
             self._outstanding.clear()
+            self._read.clear()
             self._say(report["fault"])
-            return
+        elif report["what"] == "committed":
+            self._note_commit(report["tier"], report["step"])
+        elif report["what"] == "retire":
+            self._say(f"{report['tier']}: old steps were not taken away: {report['fault']}; training goes on")
+        else:
+            self._note_end(report)
+
+    def _note_commit(self, tier: str, step: int) -> None:
+        """A step is safe, and its snapshot is not read any more."""
+        self._read.pop(tier, None)
+        if tier == "local":
+            self._on_disk = step
+        # A step on this rank's disk is durable when the others have it on theirs, which the next meeting tells.
+        if tier == self.durable_tier and (tier == "shared" or self._station.world_size == 1):
+            self.durable_step = step
+
+    def _note_end(self, report: Message) -> None:
+        """A tier is done with a step, in one way or the other."""
         tier, step = report["tier"], report["step"]
         self._outstanding.pop(tier, None)
+        self._read.pop(tier, None)
         if "fault" in report:
             self._say(f"{tier}: step {step} was not saved: {report['fault']}; training goes on")
             return
         self.costs[tier].learn(0.0, report["seconds"])
         if tier == "peer":
             self.replicated_step = step
-        elif report["committed"] and tier == self.durable_tier:
-            self.durable_step = step
 
     @property
     def durable_tier(self) -> str | None:
         return next((tier for tier in DURABLE if tier in self._station.tiers), None)
+
+    def _skip(self, step: int, why: str) -> None:
+        """Says that a step is not saved; of many in a row the 1st, 2nd, 4th, 8th and so on. All are counted."""
+        self.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row.bit_count() == 1:
+            so_far = f" ({self._skipped_in_a_row} in a row)" if self._skipped_in_a_row > 1 else ""
+            self._say(f"step {step} is not saved{so_far}: {why}")
+
+    def _say_late(self, tier: str, decision: Decision) -> None:
+        """That a tier was left out of a save: once, and again when what it sustains has changed. All are counted."""
+        interval = max(self.schedule.interval(tier), 1)
+        busy_s = decision.costs.get(tier, Cost()).busy_s
+        sustained = ceil(busy_s / decision.step_s) if decision.step_s else 0
+        line = f"{tier} is left out of saves while it is busy with the step before"
+        if sustained > interval:
+            line = f"{tier} cannot keep up with one save in {interval} steps; it sustains one in {sustained} steps"
+        if self._behind.get(tier) != line:
+            self._behind[tier] = line
+            self._say(line)
 
     def _say(self, fault: str) -> None:
         self.faults.append(fault)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -37,11 +37,16 @@ class Station:
         self.memory = Memory(Keeper.attach(job, seat(self.rank)))
         self.pace = Pace(self.memory.pace)
         self.device = DeviceCopy()
-        self.copier: Copier = _copier(self.state, self.host)
-        self.targets = self._claim()
         self._addresses: list[Address | None] = []
-        self.background = self._start()
         self._is_closed = False
+        try:
+            self.copier: Copier = _copier(self.state, self.host)
+            self.targets = self._claim()
+            self.background = self._start()
+        except BaseException:
+            # Whoever mends what was wrong and tries again finds the memory free.
+            self._let_memory_go(is_wanted=any(self.memory.holdings))
+            raise
 
     @property
     def host(self) -> Host:
@@ -63,14 +68,12 @@ class Station:
 
     def reports(self) -> list[Message]:
         """What the background process reports. If it has died, another one is started, and that is reported too."""
-        if self.background is None:
-            return []
-        try:
-            return self.background.reports()
-        except BackgroundGoneError as error:
-            self.background.close()
-            self.background = self._start()
-            return [{"what": "died", "fault": f"{error}; another one was started"}]
+        return [] if self.background is None else self._heard(self.background.reports)
+
+    def await_reports(self, deadline_s: float) -> list[Message]:
+        """The same, but waits for a report until a moment of the monotonic clock."""
+        background = self.background
+        return [] if background is None else self._heard(lambda: background.wait(deadline_s))
 
     def introduce(self, addresses: Sequence[Address | None]) -> None:
         """Tells the background process where those of the other ranks are, if that has changed."""
@@ -86,11 +89,23 @@ class Station:
         if self.background is not None:
             self.background.close()
         self.copier.close()
+        self._let_memory_go(is_wanted=not job_is_over)
+
+    def _heard(self, listen: Callable[[], list[Message]]) -> list[Message]:
+        try:
+            return listen()
+        except BackgroundGoneError as error:
+            assert self.background is not None
+            self.background.close()
+            self.background = self._start()
+            return [{"what": "died", "fault": f"{error}; another one was started"}]
+
+    def _let_memory_go(self, *, is_wanted: bool) -> None:
         self.memory.close()
-        if job_is_over:
-            self.memory.keeper.end()
-        else:
+        if is_wanted:
             self.memory.keeper.close()
+        else:
+            self.memory.keeper.end()
 
     def _claim(self) -> list[Target]:
         """Takes the directories, so that another trainer that writes there is noticed, here or over there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from phalanx.train.checkpoint.store.fence import refuse_if_fenced
@@ -40,11 +40,21 @@ class Retention:
         return [each for each in committed if each.order in chosen]
 
 
-def retire(root: Root, retention: Retention, *, term: int = 0, deep: bool = True) -> list[Step]:
+def retire(
+    root: Root,
+    retention: Retention,
+    *,
+    term: int = 0,
+    deep: bool = True,
+    upto: int | None = None,
+    on_removal: Callable[[str], None] = lambda url: None,
+) -> list[Step]:
     """Takes away the committed steps that `retention` does not keep, and what unfinished saves have left behind.
 
-    Nothing goes before a step that stays has been found intact, by reading it (`deep`) or by its sizes. Where none that
-    stays is intact, the newest intact one of the others stays as well. Returns the steps taken away.
+    The newest intact step is looked for first, by reading it (`deep`) or by its sizes; it stays, and only older ones
+    go. Where parts of a step lie in several places, `upto` is the newest step that is committed in all of them: newer
+    ones do not count as good. `on_removal` is told of each step when its mark is gone and its data is not. Returns the
+    steps taken away.
     """
     medium = open_medium(root)
     refuse_if_fenced(medium, term)
@@ -53,24 +63,25 @@ def retire(root: Root, retention: Retention, *, term: int = 0, deep: bool = True
         return []
     kept = retention.kept(committed)
     stays = {each.order for each in kept}
-    surplus = [each for each in committed if each.order not in stays]
     for left in abandoned(attempted(medium), committed, term, max(1, retention.last)):
         left.directory.remove_all()
+    surplus = [each for each in committed if each.order not in stays]
     if not surplus:
         return []
-    if not any(not problems(each, deep=deep) for each in reversed(kept)):
-        good = next((each for each in reversed(surplus) if not problems(each, deep=deep)), None)
-        surplus = [each for each in surplus if good is not None and each.order < good.order]
-    for each in surplus:
-        remove_step(each.directory)
+    trusted = [each for each in committed if upto is None or each.step <= upto]
+    good = next((each for each in reversed(trusted) if not problems(each, deep=deep)), None)
+    gone = [each for each in surplus if good is not None and each.order < good.order]
+    for each in gone:
+        remove_step(each.directory, on_removal)
     medium.sync()
-    return surplus
+    return gone
 
 
-def remove_step(directory: Medium) -> None:
+def remove_step(directory: Medium, on_removal: Callable[[str], None]) -> None:
     """The mark goes first: what is half taken away does not pass for a step."""
     directory.remove(MARK)
     directory.sync()
+    on_removal(directory.url)
     directory.remove_all()
 
 
