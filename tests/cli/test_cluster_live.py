@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -194,3 +196,56 @@ def test_a_cluster_file_with_a_mistake_is_refused_with_its_line(phalanx: Phalanx
     refused = phalanx("apply", str(file), "--yes")
     assert refused.code == 1
     assert f"{file}:2" in refused.err
+
+
+def test_a_debug_bundle_replays_and_its_snapshot_answers_why(phalanx: Phalanx, tmp_path: Path) -> None:
+    held = tmp_path / "job.yaml"
+    held.write_text("gpus: 1\nbegin: +1h\ncommand: 'true'\n")
+    job = phalanx("submit", "-o", "name", str(held)).out.strip()
+    assert phalanx("hold", job).code == 0
+    file = tmp_path / "bundle.zip"
+    taken = phalanx("debug", "bundle", str(file))
+    assert taken.code == 0, taken.err
+    with zipfile.ZipFile(file) as archive:
+        archive.extractall(tmp_path)
+    replayed = phalanx("replay", "--verify", str(tmp_path / "journal.jsonl"), "-o", "json")
+    assert replayed.code == 0, replayed.err
+    assert replayed.data["verified"] is True
+    told = phalanx("why", job, "--state", str(tmp_path / "snapshot.bin"), "-o", "json")
+    assert (told.code, told.data["reason"]) == (0, "held")
+    phalanx("cancel", job)
+
+
+def test_the_end_of_a_journal_is_replayed_from_the_state_before_it(phalanx: Phalanx, tmp_path: Path) -> None:
+    from builders import random_run
+    from phalanx.engine.journal import Journal
+    from phalanx.engine.snapshot import dump
+    from phalanx.engine.turn import replay
+
+    run = random_run(5, 40)
+    lines, middle = list(run.journal.lines()), len(run.journal.records) // 2
+    (tmp_path / "start.bin").write_bytes(dump(replay(Journal(run.journal.records[:middle]))))
+    (tmp_path / "end.jsonl").write_bytes(b"\n".join(lines[middle:]))
+    told = phalanx(
+        "replay", "--verify", str(tmp_path / "end.jsonl"), "--from", str(tmp_path / "start.bin"), "-o", "json"
+    )
+    assert told.code == 0, told.err
+    assert told.data["digest"] == str(run.state.digest)
+    assert told.data["records"] == len(lines) - middle
+    torn = phalanx("replay", str(tmp_path / "end.jsonl"))
+    assert (torn.code, "does not follow" in torn.err) == (1, True)
+
+
+def test_a_list_that_is_watched_is_shown_again_until_it_is_interrupted(phalanx: Phalanx) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "phalanx", "nodes", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert watching.stdout is not None
+    heads = 0
+    while heads < 2:
+        line = watching.stdout.readline()
+        assert line, "it ended by itself"
+        heads += line.startswith("NAME")
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(30) == 130
+    watching.communicate()

@@ -269,3 +269,35 @@ def test_waiting_for_a_job_of_a_server_that_is_not_there_does_not_wait(
     monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
     assert phalanx("wait", "1").code == Exit.UNREACHABLE
     assert phalanx("logs", "-f", "1").code == Exit.UNREACHABLE
+
+
+def test_an_elastic_job_that_runs_is_resized_and_its_tasks_come_and_go(
+    phalanx: Phalanx, server: Server, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("gang:\n- {replicas: {min: 1, max: 3}, gpus: 1}\ncommand: [sleep, '600']\ngrace: 1s\n")
+    job = submit(phalanx, str(file))
+    until(lambda: phalanx("job", job, "-o", "json").data["gpus"] == 3)
+    shrunk = phalanx("resize", job, "1")
+    assert shrunk.code == 0, shrunk.err
+    until(lambda: phalanx("job", job, "-o", "json").data["gpus"] == 1)
+    assert phalanx("resize", job, "2").code == 0
+    until(lambda: phalanx("job", job, "-o", "json").data["gpus"] == 2)
+    refused = phalanx("resize", job, "2", "--role", "server")
+    assert (refused.code, "it has: worker" in refused.err) == (Exit.REFUSED, True)
+    phalanx("cancel", job)
+
+
+def test_two_futures_of_the_live_state_are_shown_and_nothing_is_changed(phalanx: Phalanx, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: big\ngpus: 4\nduration: 1h\ncommand: 'true'\n")
+    before = phalanx("jobs", "--all", "-o", "json").data
+    told = phalanx("what-if", "--job", str(file), "--add-nodes", "2:n0", "-o", "json")
+    assert told.code == 0, told.err
+    assert told.data["what_if"]["jobs"] == told.data["as_it_is"]["jobs"] + 1
+    assert told.data["what_if"]["submitted"][0]["name"] == "big"
+    table = phalanx("what-if", "--job", str(file))
+    assert "as it is" in table.out
+    assert "big starts at" in table.out
+    assert [job["id"] for job in phalanx("jobs", "--all", "-o", "json").data] == [job["id"] for job in before]
+    assert phalanx("what-if", "--add-nodes", "2:nowhere").code == Exit.NOT_FOUND

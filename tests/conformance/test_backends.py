@@ -13,6 +13,7 @@ from rig import GRACE_MS, Rig
 from builders import a_job
 from phalanx.backends.capability import Capability
 from phalanx.backends.faulty import Holding, doubling, losing
+from phalanx.backends.live import Adopted
 from phalanx.cluster.cluster import Health
 from phalanx.engine.action import ActionId, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Done, Failed, Outcome
@@ -227,6 +228,17 @@ def test_a_term_is_remembered_beyond_a_crash(apart: Rig) -> None:
     answer = rig.ask(Stop(ActionId(2, "a", 1, 1), GRACE_MS, "cancelled"))
     assert isinstance(answer, Failed)
     assert rig.subject.living("a") == 1
+
+
+@about(Program.FOREVER, Capability.ADOPT)
+def test_what_an_older_leader_asked_for_is_finished_for_the_one_who_takes_over(apart: Rig) -> None:
+    begin(apart, Program.FOREVER, action=ActionId(3, "a", 1, 0))
+    apart.subject.crash()
+    rig = Rig(apart.subject, apart=True)
+    asked = Stop(ActionId(2, "a", 1, 1), GRACE_MS, "cancelled")
+    rig.subject.adopt([Adopted("a", 1, (asked,))], rig.subject.now())
+    rig.until(lambda: Done(asked.id) in rig.seen)
+    assert rig.subject.living("a") == 0
 
 
 @about(Program.FOREVER)

@@ -139,6 +139,24 @@ def test_a_stuck_job_is_told_to_a_webhook_and_stopped(folder: Path, hook: tuple[
     server.stop()
 
 
+def test_a_job_that_got_stuck_before_the_watch_began_is_told_all_the_same(
+    folder: Path, hook: tuple[str, list[dict[str, Any]]]
+) -> None:
+    url, told = hook
+    file = folder.parent / "alerts.yaml"
+    file.write_text(f"webhook: {url}\nrules:\n- {{name: hung, when: stuck_job, for: 100ms}}\n")
+    server = Server(folder, "--backend", "rehearsal").start()
+    job = server.submit(gpus=1)["id"]
+    server.wait(job, "running")
+    client = server.as_user(attempt_token_of(server, job))
+    client.post(f"/jobs/{job}/progress", json={"step": 1}).raise_for_status()
+    server.stop()
+    server = Server(folder, "--backend", "rehearsal", "--alerts", str(file)).start()
+    eventually(lambda: told)
+    assert (told[0]["status"], told[0]["subject"]) == ("firing", job)
+    server.stop()
+
+
 def test_rules_that_cannot_be_read_are_told_to_who_starts_the_server(folder: Path) -> None:
     from phalanx.server.options import Options
     from phalanx.server.up import up

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -173,6 +176,38 @@ def test_a_disk_that_is_nearly_full_takes_no_new_work_and_keeps_the_old(
     with pytest.raises(Refusal, match="no new work is taken") as caught:
         process._Room(str(rehearsal.data))()
     assert caught.value.status == 507
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 112 MB of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=112m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small disk: run as root")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_a_disk_that_gets_full_under_a_server_refuses_new_work_and_what_runs_is_written_down(small_disk: Path) -> None:
+    server = Server(small_disk / "data", "--backend", "rehearsal").start()
+    running = server.submit(gpus=1, duration="8s")["id"]
+    server.wait(running, "running")
+    ballast = small_disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+
+    def refused() -> bool:
+        answer = server.client.post("/jobs", json={"gpus": 1, "command": "true"})
+        assert answer.status_code in (503, 507), answer.text
+        return answer.status_code == 507 and "disk" in answer.json()["message"]
+
+    eventually(refused)
+    server.wait(running, "succeeded")
+    ballast.unlink()
+    eventually(lambda: server.client.post("/jobs", json={"gpus": 1, "command": "true"}).status_code == 201)
+    server.stop()
 
 
 def test_a_store_that_cannot_be_written_refuses_work_and_recovers(folder: Path) -> None:

@@ -148,12 +148,27 @@ def test_an_address_that_is_taken_is_told(folder: Path, rehearsal: Server) -> No
         up(Options(data=str(folder), port=port), lambda options: None, lambda line: None)
 
 
+def test_a_store_that_is_damaged_under_a_server_is_told_to_who_asks(folder: Path) -> None:
+    server = Server(folder, "--backend", "rehearsal").start()
+    server.submit(gpus=1, begin="+1h")
+    server.kill("loop")
+    for name in ("phalanx.db", "phalanx.db-wal"):
+        (folder / name).write_bytes(b"no database " * 1000)
+
+    def told() -> bool:
+        answer = server.client.get(server.url + "/readyz")
+        return answer.status_code == 503 and "the store is damaged" in answer.json()["why"]
+
+    eventually(told)
+    assert "put a backup in its place" in server.client.get(server.url + "/readyz").json()["why"]
+    server.stop()
+
+
 def test_a_damaged_store_is_told_to_who_starts_the_server(folder: Path) -> None:
     from phalanx.server.options import Options
-    from phalanx.server.store.database import StoreError
-    from phalanx.server.up import up
+    from phalanx.server.up import UpError, up
 
     folder.mkdir()
     (folder / "phalanx.db").write_bytes(b"no database " * 1000)
-    with pytest.raises(StoreError, match="damaged"):
+    with pytest.raises(UpError, match="damaged"):
         up(Options(data=str(folder), port=0), lambda options: None, lambda line: None)

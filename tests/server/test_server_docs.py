@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
 from running import Server
 
 from phalanx.server.accounts.roles import Role
 from phalanx.server.alerts.rules import FILE_KEYS, RULE_KEYS
+from phalanx.server.api import bodies, models
+from phalanx.server.api.examples import EXAMPLES
 from phalanx.server.api.reference import document, page
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -62,3 +66,28 @@ def test_the_reference_of_alerts_has_every_key() -> None:
     text = (DOCS / "reference" / "alerts.md").read_text()
     for key in {*FILE_KEYS, *RULE_KEYS} - {"version"}:
         assert f"| `{key}` |" in text
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_every_example_is_one_of_what_it_stands_for(name: str) -> None:
+    model = getattr(models, name, None) or getattr(bodies, name)
+    model.model_validate(EXAMPLES[name])
+
+
+def test_everything_that_goes_over_the_api_has_an_example() -> None:
+    found = document()
+
+    def shown(content: dict[str, Any]) -> bool:
+        schemas = [content["schema"], *content["schema"].get("anyOf", ())]
+        named = [found["components"]["schemas"][each["$ref"].rpartition("/")[2]] for each in schemas if "$ref" in each]
+        return "example" in content or any("example" in each for each in (*schemas, *named))
+
+    lacking = [
+        f"{method} {path} {media}"
+        for path, methods in found["paths"].items()
+        for method, operation in methods.items()
+        for answer in (operation.get("requestBody", {}), *operation["responses"].values())
+        for media, content in answer.get("content", {}).items()
+        if media not in ("application/zip", "application/octet-stream") and not shown(content)
+    ]
+    assert lacking == []

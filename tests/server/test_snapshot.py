@@ -7,7 +7,8 @@ import zlib
 
 import pytest
 
-from builders import everything, random_run
+from builders import World, a_job, everything, random_run
+from phalanx.cluster.cluster import flat
 from phalanx.engine import snapshot
 from phalanx.engine.snapshot import SnapshotError, dump, load
 from phalanx.engine.turn import turn
@@ -50,3 +51,15 @@ def test_a_snapshot_of_a_release_with_other_fields_is_refused(monkeypatch: pytes
     monkeypatch.setattr(snapshot, "form", lambda: "another")
     with pytest.raises(SnapshotError, match="another release"):
         load(content)
+
+
+def test_what_many_jobs_have_alike_is_written_once_and_is_one_object_afterwards() -> None:
+    world = World(flat(1, 8))
+    world.submit(*(a_job(str(number), 1) for number in range(50)))
+    state = load(dump(world.state))
+    assert everything(state) == everything(world.state)
+    first, last = state.jobs["0"], state.jobs["49"]
+    assert first.job is not last.job
+    assert first.job.gang is last.job.gang
+    assert first.tasks is last.tasks
+    assert first.marks is not last.marks, "what changes is not shared"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from phalanx.bench.clock import timed_us
 from phalanx.bench.row import Row, Tell, ratio, row
+from phalanx.cluster.cells import CellError, CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.group import GroupState
 from phalanx.placement.cells.request import Member, Request
-from phalanx.workload.cells import CellError, CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 
 NODES_IN_RACK = 10
 STEPS_PER_CHECK = 20_000

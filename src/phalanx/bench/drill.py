@@ -50,43 +50,62 @@ class Drill:
 
 def run(drill: Drill) -> dict[str, Any]:
     """Starts, and starts again after a death, until all ranks have ended; what they told."""
+    deaths: list[dict[str, Any]] = []
     for start in range(STARTS_MAX):
         if start == 1:
             for rank in drill.lose:
                 forget_memory(drill.job, rank)
-        if run_once(drill, start):
+        death = run_once(drill, start)
+        if death is None:
             ends = [
                 json.loads((Path(drill.folder) / f"end-{rank}.json").read_text()) for rank in range(drill.world_size)
             ]
-            return {"starts": start + 1, "ranks": ends}
+            return {"deaths": deaths, "ranks": ends}
+        deaths.append({**asdict(death), "half_done": unmarked(Path(drill.folder))})
     raise RuntimeError(f"{drill} did not end within {STARTS_MAX} starts")
 
 
-def run_once(drill: Drill, start: int) -> bool:
-    """Whether all ranks ended well. When one dies, the others are killed, as launchers do."""
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A rank that ended without being done, and how: a signal's number below zero, else its status; 0 if it hung."""
+
+    rank: int
+    status: int
+
+
+def unmarked(folder: Path) -> list[int]:
+    """The steps on disk without a commit mark: being written, or being taken away."""
+    return sorted(int(d.name[5:13]) for d in folder.glob("**/step-*") if not (d / "COMMITTED").exists())
+
+
+def run_once(drill: Drill, start: int) -> Death | None:
+    """Who died, if not all ranks ended well. When one dies, the others are killed, as launchers do."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     pids = [_fork(drill, rank, port, start) for rank in range(drill.world_size)]
-    waiting, well = set(pids), True
     deadline_s = time.monotonic() + TIMEOUT_S
-    while waiting:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if not pid:
-            time.sleep(0.01)
-            if time.monotonic() > deadline_s and well:
-                well = False
-                _kill(waiting)
-            continue
-        waiting.discard(pid)
-        if status and well:
-            well = False
-            _kill(waiting)
-    return well
-
-
-def _kill(pids: set[int]) -> None:
-    for pid in pids:
+    ends: dict[int, int] = {}
+    while len(ends) < len(pids) and not any(ends.values()) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+        ends |= _ended()
+    # Who ended of a killed rank's silence may be found before the killed one itself.
+    failed = sorted((os.waitstatus_to_exitcode(ends[pid]), rank) for rank, pid in enumerate(pids) if ends.get(pid))
+    left = [pid for pid in pids if pid not in ends]
+    for pid in left:
         os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    if failed:
+        return Death(failed[0][1], failed[0][0])
+    return Death(pids.index(left[0]), 0) if left else None
+
+
+def _ended() -> dict[int, int]:
+    """The processes that have ended since the last call, with their statuses."""
+    ends = {}
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ends[found[0]] = found[1]
+    return ends
 
 
 def _fork(drill: Drill, rank: int, port: int, start: int) -> int:
@@ -210,11 +229,13 @@ def forget_memory(job: str, seat: int) -> None:
 
 def main() -> None:
     """Takes a drill as a line of JSON, answers with one, and so on until there are no more."""
-    # Loaded before the ranks are forked, who then need not load it.
-    # The first step of an optimiser loads the compiler.
+    # Loaded before the ranks are forked, who then need not load it; optimisers load the compiler in their first step.
+    import torch._dynamo
+    import torch.distributed.tensor  # noqa: F401
 
     import phalanx.bench.tiny_gpt
-    import phalanx.train.checkpoint.checkpointer  # noqa: F401
+    import phalanx.train.checkpoint.checkpointer
+    import phalanx.train.checkpoint.store.load  # noqa: F401
 
     for line in sys.stdin:
         fields = json.loads(line)

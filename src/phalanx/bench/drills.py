@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +16,20 @@ from phalanx.bench.drill import Drill
 
 
 class Outcome:
-    """What became of a drill: how often its ranks were started, and what each said at the end."""
+    """What became of a drill: who died, how often the ranks were started, and what each said at the end."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
-        self.starts: int = answer["starts"]
+        self.deaths: list[dict[str, Any]] = answer["deaths"]
         self.ranks: list[dict[str, Any]] = answer["ranks"]
+
+    @property
+    def starts(self) -> int:
+        return len(self.deaths) + 1
+
+    def was_hit(self, kill: str) -> bool:
+        """Whether one rank died, once, of SIGKILL, and it is the one that was to."""
+        rank = int(kill.split("@")[2])
+        return [(death["rank"], death["status"]) for death in self.deaths] == [(rank, -signal.SIGKILL)]
 
     @property
     def digests(self) -> list[str]:

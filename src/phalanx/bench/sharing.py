@@ -15,9 +15,9 @@ from typing import Protocol
 
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
 from phalanx.bench.tenants import GPUS_PER_NODE, Tenant, Work, jobs_of, tenants
+from phalanx.cluster.cells import CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.request import Request
-from phalanx.workload.cells import CellSite, CellType, PhysicalSpec, VirtualClusterSpec, VirtualSpec
 
 PAPER_RATIO = 7.0
 """How many times longer a tenant waited when sharing by quota than alone (HiveD, figure 1)."""

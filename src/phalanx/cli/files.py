@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.journal import Journal
+from phalanx.engine.journal import Journal, Record, decode
+from phalanx.engine.snapshot import SnapshotError, load
+from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
@@ -38,6 +41,30 @@ def journal_from(path: str) -> Journal:
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from error
     except ValueError as error:
+        raise FileError(f"{path}: {error}") from error
+
+
+def records_from(path: str) -> Iterator[tuple[Record, bytes]]:
+    """The records of a journal one by one, from wherever it begins."""
+    try:
+        with Path(path).open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    try:
+                        yield decode(line), line.rstrip(b"\r\n")
+                    except ValueError as error:
+                        raise FileError(f"{path}: journal line {number}: {error}") from error
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+
+
+def snapshot_from(path: str) -> State:
+    """The State of a snapshot."""
+    try:
+        return load(Path(path).read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    except SnapshotError as error:
         raise FileError(f"{path}: {error}") from error
 
 

@@ -58,8 +58,8 @@ def _openpai(text: str, source: str) -> Sequence[dict[str, Any]]:
 
 
 def _hived(text: str, source: str) -> Sequence[dict[str, Any]]:
-    from phalanx.workload.cell_cluster import cluster_of
-    from phalanx.workload.formats.hived import read_hived
+    from phalanx.cluster.cell_cluster import cluster_of
+    from phalanx.cluster.formats.hived import read_hived
     from phalanx.workload.formats.hived_pod import documents, is_pod, native_job, read_manifest
     from phalanx.workload.formats.written import cluster_file, job_file
 

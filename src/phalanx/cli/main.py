@@ -37,6 +37,7 @@ VERBS: dict[str, Verb] = {
     "compare": Verb("phalanx.cli.compare:compare", "Run a trace under several policies and put them side by side."),
     "completion": Verb("phalanx.cli.completion:completion", "Print the completion script of a shell."),
     "config": Verb("phalanx.cli.config:config", "Show and choose the servers you talk to."),
+    "debug": Verb("phalanx.cli.debug:debug", "Take along what somebody else needs to see what happened here."),
     "demo": Verb("phalanx.cli.demo:demo", "Show a small cluster, a few jobs and the plan for them."),
     "drain": Verb("phalanx.cli.drain:drain", "Have nodes take no new work."),
     "events": Verb("phalanx.cli.events:events", "Print what happens, as it happens."),
@@ -55,7 +56,7 @@ VERBS: dict[str, Verb] = {
     "release": Verb("phalanx.cli.release:release", "Let held jobs start."),
     "replay": Verb("phalanx.cli.replay:replay", "Fold a journal again and verify that it decides the same."),
     "reservations": Verb("phalanx.cli.reservations:reservations", "List what is promised to whom, and from when."),
-    "resize": Verb("phalanx.cli.resize:resize", "Give an elastic job more or fewer replicas."),
+    "resize": Verb("phalanx.cli.resize:resize", "Give a job more or fewer replicas."),
     "run": Verb("phalanx.cli.submit:run", "Submit a job, print what it prints, and wait for its end."),
     "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),
     "submit": Verb("phalanx.cli.submit:submit", "Submit a job."),
@@ -66,7 +67,7 @@ VERBS: dict[str, Verb] = {
     "undrain": Verb("phalanx.cli.drain:undrain", "Let nodes take work again."),
     "users": Verb("phalanx.cli.users:users", "List users, and say who may do what."),
     "wait": Verb("phalanx.cli.wait:wait", "Wait until jobs are over."),
-    "what-if": Verb("phalanx.cli.what_if:what_if", "Show two futures of a saved run: as it is, and what if."),
+    "what-if": Verb("phalanx.cli.what_if:what_if", "Show two futures, live or of a saved run: as it is, and what if."),
     "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),
 }
 

@@ -124,6 +124,7 @@ CLIENT_VERBS = (
     "cancel",
     "completion",
     "config",
+    "debug",
     "drain",
     "events",
     "exec",

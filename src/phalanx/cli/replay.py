@@ -6,10 +6,12 @@ from collections import Counter
 
 import click
 
-from phalanx.cli.files import journal_from
+from phalanx.cli.files import records_from, snapshot_from
 from phalanx.cli.output import Column, Output, emit_one, output_option
-from phalanx.engine.turn import replay as fold
-from phalanx.engine.turn import verify as decide_again
+from phalanx.engine.apply import apply
+from phalanx.engine.cycle import decide
+from phalanx.engine.plan import Plan
+from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
 
 COLUMNS = (Column("records"), Column("now_ms"), Column("digest"), Column("verified"), Column("jobs"))
@@ -22,17 +24,22 @@ class Contradiction(PhalanxError):  # noqa: N818
 @click.command()
 @click.argument("journal", metavar="FILE")
 @click.option("--verify", is_flag=True, help="Decide again at every decision and compare the plans.")
+@click.option("--from", "start", metavar="SNAPSHOT", help="The state before the first record of FILE.")
 @output_option
-def replay(journal: str, verify: bool, output: Output) -> None:
+def replay(journal: str, verify: bool, start: str | None, output: Output) -> None:
     """Fold the journal FILE into a state and say what it comes to."""
-    records = journal_from(journal)
+    state = State() if start is None else snapshot_from(start)
+    before = state.seq
     try:
-        state = decide_again(records) if verify else fold(records)
+        for record, line in records_from(journal):
+            if verify and isinstance(record.body, Plan) and decide(state, record.now) != record.body:
+                raise Contradiction(f"{journal}: record {record.seq}: decided again, the plan differs")
+            apply(state, record, line)
     except ValueError as error:
         raise Contradiction(f"{journal}: {error}") from error
     states = Counter(record.state.value for record in state.jobs.values())
     row = {
-        "records": len(records.records),
+        "records": state.seq - before,
         "now_ms": state.now,
         "digest": str(state.digest),
         "verified": verify,

@@ -1,4 +1,4 @@
-"""`phalanx resize`: more or fewer replicas of an elastic job."""
+"""`phalanx resize`: more or fewer replicas of a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from phalanx.cli.output import Output, output_option
 @click.command()
 @job_argument
 @click.argument("replicas", type=click.IntRange(1), metavar="N")
+@click.option("--min", "minimum", type=click.IntRange(1), help="The least it can do with. Default: as it said.")
+@click.option("--role", default="", help="Which role, of a gang of several.")
 @output_option
-def resize(job: str, replicas: int, output: Output) -> int:
-    """Give the elastic job ID N replicas."""
-    return change_jobs([job], "resize", output, {"replicas": replicas})
+def resize(job: str, replicas: int, minimum: int | None, role: str, output: Output) -> int:
+    """Give the job ID N replicas: at once if it waits; if it is elastic and runs, it shrinks to N or grows up to N."""
+    return change_jobs([job], "resize", output, {"replicas": replicas, "min": minimum, "role": role})

@@ -17,6 +17,7 @@ from phalanx.cli.output import Column, Output, emit, emit_one, output_option
 from phalanx.cli.progress import Follower, bar
 from phalanx.cli.runs import (
     check_targets,
+    note_kept_advice,
     note_never_fit,
     report,
     run_all,
@@ -144,6 +145,7 @@ def _follow(simulation: Simulation, policy: str, began_s: float, given: dict[str
     _write(simulation, result, given)
     _show(result, output)
     note_never_fit([result])
+    note_kept_advice([result])
     if interrupt.asked:
         click.echo(f"phalanx: interrupted; this is how it was at {_at(simulation)} of virtual time", err=True)
         return Exit.INTERRUPTED
@@ -182,6 +184,7 @@ def _run_several(study: Study, cases: list[Case], given: dict[str, Any], output:
     results, which = varied.shown_in_detail()
     report(given, results, f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}", varied.curves)
     note_never_fit(results)
+    note_kept_advice(results)
     return Exit.INTERRUPTED if interrupted else None
 
 

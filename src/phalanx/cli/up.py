@@ -73,7 +73,10 @@ def up(
         tls_key=_absolute(tls_key),
         alerts=_absolute(alerts),
     )
-    return run(options, lambda ready: _announce(ready, output), lambda line: click.echo(f"phalanx: {line}", err=True))
+    first = not options.file("admin.token").exists()
+    return run(
+        options, lambda ready: _announce(ready, output, first), lambda line: click.echo(f"phalanx: {line}", err=True)
+    )
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -89,7 +92,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path) if path else ""
 
 
-def _announce(options: Options, output: Output) -> None:
+def _announce(options: Options, output: Output, first: bool) -> None:
     token_file = options.file("admin.token")
     ready = {"url": options.url, "token_file": str(token_file), "pid": os.getpid()}
     if output == "json":
@@ -103,6 +106,7 @@ def _announce(options: Options, output: Output) -> None:
             f"phalanx is ready at {options.url}\n\n"
             f"  export PHALANX_ADDR={options.url}\n"
             f"  export PHALANX_TOKEN_FILE={token_file}\n"
-            "  phalanx submit --gpus 1 -- nvidia-smi\n\n"
-            f"The admin's token is in {token_file}; keep it to yourself. Logs are in {options.file('log')}."
+            "  phalanx run --template hello\n\n"
+            + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if first else "")
+            + f"It is in {token_file}; keep it to yourself. Logs are in {options.file('log')}."
         )

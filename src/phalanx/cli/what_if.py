@@ -1,4 +1,4 @@
-"""`phalanx what-if`: two futures of a saved run, one as it is and one in which something happens now."""
+"""`phalanx what-if`: two futures of the live server or of a saved run, as it is and with something happening now."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
 from phalanx.cli.runs import MEASURE_COLUMNS
 from phalanx.cli.simulate import saved_run
+from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
 from phalanx.engine.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
@@ -52,7 +53,9 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 
 @click.command("what-if")
-@click.option("--state", "state_path", required=True, metavar="FILE", help="A run saved by `phalanx simulate --save`.")
+@click.option(
+    "--state", "state_path", metavar="FILE", help="A run saved by `phalanx simulate --save`. Default: the live server."
+)
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
 @click.option("--policy", metavar="NAME", help="This policy decides from now on.")
@@ -60,7 +63,7 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 @click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
 @output_option
 def what_if(
-    state_path: str,
+    state_path: str | None,
     fail: tuple[str, ...],
     jobs: tuple[str, ...],
     policy: str | None,
@@ -68,12 +71,19 @@ def what_if(
     until: str | None,
     output: Output,
 ) -> None:
-    """Show two futures of a saved run side by side: as it is, and with what is asked for happening now.
+    """Show two futures side by side, of the live server or a saved run: as it is, and with something happening now.
 
     Nodes can fail or come, jobs can be submitted, and another policy can take over.
     """
     if not fail and not jobs and policy is None and add_nodes is None:
         raise click.UsageError("Say what happens: --fail NODE, --job FILE, --policy NAME or --add-nodes N.")
+    if state_path is None:
+        if until is not None:
+            raise click.UsageError(
+                "--until is for saved runs: the futures of the live server are followed to their end."
+            )
+        what_if_live(Changes(fail, jobs, policy, add_nodes), output)
+        return
     as_it_is, other = saved_run(state_path), saved_run(state_path)
     now_s = other.run.state.now / 1000
     events = [*_failures(other, fail), *_other_policy(policy), *_more_nodes(other, add_nodes)]

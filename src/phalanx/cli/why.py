@@ -11,9 +11,10 @@ import msgspec
 
 from phalanx.cli.complete import job_argument
 from phalanx.cli.exit import Exit
-from phalanx.cli.files import journal_from
+from phalanx.cli.files import journal_from, snapshot_from
 from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.why_live import why_live
+from phalanx.engine import snapshot
 from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.turn import replay
@@ -37,6 +38,8 @@ COLUMNS = (
     Column("next_to_end"),
     Column("free_gpus"),
     Column("not_healthy"),
+    Column("overdue"),
+    Column("priority"),
     Column("not_before"),
 )
 CHEAP_MAX = 200
@@ -64,7 +67,7 @@ class NoSuchJob(PhalanxError):  # noqa: N818
     "--state",
     "state_path",
     metavar="FILE",
-    help="A saved state: a journal, or a run saved by `phalanx simulate --save`. Default: the live server.",
+    help="A saved state: a journal, a snapshot, or a run saved by `phalanx simulate --save`. Default: the live server.",
 )
 @click.option(
     "--forecast/--no-forecast",
@@ -108,15 +111,17 @@ def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:
 
 
 def state_from(path: str) -> State:
-    """The State of a journal or of a saved run."""
+    """The State of a journal, a saved run, or a snapshot of a server."""
     from phalanx.simulate.saved import MAGIC, load
 
     try:
         with Path(path).open("rb") as file:
-            is_run = file.read(len(MAGIC)) == MAGIC
+            beginning = file.read(max(len(MAGIC), len(snapshot.MAGIC)))
     except OSError:
-        is_run = False
-    return load(path).run.state if is_run else replay(journal_from(path))
+        beginning = b""
+    if beginning.startswith(snapshot.MAGIC):
+        return snapshot_from(path)
+    return load(path).run.state if beginning.startswith(MAGIC) else replay(journal_from(path))
 
 
 def as_data(explanation: Explanation) -> dict[str, Any]:

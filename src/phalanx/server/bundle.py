@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from phalanx.server.options import Options
 from phalanx.server.store.accounts import audit_page
 from phalanx.server.store.journal import lines_after, newest_seq
+from phalanx.server.store.snapshots import content_of, newest_first
 
 LOG_BYTES = 1 << 20
 RECORDS_MAX = 200_000
@@ -22,7 +23,8 @@ AUDIT_ROWS = 1_000
 README = """A debug bundle of phalanx.
 
 journal.jsonl   the journal: `phalanx replay --verify journal.jsonl` folds and decides it again
-snapshot.bin    the State, as `phalanx why ID --state` reads it
+start.bin       only of a long journal: the State before its first record here; replay with `--from start.bin`
+snapshot.bin    the State at its end, as `phalanx why ID --state snapshot.bin` reads it
 metrics.txt     metrics at that moment
 audit.json      the last entries of the audit log
 log/            the ends of the logs of every process
@@ -33,13 +35,17 @@ Jobs' commands and environments are in the journal. Tokens and passwords are not
 
 
 def bundle(connection: Connection, options: Options, snapshot: bytes, metrics: bytes) -> bytes:
-    """The bundle as a zip file. Of a long journal it has the end."""
+    """The bundle as a zip file. Of a long journal it has the end, and the State at which that begins."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README", README)
         archive.writestr("snapshot.bin", snapshot)
         archive.writestr("metrics.txt", metrics)
-        first = max(newest_seq(connection) - RECORDS_MAX, -1)
+        first = -1
+        kept = newest_first(connection)
+        if newest_seq(connection) > RECORDS_MAX and kept:
+            first = kept[-1].seq
+            archive.writestr("start.bin", content_of(connection, kept[-1]))
         archive.writestr("journal.jsonl", b"".join(line + b"\n" for line in lines_after(connection, first)))
         archive.writestr("audit.json", msgspec.json.encode(audit_page(connection, None, AUDIT_ROWS, "", "")))
         archive.writestr("versions.json", msgspec.json.encode(_versions()))

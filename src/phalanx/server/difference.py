@@ -32,7 +32,12 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
     """What would change, and which attempts that would stop."""
     changes_of(state, cluster)
     present = state.cluster_to_be or state.cluster
-    lines = [*_nodes(present, cluster), *_queues(present, cluster), *_rest(present, cluster)]
+    lines = [
+        *_nodes(present, cluster),
+        *_queues(present, cluster),
+        *_windows(present, cluster),
+        *_rest(present, cluster),
+    ]
     if cluster.policy != state.policy.spec:
         lines.append(f"policy: {state.policy.spec} becomes {cluster.policy}")
     return {"changes": lines, "stops": list(stopped_by(state, cluster)) if cluster != present else []}
@@ -60,9 +65,19 @@ def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
     yield from _listed("queues change", [path for path in has if path in had and has[path] != had[path]])
 
 
+def _windows(old: Cluster, new: Cluster) -> Iterator[str]:
+    had = {window.name: window for window in old.maintenance}
+    has = {window.name: window for window in new.maintenance}
+    yield from _listed("times of maintenance come", [name for name in has if name not in had])
+    yield from _listed("times of maintenance go", [name for name in had if name not in has])
+    yield from _listed("times of maintenance change", [name for name in has if name in had and has[name] != had[name]])
+
+
 def _rest(old: Cluster, new: Cluster) -> Iterator[str]:
     for each in fields(new):
-        if each.name not in ("nodes", "queues", "policy") and getattr(old, each.name) != getattr(new, each.name):
+        if each.name not in ("nodes", "queues", "maintenance", "policy") and getattr(old, each.name) != getattr(
+            new, each.name
+        ):
             yield f"{each.name} changes"
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+LINE_BYTES_MAX = 64 << 10
 
 
 class JsonLines(logging.Formatter):
@@ -29,6 +34,17 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def last_error(path: Path) -> str:
+    """What the process that writes a log failed of last; empty if it has gone on since, or nothing can be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - LINE_BYTES_MAX, 0))
+            line = json.loads(file.read().rstrip().rpartition(b"\n")[2])
+        return str(line["message"]) if line["level"] == "error" else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def log_to_stderr(part: str) -> logging.Logger:

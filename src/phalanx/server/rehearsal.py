@@ -23,6 +23,16 @@ def _nobody() -> None:
     """Nobody is to be woken: what is due is told by `next_event_ms`."""
 
 
+SHOWN = (Capability.ADOPT, Capability.RESIZE, Capability.SUSPEND, Capability.FRACTION, Capability.MPS, Capability.MIG)
+"""What of a plan can be rehearsed."""
+
+
+def rehearsal_offer() -> Offer:
+    """What a rehearsal can show."""
+    lacks = {each: "nothing runs in a rehearsal" for each in Capability if each not in SHOWN}
+    return Offer("rehearsal", "jobs take their place and their time, and nothing runs", lacks)
+
+
 class RehearsalBackend:
     """Answers every action at once, and ends attempts when their time has come."""
 
@@ -90,11 +100,7 @@ class RehearsalBackend:
 
     def offer(self) -> Offer:
         """What a rehearsal can show."""
-        shown = (Capability.ADOPT, Capability.RESIZE, Capability.SUSPEND, Capability.FRACTION)
-        lacks: dict[Capability, str] = {
-            capability: "nothing runs in a rehearsal" for capability in list(Capability) if capability not in shown
-        }
-        return Offer("rehearsal", "jobs take their place and their time, and nothing runs", lacks)
+        return rehearsal_offer()
 
     def close(self) -> None:
         """Nothing to let go of."""

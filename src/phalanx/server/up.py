@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -14,26 +13,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from typing import BinaryIO
 
 from msgspec.structs import replace
 
 from phalanx.errors import PhalanxError
-from phalanx.server.alerts.rules import read_rules
+from phalanx.server.mortal import die_with_parent
 from phalanx.server.options import Options
-from phalanx.server.store.database import open_database
 
-READY_S = 120.0
+STARTING_S = 60.0
+"""After so long whoever started the server hears that it is still at it: a long journal without a snapshot that this
+release can read is folded record by record.
+"""
+
 STOP_S = 10.0
 AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a process that ended is started again: longer each time, until it has lived for a while."""
 
 LIVED_S = 30.0
 FOLDERS = ("run", "log", "jobs", "backend", "run/figures")
-KILLED_WITH_PARENT = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 class UpError(PhalanxError):
@@ -47,6 +49,8 @@ class Part:
     name: str
     command: list[str]
     handles: tuple[int, ...] = ()
+    needed: bool = True
+    """Whether the server takes no work without it."""
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     failures: int = 0
@@ -55,7 +59,11 @@ class Part:
 
 @dataclass(slots=True)
 class Tree:
-    """A server: one loop, one planner, some API workers. Whatever ends is started again."""
+    """A server: one loop, one planner, some API workers. Whatever ends is started again.
+
+    What the server can do without for a moment is started when the rest is ready: after a crash the loop needs the
+    processor more.
+    """
 
     options: Options
     listener: socket.socket
@@ -64,25 +72,36 @@ class Tree:
     stopping: bool = False
 
     def start(self) -> None:
-        """Starts everything."""
+        """Starts what the server needs to take work."""
         line, handle = self.options.line(), self.listener.fileno()
         module = [sys.executable, "-m"]
         self.parts = [
             Part("loop", [*module, "phalanx.server.loop.process", line]),
-            Part("planner", [*module, "phalanx.server.planner.process", line]),
-            *([Part("alerts", [*module, "phalanx.server.alerts.process", line])] if self.options.alerts else []),
             *(
                 Part(f"api-{number}", [*module, "phalanx.server.api.process", line, str(handle)], (handle,))
                 for number in range(1, self.options.workers + 1)
             ),
+            Part("planner", [*module, "phalanx.server.planner.process", line], needed=False),
+            *([self._alerts(module, line)] if self.options.alerts else []),
         ]
+        self._start_all(needed=True)
+
+    def start_rest(self) -> None:
+        """Starts what can wait until the server takes work."""
+        self._start_all(needed=False)
+
+    def _start_all(self, needed: bool) -> None:
         for part in self.parts:
-            self._start(part)
+            if part.needed is needed:
+                self._start(part)
+
+    def _alerts(self, module: list[str], line: str) -> Part:
+        return Part("alerts", [*module, "phalanx.server.alerts.process", line], needed=False)
 
     def watch(self) -> None:
         """Starts again what has ended, if its time has come."""
         now_s = time.monotonic()
-        for part in self.parts:
+        for part in [part for part in self.parts if part.started_s]:
             process = part.process
             if process is not None and process.poll() is not None:
                 part.process = None
@@ -108,7 +127,7 @@ class Tree:
 
     def _start(self, part: Part) -> None:
         part.started_s = time.monotonic()
-        with self.options.file("log", f"{part.name}.log").open("ab") as log:
+        with self._log(part) as log:
             part.process = subprocess.Popen(
                 part.command,
                 stdin=subprocess.DEVNULL,
@@ -116,8 +135,15 @@ class Tree:
                 stderr=log,
                 pass_fds=part.handles,
                 env=self._environment(part),
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
+
+    def _log(self, part: Part) -> BinaryIO:
+        """Where a process says what happens. A full disk must not keep it from starting."""
+        try:
+            return self.options.file("log", f"{part.name}.log").open("ab")
+        except OSError:
+            return Path(os.devnull).open("ab")
 
     def _environment(self, part: Part) -> dict[str, str]:
         if not part.name.startswith("api"):
@@ -128,11 +154,11 @@ class Tree:
 def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str], None]) -> int:
     """Runs a server until SIGTERM or SIGINT. `ready` is called once, when it takes work."""
     options = _prepared(options)
-    with _lock(options):
+    with ExitStack() as held:
+        held.enter_context(_lock(options))
         _check_alerts(options)
-        # Opened once before anything starts: what is wrong with the store is told here, to whoever started the server.
-        open_database(options.store_url).close()
         listener, options = _listen(options)
+        held.enter_context(listener)
         tree = Tree(options, listener, tell)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: _stop(tree))
@@ -140,6 +166,7 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
         try:
             if not _until_ready(tree):
                 return 0 if tree.stopping else 1
+            tree.start_rest()
             ready(options)
             while not tree.stopping:
                 tree.watch()
@@ -181,6 +208,8 @@ def _lock(options: Options) -> socket.socket:
 def _check_alerts(options: Options) -> None:
     """What is wrong with the rules is told to whoever starts the server."""
     if options.alerts:
+        from phalanx.server.alerts.rules import read_rules
+
         try:
             read_rules(Path(options.alerts).read_text(), options.alerts)
         except (OSError, UnicodeDecodeError) as error:
@@ -202,18 +231,19 @@ def _listen(options: Options) -> tuple[socket.socket, Options]:
 
 
 def _until_ready(tree: Tree) -> bool:
-    deadline_s = time.monotonic() + READY_S
-    while time.monotonic() < deadline_s and not tree.stopping:
+    told_s = time.monotonic()
+    while not tree.stopping:
         if _is_ready(tree.options):
             return True
+        if time.monotonic() - told_s > STARTING_S:
+            told_s = time.monotonic()
+            tree.tell(f"still starting, perhaps from a long journal; see {tree.options.file('log')}")
         loop = tree.parts[0].process
         if loop is not None and loop.poll() == 1:
             raise UpError(f"the server did not start: {_last_error(tree.options)}")
         tree.watch()
         time.sleep(0.05)
-    if tree.stopping:
-        return False
-    raise UpError(f"the server was not ready within {READY_S:.0f} s; see {tree.options.file('log')}")
+    return False
 
 
 def _is_ready(options: Options) -> bool:
@@ -242,8 +272,3 @@ def _last_error(options: Options) -> str:
 
 def _ending(code: int) -> str:
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-
-
-def _die_with_parent() -> None:
-    """Has the kernel end this process when `up` is gone, however that happens."""
-    ctypes.CDLL(None).prctl(KILLED_WITH_PARENT, signal.SIGKILL)

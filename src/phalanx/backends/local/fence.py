@@ -43,6 +43,10 @@ class Fence:
             return f"term {action.term} is over: term {self._term} has begun"
         if action.term > self._term:
             self._write_term(action.term)
+        return self.outdated(action)
+
+    def outdated(self, action: ActionId) -> str:
+        """Why an action of a leader who is known to be the present one is out of date; empty if it is not."""
         newest = self._newest_attempt(action.job)
         if action.attempt < newest:
             return f"attempt {action.attempt} is over: attempt {newest} has begun"

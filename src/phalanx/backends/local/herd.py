@@ -74,8 +74,11 @@ class Herd:
 
     def carry_out(self, action: Action, now: int) -> None:
         """Has an action done, or answers why not."""
+        self._see_to(action, now, self._fence.refuses)
+
+    def _see_to(self, action: Action, now: int, refuses: Callable[[ActionId], str]) -> None:
         try:
-            refusal = self._fence.refuses(action.id)
+            refusal = refuses(action.id)
             if refusal:
                 self._emit(Failed(action.id, refusal, retryable=False))
             elif isinstance(action, Start):
@@ -285,7 +288,8 @@ class Herd:
         elif begun and not self._reach(flock):
             self._lose(flock)
         for action in adopted.in_flight:
-            self.carry_out(action, now)
+            # Whoever takes over stands in for what older leaders have asked for.
+            self._see_to(action, now, self._fence.outdated)
 
     def _lose(self, flock: Flock) -> None:
         flock.folder.make()

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.journal import decode
+from phalanx.engine.records import JobState
 from phalanx.errors import PhalanxError
 from phalanx.server.alerts.line import ask_loop
 from phalanx.server.alerts.rules import Rules, Then, read_rules
@@ -23,11 +24,14 @@ from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import Caller, ChangeJob, ChangeNode, KeepAlerts, Mutation
 from phalanx.server.options import Options, options_of
 from phalanx.server.store.database import Database, open_reader
-from phalanx.server.store.journal import entries, first_after
-from phalanx.server.store.tables import alerts
+from phalanx.server.store.journal import entries, first_after, said_by
+from phalanx.server.store.tables import alerts, jobs
 
 EVERY_S = 2.0
 WEBHOOK_S = 10.0
+REPORTS_MAX = 2_000
+"""Reports of one job that are recalled at a start: hours of them, and read in milliseconds."""
+
 WATCHED = ("Progress", "AttemptEnded", "JobCancelled", "Decision", "NodeHealthChanged")
 
 
@@ -42,7 +46,14 @@ class Watchman:
         self._database: Database = open_reader(options.store_url)
         with self._database.reading() as connection:
             self._seq = first_after(connection, wall_ms() - self._watch.horizon_ms) - 1
+            self._recall(connection)
             self._known = {(row.rule, row.subject) for row in connection.execute(select(alerts))}
+
+    def _recall(self, connection: Connection) -> None:
+        """Takes note of what those said before who run now: who has been stuck for long said it long ago."""
+        for job in connection.execute(select(jobs.c.id).where(jobs.c.state == JobState.RUNNING.value)).scalars().all():
+            for entry in said_by(connection, job, "Progress", self._seq, REPORTS_MAX):
+                self._watch.note(decode(entry.line).body, entry.now_ms)
 
     def look(self) -> None:
         """Catches up, and tells of what has begun and what is over."""

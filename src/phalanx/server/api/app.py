@@ -13,6 +13,7 @@ from fastapi import FastAPI, Response
 from phalanx.server.api import accounts, applying, beside, errors, events, jobs, logs, nodes, planning, watching, web
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
+from phalanx.server.api.examples import with_examples
 from phalanx.server.api.guard import Guard
 from phalanx.server.api.pages import as_json
 
@@ -48,7 +49,7 @@ def create_app(context: Context) -> FastAPI:
 
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of an app."""
-    return app.openapi()
+    return with_examples(app.openapi())
 
 
 def _openapi_route(app: FastAPI) -> Any:

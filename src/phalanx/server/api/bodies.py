@@ -34,9 +34,13 @@ class CheckpointBody(Body):
 
 
 class ResizeBody(Body):
-    """How many replicas an elastic job is to have."""
+    """How many replicas a job is to have. An elastic one keeps its least, unless `min` says another."""
 
-    replicas: Annotated[StrictInt, Field(ge=1, le=100_000)]
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"replicas": 4}})
+
+    replicas: Annotated[StrictInt, Field(ge=1, le=100_000, description="The most it is to have.")]
+    min: Annotated[StrictInt | None, Field(ge=1, le=100_000, description="The least it can do with.")] = None
+    role: Annotated[str, Field(max_length=200, description="Of a gang of several roles: which.")] = ""
 
 
 class ProgressBody(Body):
@@ -84,6 +88,7 @@ class WhatIfBody(Body):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"policy": "srtf", "fail": ["n3"]}})
     policy: Text | None = None
     add_nodes: Annotated[StrictInt, Field(ge=0, le=10_000)] = 0
+    like: Annotated[Text, Field(description="A node that those to be added are like; the last, if none is named.")] = ""
     fail: Annotated[list[Text], Field(max_length=10_000)] = []
     jobs: Annotated[list[dict[str, Any]], Field(max_length=100)] = []
 

@@ -12,6 +12,7 @@ from phalanx.server.refusal import STATUS
 READ = ("unauthenticated", "forbidden", "not_found", "conflict", "invalid", "rate_limited", "unavailable")
 """Errors that every route may answer with."""
 
+ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorModel"}}}
 LIST = (*READ, "bad_request")
 WRITE = (*LIST, "precondition_failed", "too_large", "unsupported_media", "storage_full")
 
@@ -19,10 +20,10 @@ WRITE = (*LIST, "precondition_failed", "too_large", "unsupported_media", "storag
 def answers(
     model: type[BaseModel], codes: tuple[str, ...] = READ, status: int = 200
 ) -> dict[int | str, dict[str, Any]]:
-    """The answers of a route: its own, and errors."""
+    """The answers of a route: its own, and errors. Those are named, not built anew: that takes half of a start."""
     return {
         status: {"model": model},
-        **{STATUS[code]: {"model": ErrorModel, "description": code.replace("_", " ")} for code in codes},
+        **{STATUS[code]: {"content": ERROR, "description": code.replace("_", " ")} for code in codes},
     }
 
 

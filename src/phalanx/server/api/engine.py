@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+from phalanx.server.log import last_error
 from phalanx.server.loop.wire import LENGTH, Answer, Caller, Mutation, News, Request, framed, message_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.unix import short_address
@@ -18,8 +19,9 @@ BUFFER_BYTES = 64 << 20
 class Engine:
     """A connection to the loop that is made again whenever it breaks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, log: Path) -> None:
         self._path = path
+        self._log = log
         self._numbers = count(1)
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -31,6 +33,12 @@ class Engine:
     def connected(self) -> bool:
         """Whether the loop is there, with its State recovered."""
         return self._writer is not None and self.news.seq >= 0
+
+    @property
+    def trouble(self) -> str:
+        """Why the loop is not there."""
+        failed_of = last_error(self._log)
+        return f"the engine could not go on ({failed_of})" if failed_of else "the engine is starting"
 
     async def keep_connected(self) -> None:
         """Connects, listens, and connects again, until cancelled."""
@@ -49,7 +57,7 @@ class Engine:
         """Hands a mutation over and waits until it is durable. A refusal of the loop is an answer too."""
         writer = self._writer
         if writer is None:
-            raise Refusal("unavailable", "the engine is starting: try again in a moment", {"retry_after_s": 1})
+            raise Refusal("unavailable", f"{self.trouble}: try again in a moment", {"retry_after_s": 1})
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future

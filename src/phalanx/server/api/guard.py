@@ -32,6 +32,9 @@ HEADERS = [
 ]
 STRICT_TRANSPORT = (b"strict-transport-security", b"max-age=31536000")
 SLOW_S = 1.0
+PROBED = "/readyz"
+"""Asked again and again while the server starts, and told why it is not ready: no news for the log."""
+
 CALLERS_KEPT = 10_000
 
 
@@ -68,7 +71,7 @@ class Guard:
             return
         await self._app(scope, self._bounded(receive), send_guarded)
         seconds = time.perf_counter() - start
-        if status >= 400 or seconds > SLOW_S:
+        if (status >= 400 or seconds > SLOW_S) and scope["path"] != PROBED:
             log.info(
                 "request",
                 extra={

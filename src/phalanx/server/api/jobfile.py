@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,8 +14,11 @@ from phalanx.workload.formats.native import JOB_KEYS, read_job
 from phalanx.workload.job import Job
 
 SOURCE = "job"
-RELATIVE = ("begin", "deadline")
+RELATIVE = (b'"begin"', b'"deadline"')
 """Keys whose meaning depends on when a job is read."""
+
+NAME_MAX = 100
+"""Longer names are left to the reader of job files to judge."""
 
 KEPT = 1_000
 BATCH_MAX = 10_000
@@ -85,6 +88,13 @@ JOB_FILE_SCHEMA: dict[str, Any] = {
 }
 
 
+class Batch(NamedTuple):
+    """Many jobs: one of each kind, and of every job its kind and its name."""
+
+    kinds: list[Job]
+    named: list[tuple[int, str]]
+
+
 class JobReader:
     """Reads job files. Many jobs differ by their names only: what is the same is read once."""
 
@@ -97,28 +107,46 @@ class JobReader:
 
     def many(self, files: list[Any], gpu_types: Collection[str], now_ms: int) -> list[Job]:
         """The jobs of many files; the first that cannot be read is told by its place."""
-        jobs = []
+        batch = self.batch(files, gpu_types, now_ms)
+        return [replace(batch.kinds[kind], name=name) for kind, name in batch.named]
+
+    def batch(self, files: list[Any], gpu_types: Collection[str], now_ms: int) -> Batch:
+        """The jobs of many files, by kinds; the first that cannot be read is told by its place."""
+        kinds: list[Job] = []
+        named: list[tuple[int, str]] = []
+        places: dict[bytes, int] = {}
         for index, file in enumerate(files):
             try:
-                jobs.append(self._of(file, gpu_types, now_ms))
+                rest, name = _rest_of(file)
+                if rest not in places:
+                    places[rest] = len(kinds)
+                    kinds.append(self._kind(rest, gpu_types, now_ms))
+                place = places[rest]
+                named.append((place, kinds[place].name if name is None else name))
             except DocumentError as error:
                 detail = {"index": index, "line": error.line, "key": error.key}
                 raise Refusal("invalid", f"jobs[{index}]: {error}", detail) from None
-        return jobs
+        return Batch(kinds, named)
 
-    def _of(self, file: Any, gpu_types: Collection[str], now_ms: int) -> Job:
-        if not isinstance(file, dict) or any(key in file for key in RELATIVE):
-            return self.one(msgspec.json.encode(file).decode(), gpu_types, now_ms)
-        name = file.get("name", "")
-        if not isinstance(name, str) or not name.isprintable() or name != name.strip() or len(name) > 100:
-            return self.one(msgspec.json.encode(file).decode(), gpu_types, now_ms)
-        rest = msgspec.json.encode({key: value for key, value in file.items() if key != "name"}, order="sorted")
-        job = self._known.get(rest)
+    def _kind(self, text: bytes, gpu_types: Collection[str], now_ms: int) -> Job:
+        job = self._known.get(text)
         if job is None:
-            if len(self._known) >= KEPT:
-                self._known.clear()
-            job = self._known[rest] = self.one(rest.decode(), gpu_types, now_ms)
-        return replace(job, name=name) if name else job
+            job = self.one(text.decode(), gpu_types, now_ms)
+            if not any(word in text for word in RELATIVE):
+                if len(self._known) >= KEPT:
+                    self._known.clear()
+                self._known[text] = job
+        return job
+
+
+def _rest_of(file: Any) -> tuple[bytes, str | None]:
+    """A job file without its name, and the name; None for a name that is to be read with the rest."""
+    name = file.get("name") if isinstance(file, dict) else None
+    if not isinstance(name, str) or not name or not name.isprintable() or name != name.strip() or len(name) > NAME_MAX:
+        return msgspec.json.encode(file), None
+    rest = file.copy()
+    del rest["name"]
+    return msgspec.json.encode(rest), name
 
 
 def files_of(content: bytes) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_o
 from phalanx.server.api.bodies import CheckpointBody, Nothing, ProgressBody, ResizeBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
-from phalanx.server.api.jobfile import JOB_FILE_SCHEMA, JobReader, files_of, text_of
+from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, files_of, text_of
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import (
@@ -27,6 +28,7 @@ from phalanx.server.loop.wire import (
     ChangeJob,
     Mutation,
     ReportProgress,
+    ResizeJob,
     SubmitJobs,
 )
 from phalanx.server.refusal import Refusal
@@ -91,6 +93,7 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
                         "type": "object",
                         "required": ["jobs"],
                         "additionalProperties": False,
+                        "example": {"jobs": [JOB_FILE_EXAMPLE]},
                         "properties": {
                             "jobs": {"type": "array", "minItems": 1, "maxItems": 10_000, "items": JOB_FILE_SCHEMA}
                         },
@@ -108,8 +111,10 @@ async def submit_batch(
         raise Refusal("unsupported_media", "expected application/json")
     content = await request.body()
     types = await context.gpu_types()
-    jobs = [_owned(job, account) for job in _reader.many(files_of(content), types, wall_ms())]
-    answer = await hand_over(context, caller_of(request, account), _submission(jobs, idempotency_key, content))
+    kinds, named = _reader.batch(files_of(content), types, wall_ms())
+    jobs = [_owned(job, account) for job in kinds]
+    submission = _submission(jobs, idempotency_key, content, named)
+    answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
     return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
 
@@ -170,54 +175,43 @@ async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> 
     return as_list(await context.read(table.attempts_of, item["id"]))
 
 
-@router.post("/jobs/{job}:cancel", responses=answers(models.JobModel, WRITE))
-async def cancel(
-    job: Ref,
-    request: Request,
-    account: SignedIn,
-    context: WorkerContext,
-    _: Nothing | None = None,
-    if_match: IfMatch = "",
-) -> Response:
-    """Cancel a job: it is given notice, and is gone after its grace at the latest."""
-    return await _change(request, job, "cancel", account, context, if_match)
+def _change_route(verb: str, about: str) -> None:
+    """A route that has a job changed in one word."""
+
+    async def change(
+        job: Ref,
+        request: Request,
+        account: SignedIn,
+        context: WorkerContext,
+        _: Nothing | None = None,
+        if_match: IfMatch = "",
+    ) -> Response:
+        item = await changeable(job, account, context)
+        mutation = ChangeJob(item["id"], verb, _version_of(if_match))
+        return await _changed(context, caller_of(request, account), mutation)
+
+    change.__name__, change.__doc__ = verb, about
+    router.add_api_route(f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(models.JobModel, WRITE))
 
 
-@router.post("/jobs/{job}:hold", responses=answers(models.JobModel, WRITE))
-async def hold(
-    job: Ref,
-    request: Request,
-    account: SignedIn,
-    context: WorkerContext,
-    _: Nothing | None = None,
-    if_match: IfMatch = "",
-) -> Response:
-    """Have a waiting job not start for now."""
-    return await _change(request, job, "hold", account, context, if_match)
-
-
-@router.post("/jobs/{job}:release", responses=answers(models.JobModel, WRITE))
-async def release(
-    job: Ref,
-    request: Request,
-    account: SignedIn,
-    context: WorkerContext,
-    _: Nothing | None = None,
-    if_match: IfMatch = "",
-) -> Response:
-    """Let a held job start again."""
-    return await _change(request, job, "release", account, context, if_match)
+_change_route("cancel", "Cancel a job: it is given notice, and is gone after its grace at the latest.")
+_change_route("hold", "Have a waiting job not start for now.")
+_change_route("release", "Let a held job start again.")
 
 
 @router.post("/jobs/{job}:resize", responses=answers(models.JobModel, WRITE))
-async def resize(job: Ref, body: ResizeBody, account: SignedIn, context: WorkerContext) -> Response:
-    """Change how many replicas an elastic job has."""
+async def resize(
+    job: Ref,
+    body: ResizeBody,
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    if_match: IfMatch = "",
+) -> Response:
+    """Change how many replicas a job has: a waiting one starts with them, an elastic one that runs shrinks or grows."""
     item = await changeable(job, account, context)
-    raise Refusal(
-        "conflict",
-        f"job {item['id']} cannot be given {body.replicas} replicas by hand: the policy sizes elastic jobs, "
-        "between the `replicas: {min, max}` of their gang",
-    )
+    mutation = ResizeJob(item["id"], body.replicas, body.min, body.role, _version_of(if_match))
+    return await _changed(context, caller_of(request, account), mutation)
 
 
 @router.post("/jobs/{job}:checkpoint", responses=answers(models.UntilModel, WRITE))
@@ -268,11 +262,10 @@ async def changeable(ref: str, account: Account, context: Context) -> dict[str, 
     return item
 
 
-async def _change(request: Request, ref: str, verb: str, account: Account, context: Context, if_match: str) -> Response:
-    item = await changeable(ref, account, context)
-    change = ChangeJob(item["id"], verb, _version_of(if_match))
-    await hand_over(context, caller_of(request, account), change)
-    changed = await context.read(table.one, item["id"])
+async def _changed(context: Context, caller: Caller, mutation: ChangeJob | ResizeJob) -> Response:
+    """Has a job changed, and shows it as it is then."""
+    await hand_over(context, caller, mutation)
+    changed = await context.read(table.one, mutation.job)
     assert changed is not None
     return as_json(changed, headers={"ETag": f'"{changed["version"]}"'})
 
@@ -286,8 +279,8 @@ async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
     return answer
 
 
-def _submission(jobs: list[Job], key: str, content: bytes) -> SubmitJobs:
-    return SubmitJobs(jobs, key, sha256(content).hexdigest() if key else "")
+def _submission(jobs: list[Job], key: str, content: bytes, named: Sequence[tuple[int, str]] = ()) -> SubmitJobs:
+    return SubmitJobs(jobs, key, sha256(content).hexdigest() if key else "", list(named))
 
 
 def _owned(job: Job, account: Account) -> Job:

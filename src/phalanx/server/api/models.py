@@ -260,6 +260,8 @@ class WhyModel(Answered):
     state: JobStateName
     reason: str | None
     why: str
+    sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
+    evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
     ruled_out: dict[str, int]
     gpus_free: int | None
     gpus_needed: int | None
@@ -299,6 +301,16 @@ class PlanModel(Answered):
     next: str | None = None
 
 
+class FateModel(Answered):
+    """What becomes of a job that is submitted now."""
+
+    job: str
+    name: str
+    start_ms: int | None
+    end_ms: int | None
+    why: str = Field(description="Why it does not start, if it does not.")
+
+
 class FutureModel(Answered):
     """One future of the live state, in virtual time, until all that waits and runs now is over."""
 
@@ -310,6 +322,7 @@ class FutureModel(Answered):
     mean_jct_s: float | None
     mean_wait_s: float | None
     gpu_allocated: float | None
+    submitted: list[FateModel]
 
 
 class WhatIfModel(Answered):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import msgspec
@@ -37,6 +38,8 @@ router = APIRouter(tags=["planning"])
 _reader = JobReader()
 
 PATIENCE_S = 90.0
+START_S = 15.0
+AGAIN_S = 0.1
 
 
 @router.get("/jobs/{job}/why", responses=answers(models.WhyModel))
@@ -65,7 +68,7 @@ async def what_if(body: WhatIfBody, account: SignedIn, context: WorkerContext) -
         raise Refusal("forbidden", "what-if tells of everybody's jobs: it needs the role viewer of the whole cluster")
     jobs = await _jobs(body.jobs, account, context)
     base, changed = await asyncio.gather(
-        ask(context, Foresee()), ask(context, Foresee(jobs, body.fail, body.policy or "", body.add_nodes))
+        ask(context, Foresee()), ask(context, Foresee(jobs, body.fail, body.policy or "", body.add_nodes, body.like))
     )
     return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
 
@@ -88,11 +91,9 @@ async def snapshot(account: SignedIn, context: WorkerContext) -> Response:
 
 async def ask(context: Context, question: Question) -> bytes:
     """Has the planner answer. What it refuses is raised."""
-    path = context.options.file("run", "planner.sock")
     try:
         async with asyncio.timeout(PATIENCE_S):
-            with short_address(path) as address:
-                reader, writer = await asyncio.open_unix_connection(address)
+            reader, writer = await _planner(context)
             try:
                 writer.write(encoded(question))
                 writer.write_eof()
@@ -105,6 +106,19 @@ async def ask(context: Context, question: Question) -> bytes:
         refusal = msgspec.json.decode(reply.body)
         raise Refusal(refusal["code"], refusal["message"], refusal["detail"])
     return reply.body
+
+
+async def _planner(context: Context) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A line to the planner. One that is just starting is waited for."""
+    deadline_s = time.monotonic() + START_S
+    while True:
+        try:
+            with short_address(context.options.file("run", "planner.sock")) as address:
+                return await asyncio.open_unix_connection(address)
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _jobs(files: list[dict[str, Any]], account: Account, context: Context) -> list[Job]:

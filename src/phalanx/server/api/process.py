@@ -47,7 +47,7 @@ def context_for(options: Options) -> Context:
     return Context(
         options,
         open_reader(options.store_url),
-        Engine(options.file("run", "engine.sock")),
+        Engine(options.file("run", "engine.sock"), options.file("log", "loop.log")),
         HttpFigures(),
     )
 

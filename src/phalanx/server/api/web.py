@@ -44,7 +44,7 @@ async def alive() -> Response:
 async def ready(context: WorkerContext) -> Response:
     """Whether the server takes work: the loop has its State, and the store can be read."""
     if not context.engine.connected:
-        return as_json({"ready": False, "why": "the engine is starting"}, 503, {"Retry-After": "1"})
+        return as_json({"ready": False, "why": context.engine.trouble}, 503, {"Retry-After": "1"})
     await context.cluster()
     return as_json({"ready": True, "seq": context.engine.news.seq})
 

@@ -12,6 +12,7 @@ from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.server.clock import Clock
 from phalanx.server.loop.book import Book
+from phalanx.server.loop.counsel import Counsel
 from phalanx.server.loop.desk import Asked, Desk
 from phalanx.server.loop.notices import Notices
 from phalanx.server.loop.office import Office
@@ -37,6 +38,7 @@ class Surroundings:
     pulse: Pulse
     need_room: Callable[[], None]
     tell: Callable[[str], None]
+    notices: bytes | None = None
 
 
 class Loop:
@@ -46,7 +48,8 @@ class Loop:
         self._state = state
         self._around = around
         self._book = Book(state)
-        self._notices = Notices(state)
+        self._notices = Notices(state, around.notices)
+        self._counsel = Counsel(around.tell)
         self._office = Office(state, self._book, self._notices, around.need_room)
         self._stopping = False
 
@@ -99,6 +102,7 @@ class Loop:
                 answers.extend(self._office.answer(connection, each.request, now) for each in asked)
                 self._book.write(connection)
                 self._office.write(connection)
+                self._notices.write(connection)
         except StoreError as error:
             self._apologise(asked, error)
             raise
@@ -114,11 +118,12 @@ class Loop:
 
     def _decide(self, now: int) -> Plan:
         with self._around.pulse.decision():
-            plan = turn(self._state, self._book.journal, (), now)
+            plan = turn(self._state, self._book.journal, self._counsel.due(self._state, now), now)
+        self._notices.note(plan, self._state.now)
         if self._book.journal.dirty:
             with self._around.database.writing() as connection:
                 self._book.write(connection)
-        self._notices.note(plan, self._state.now)
+                self._notices.write(connection)
         return plan
 
     def _apologise(self, asked: list[Asked], error: StoreError) -> None:

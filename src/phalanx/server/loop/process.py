@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import os
 import secrets
 import shutil
@@ -12,12 +14,12 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from phalanx.backends.capability import Offer
+from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import LiveBackend
-from phalanx.backends.registry import Setting, open_backend
+from phalanx.backends.registry import Setting, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.event import ClusterDefined
+from phalanx.engine.event import ClusterDefined, TermBegun
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
@@ -26,6 +28,7 @@ from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
 from phalanx.server.log import log_to_stderr
+from phalanx.server.loop import notices
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.desk import Desk
 from phalanx.server.loop.loop import Loop, Surroundings
@@ -34,15 +37,22 @@ from phalanx.server.loop.snapshotter import Snapshotter
 from phalanx.server.loop.wire import AddToken, PutRole, PutUser, json_of
 from phalanx.server.options import Options, options_of
 from phalanx.server.refusal import Refusal
-from phalanx.server.rehearsal import RehearsalBackend
+from phalanx.server.rehearsal import RehearsalBackend, rehearsal_offer
+from phalanx.server.reserve import Reserve
 from phalanx.server.store import settings
-from phalanx.server.store.database import Database, StoreError, open_database
+from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.snapshots import newest_first
 from phalanx.workload.job import Job
 
 ROOM_BYTES = 64 << 20
 """Below so much free space no new work is taken: what runs must still be able to write down how it ends."""
+
+PLANNED = (Capability.RESIZE, Capability.SUSPEND, Capability.FRACTION, Capability.MPS, Capability.MIG)
+"""What the engine plans with, unless the backend cannot do it."""
+
+COLLECT = (10_000, 50, 50)
+"""How seldom garbage is looked for: a State grows by what stays, and looking through it again finds nothing."""
 
 BROKEN = 3
 """The exit code of a loop whose store cannot be written: whoever started it may start it again."""
@@ -56,18 +66,25 @@ def main(line: str) -> int:
     """Runs the loop of a server. `line` holds its options."""
     options = options_of(line)
     log = log_to_stderr("loop")
+    reserve = Reserve(options.file("run", "reserve"))
     try:
         database = open_database(options.store_url)
         state = _state_of(database, options)
         loop, desk = _loop(database, state, options)
+    except FullStoreError as error:
+        return _give_reserve(reserve, error, log)
     except PhalanxError as error:
         log.error(str(error))
         return 1
+    reserve.hold(ROOM_BYTES)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
+    gc.set_threshold(*COLLECT)
     log.info("ready", extra={"seq": state.seq, "jobs": len(state.jobs)})
     try:
         loop.run()
+    except FullStoreError as error:
+        return _give_reserve(reserve, error, log)
     except StoreError as error:
         log.error(str(error))
         return BROKEN
@@ -76,24 +93,48 @@ def main(line: str) -> int:
     return 0
 
 
+def _give_reserve(reserve: Reserve, error: FullStoreError, log: logging.Logger) -> int:
+    """Makes room for what must be written down: the next loop has that, and takes no new work."""
+    log.error(f"{error}; the reserve was given up" if reserve.give() else str(error))
+    return BROKEN
+
+
 def _state_of(database: Database, options: Options) -> State:
     with database.reading() as connection:
         state = recover(connection, options.store_url)
     with database.writing() as connection:
-        if state.seq < 0:
-            book = Book(state)
-            cluster = _cluster_of(options)
-            policy = options.policy or cluster.policy
-            try:
-                record(state, book.journal, ClusterDefined(cluster, policy), Clock().now_ms())
-            except ValueError as error:
-                raise LoopError(f"the cluster cannot be defined: {error}") from error
-            book.write(connection)
+        book = Book(state)
+        try:
+            record(state, book.journal, _beginning(state, options), Clock(state.now).now_ms())
+        except ValueError as error:
+            raise LoopError(f"the cluster cannot be defined: {error}") from error
+        book.write(connection)
         if settings.get(connection, "secret") is None:
             settings.put(connection, "secret", secrets.token_bytes(32))
         if not has_users(connection):
             _first_admin(connection, options.file("admin.token"))
     return state
+
+
+def _beginning(state: State, options: Options) -> ClusterDefined | TermBegun:
+    """What a leader says first: with what it plans, and that nobody before it leads any more."""
+    if state.seq >= 0:
+        return TermBegun(state.term + 1, _lacks(options, state.cluster))
+    cluster = _cluster_of(options)
+    return ClusterDefined(cluster, options.policy or cluster.policy, lacks=_lacks(options, cluster))
+
+
+def _lacks(options: Options, cluster: Cluster) -> tuple[str, ...]:
+    """What of that which is planned with the backend cannot do."""
+    if options.backend == "rehearsal":
+        offer = rehearsal_offer()
+    else:
+        offer = offer_of(options.backend, Setting(Path(options.data), _nobodys, cluster))
+    return tuple(each.value for each in PLANNED if not offer.can(each))
+
+
+def _nobodys(job: str) -> Job:
+    raise KeyError(job)
 
 
 def _first_admin(connection: Connection, path: Path) -> None:
@@ -144,6 +185,7 @@ def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Des
     backend = _backend_of(state, database, options)
     with database.writing() as connection:
         newest = newest_first(connection)
+        kept = settings.get(connection, notices.KEY)
         settings.put(connection, "backend", _told(backend.offer()))
     desk = Desk(options.file("run", "engine.sock"), log.warning)
     around = Surroundings(
@@ -155,6 +197,7 @@ def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Des
         pulse=Pulse(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
         need_room=_Room(options.data),
         tell=log.warning,
+        notices=kept,
     )
     return Loop(state, around), desk
 

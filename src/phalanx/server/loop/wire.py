@@ -23,11 +23,16 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class SubmitJobs(msgspec.Struct, frozen=True, tag=True):
-    """Jobs to be submitted, all or none. `key` and `body` recognise a request that is made again."""
+    """Jobs to be submitted, all or none. `key` and `body` recognise a request that is made again.
+
+    Where many jobs differ by their names only, `jobs` has one of each kind, and `named` of every job the place of its
+    kind and its name.
+    """
 
     jobs: list[Job]
     key: str = ""
     body: str = ""
+    named: list[tuple[int, str]] = []
 
 
 class ChangeJob(msgspec.Struct, frozen=True, tag=True):
@@ -35,6 +40,16 @@ class ChangeJob(msgspec.Struct, frozen=True, tag=True):
 
     job: str
     verb: str
+    version: int | None = None
+
+
+class ResizeJob(msgspec.Struct, frozen=True, tag=True):
+    """Have a role of a job have other replicas: at most so many, and at least `minimum` if that is said."""
+
+    job: str
+    replicas: int
+    minimum: int | None = None
+    role: str = ""
     version: int | None = None
 
 
@@ -137,6 +152,7 @@ class RevokeToken(msgspec.Struct, frozen=True, tag=True):
 Mutation = (
     SubmitJobs
     | ChangeJob
+    | ResizeJob
     | AskCheckpoint
     | RunBeside
     | ReportProgress

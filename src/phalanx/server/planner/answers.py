@@ -14,7 +14,7 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.engine.action import Stop
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import ClusterChanged, PolicyChanged
-from phalanx.engine.explain import redacted
+from phalanx.engine.explain import explain, redacted
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State, UnknownJobError
@@ -36,7 +36,7 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.simulate.forecast import Forecast, point_forecast
-from phalanx.words import because
+from phalanx.words import because, evidence, sooner
 from phalanx.workload.job import Job
 
 
@@ -70,6 +70,8 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "state": explanation.state.value,
         "reason": explanation.reason.value if explanation.reason else None,
         "why": because(explanation),
+        "sooner": sooner(explanation),
+        "evidence": evidence(explanation, state.now),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
         "gpus_free": refusal.gpus_free if refusal else None,
         "gpus_needed": refusal.gpus_needed if refusal else None,
@@ -146,21 +148,38 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
 def _foresee(question: Foresee, state: State) -> dict[str, Any]:
     future = Future(state)
     if question.add_nodes:
-        future.change(ClusterChanged(with_more_nodes(state.cluster, question.add_nodes)))
+        future.change(ClusterChanged(with_more_nodes(state.cluster, question.add_nodes, question.like)))
     if question.policy:
         future.change(PolicyChanged(question.policy))
     for node in question.fail:
         future.fail(node)
-    for number, job in enumerate(question.jobs, start=1):
-        future.submit(replace(job, id=f"what-if-{number}"))
-    return future.outcome()
+    submitted = [f"what-if-{number}" for number, _ in enumerate(question.jobs, start=1)]
+    for name, job in zip(submitted, question.jobs, strict=True):
+        future.submit(replace(job, id=name))
+    return future.outcome() | {"submitted": [_fate(state, job) for job in submitted]}
 
 
-def with_more_nodes(cluster: Cluster, count: int) -> Cluster:
-    """A cluster with more nodes like its last, beside it."""
-    names = {node.name for node in cluster.nodes}
-    free = (name for number in itertools.count(1) if (name := f"more-{number}") not in names)
-    more = tuple(replace(cluster.nodes[-1], name=next(free)) for _ in range(count))
+def _fate(state: State, job: str) -> dict[str, Any]:
+    """What became of a job in a future that has been."""
+    record = state.record(job)
+    started = record.first_start_ms is not None
+    return {
+        "job": job,
+        "name": record.job.name,
+        "start_ms": record.first_start_ms,
+        "end_ms": record.ended_ms,
+        "why": "" if started else because(explain(state, job)),
+    }
+
+
+def with_more_nodes(cluster: Cluster, count: int, like: str = "") -> Cluster:
+    """A cluster with more nodes like one of it, or like its last, beside it."""
+    nodes = {node.name: node for node in cluster.nodes}
+    if like and like not in nodes:
+        raise Refusal("not_found", f"there is no node {like!r} that others could be like")
+    model = nodes[like] if like else cluster.nodes[-1]
+    free = (name for number in itertools.count(1) if (name := f"more-{number}") not in nodes)
+    more = tuple(replace(model, name=next(free)) for _ in range(count))
     return replace(cluster, nodes=(*cluster.nodes, *more))
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from phalanx.engine.state import State
+from phalanx.server.mortal import fork_mortal
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, forecast
 
@@ -49,7 +50,7 @@ class Forecaster:
         self._seq = state.seq
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
-        self._child = os.fork()
+        self._child = fork_mortal()
         if self._child == 0:
             os._exit(_look_ahead(state, theirs))
         os.close(theirs)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
+from phalanx.advice.registry import adviser
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Health
 from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
@@ -32,10 +33,16 @@ class Future:
         )
         backend.adopt(adoptable(state), state.now)
         self._run = Run(backend, iter(()), state, Count(state.seq + 1))
+        self._heed_adviser()
 
     def change(self, event: Event) -> None:
         """Has something happen now. What cannot be raises ValueError."""
         record(self.state, self._run.journal, event, self.state.now)
+        self._heed_adviser()
+
+    def _heed_adviser(self) -> None:
+        name = self.state.policy.adviser
+        self._run.adviser = adviser(name) if name else None
 
     def submit(self, job: Job) -> None:
         """Has a job be submitted now."""

@@ -17,6 +17,7 @@ from phalanx.errors import PhalanxError
 from phalanx.server.clock import wall_ms
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
+from phalanx.server.mortal import fork_mortal
 from phalanx.server.options import options_of
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster
@@ -60,7 +61,7 @@ class Planner:
             return
         self.catch_up()
         gc.freeze()
-        child = os.fork()
+        child = fork_mortal()
         if child == 0:
             os._exit(_answer(visitor, self.state, self._forecaster.newest))
         self._children[child] = time.monotonic()

@@ -28,6 +28,7 @@ class Foresee(msgspec.Struct, frozen=True, tag=True):
     fail: list[str] = []
     policy: str = ""
     add_nodes: int = 0
+    like: str = ""
 
 
 class Differ(msgspec.Struct, frozen=True, tag=True):

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, true
+from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, or_, select, true
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.visitors import InternalTraversal
 
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
@@ -17,6 +19,10 @@ FINAL = ("succeeded", "failed", "cancelled")
 LIVE = tuple(state.value for state in JobState if state.value not in FINAL)
 LASTING = (Reason.NEVER_FITS.value, Reason.QUOTA.value, Reason.BUDGET.value)
 """Reasons that hold for a job wherever it stands in line."""
+
+
+COUNTED_MAX = 20_000
+"""Jobs that are counted to find what to look them up by: a millisecond's worth."""
 
 
 class Filters(NamedTuple):
@@ -51,29 +57,88 @@ def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[di
     """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
     query, number = _selected(), jobs.c.number
     query = query.where(or_(*(in_subtree(queue) for queue in filters.queues)) if filters.queues else ~true())
-    subtree = filters.queue or (filters.queues[0] if len(filters.queues) == 1 else "")
-    if subtree:
-        query = query.join(job_queues, job_queues.c.number == jobs.c.number).where(job_queues.c.queue == subtree)
-        number = job_queues.c.number
-    if filters.states:
-        query = query.where(jobs.c.state.in_(filters.states))
-    for column, wanted in (
-        (jobs.c.user, filters.user),
-        (jobs.c.name, filters.name),
-        (jobs.c.kind, filters.kind),
-        (jobs.c.array_of, filters.array_of),
-    ):
-        if wanted:
-            query = query.where(column == wanted)
-    if filters.label is not None:
-        key, value = filters.label
-        labelled = select(job_labels.c.number).where((job_labels.c.key == key) & (job_labels.c.value == value))
-        query = query.where(jobs.c.number.in_(labelled))
+    terms = _terms(filters)
+    leader = _leader(connection, terms)
+    for term in terms:
+        if term is not leader:
+            query = query.where(term.beside)
+        elif term.table is jobs:
+            query = query.where(term.first)
+        else:
+            number = term.table.c.number
+            query = query.join(term.table, number == jobs.c.number).where(term.first)
     if where.after is not None:
         query = query.where(number < where.after if where.newest_first else number > where.after)
     query = query.order_by(number.desc() if where.newest_first else number).limit(where.limit)
     rows = connection.execute(query).all()
     return items(connection, rows), rows[-1].number if len(rows) == where.limit else None
+
+
+class _Term(NamedTuple):
+    """One thing that is asked of jobs: as an index finds them (in which table), and as each of others is looked at."""
+
+    table: Table
+    first: ColumnElement[bool]
+    beside: ColumnElement[bool]
+
+
+def _terms(filters: Filters) -> list[_Term]:
+    columns = (
+        (jobs.c.name, filters.name),
+        (jobs.c.array_of, filters.array_of),
+        (jobs.c.user, filters.user),
+        (jobs.c.kind, filters.kind),
+    )
+    terms = [_Term(jobs, column == wanted, _Unindexed(column) == wanted) for column, wanted in columns if wanted]
+    if filters.label is not None:
+        key, value = filters.label
+        terms.append(_term_of(job_labels, (job_labels.c.key == key) & (job_labels.c.value == value)))
+    subtree = filters.queue or (filters.queues[0] if len(filters.queues) == 1 else "")
+    if subtree:
+        terms.append(_term_of(job_queues, job_queues.c.queue == subtree))
+    if filters.states:
+        states = list(filters.states)
+        terms.append(_Term(jobs, jobs.c.state.in_(states), _Unindexed(jobs.c.state).in_(states)))
+    return terms
+
+
+def _term_of(table: Table, condition: ColumnElement[bool]) -> _Term:
+    inside = select(table.c.number).where(condition & (table.c.number == jobs.c.number)).correlate(jobs).exists()
+    return _Term(table, condition, inside)
+
+
+class _Unindexed(ColumnElement[Any]):
+    """A column that no index is to be looked up by: SQLite, which does not know how many rows have a value, would
+    choose any. PostgreSQL knows, and is left to choose.
+    """
+
+    inherit_cache = True
+    _traverse_internals = [("column", InternalTraversal.dp_clauseelement)]  # noqa: RUF012 (as its base class has it)
+
+    def __init__(self, column: Column[Any]) -> None:
+        self.column = column
+        self.type = column.type
+
+
+@compiles(_Unindexed)
+def _plain(element: _Unindexed, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(element.column, **options))
+
+
+@compiles(_Unindexed, "sqlite")
+def _with_plus(element: _Unindexed, compiler: Any, **options: Any) -> str:
+    return f"+{compiler.process(element.column, **options)}"
+
+
+def _leader(connection: Connection, terms: Sequence[_Term]) -> _Term | None:
+    """The term that fewest jobs meet, as far as they are counted: the others are looked at for those only."""
+    if len(terms) < 2 or connection.dialect.name != "sqlite":
+        return terms[0] if terms else None
+    counts = []
+    for term in terms:
+        some = select(term.table.c.number).where(term.first).limit(COUNTED_MAX).subquery()
+        counts.append(connection.execute(select(func.count()).select_from(some)).scalar_one())
+    return terms[counts.index(min(counts))]
 
 
 def one(connection: Connection, job: str) -> dict[str, Any] | None:
@@ -93,7 +158,7 @@ def named(connection: Connection, name: str) -> list[dict[str, Any]]:
 
 
 def spec_of(connection: Connection, job: str) -> Any:
-    """A job as it was submitted."""
+    """A job as it was submitted, or last changed."""
     line = connection.execute(
         select(journal.c.line).join(jobs, jobs.c.submit_seq == journal.c.seq).where(jobs.c.id == job)
     ).scalar_one()

@@ -98,6 +98,13 @@ def entries(connection: Connection, after_seq: int, limit: int = CHUNK) -> list[
     return [Entry(*row) for row in found]
 
 
+def said_by(connection: Connection, job: str, kind: str, until_seq: int, limit: int) -> list[Entry]:
+    """The newest records of a kind about a job up to one, at most so many, in their order."""
+    about = (journal.c.job == job) & (journal.c.type == kind) & (journal.c.seq <= until_seq)
+    found = connection.execute(select(journal).where(about).order_by(journal.c.seq.desc()).limit(limit))
+    return [Entry(*row) for row in reversed(found.all())]
+
+
 def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
     """The lines of all records that follow one."""
     while True:

@@ -16,6 +16,7 @@ from phalanx.engine.event import (
     ClusterChanged,
     Event,
     Failed,
+    JobChanged,
     JobSubmitted,
     NodeHealthChanged,
     PolicyChanged,
@@ -59,6 +60,7 @@ DESCRIBED = ("position", "facts", "reason")
 NEW_JOBS = Bulk(jobs)
 CHANGED_JOBS = Bulk(jobs, keys=("number",), without=ONCE)
 EXIT_CODES = Bulk(jobs, keys=("id",), without=tuple(c.name for c in jobs.columns if c.name not in ("id", "exit_code")))
+SPECS = Bulk(jobs, keys=("id",), without=tuple(c.name for c in jobs.columns if c.name not in ("id", "submit_seq")))
 NEW_LABELS = Bulk(job_labels)
 NEW_PLACES = Bulk(job_queues)
 NEW_ATTEMPTS = Bulk(attempts)
@@ -84,6 +86,7 @@ class View:
         self._touched: dict[str, None] = {}
         self._endings: dict[str, Ending] = {}
         self._exit_codes: dict[str, int] = {}
+        self._specs: dict[str, int] = {}
         self._health: dict[str, str] = {}
         self._verdicts: dict[str, str] = {}
         self._told: dict[str, Reason] = {}
@@ -102,6 +105,8 @@ class View:
             case AttemptEnded(job=name, attempt=number, outcome=outcome, exit_code=code, reason=reason):
                 self._endings.setdefault(f"{name}/{number}", Ending(outcome.value, code, reason))
                 self._exit_codes[name] = code
+            case JobChanged(job=job):
+                self._specs[job.id] = seq
             case Failed(action=action, reason=reason):
                 self._endings.setdefault(f"{action.job}/{action.attempt}", Ending("failed", None, reason))
             case NodeHealthChanged(node=node, reason=reason):
@@ -214,7 +219,8 @@ class View:
         NEW_PLACES.run(connection, [{"queue": queue, "number": row["number"]} for row in new for queue in _above(row)])
         CHANGED_JOBS.run(connection, changed)
         EXIT_CODES.run(connection, [{"id": job, "exit_code": code} for job, code in self._exit_codes.items()])
-        self._new, self._touched, self._exit_codes = {}, {}, {}
+        SPECS.run(connection, [{"id": job, "submit_seq": seq} for job, seq in self._specs.items()])
+        self._new, self._touched, self._exit_codes, self._specs = {}, {}, {}, {}
 
     def _row(self, record: JobRecord, submit_seq: int = -1) -> Row:
         shape = ""

@@ -1,0 +1,37 @@
+"""`phalanx debug`: what somebody else needs to see what happened here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.files import FileError
+
+DEFAULT = "phalanx-bundle.zip"
+
+
+@click.group()
+def debug() -> None:
+    """Take things along to look into elsewhere."""
+
+
+@debug.command()
+@click.argument("file", default=DEFAULT, metavar="[FILE]")
+def bundle(file: str) -> None:
+    """Write the journal, the state, logs, metrics and versions of the server to FILE, phalanx-bundle.zip by default.
+
+    Commands and environments of jobs are in it, tokens and passwords are not. Only an admin may take one.
+    """
+    target, part = Path(file), Path(f"{file}.part")
+    try:
+        with part.open("wb") as out:
+            for piece in connect().stream("/debug/bundle"):
+                out.write(piece)
+        part.replace(target)
+    except OSError as error:
+        raise FileError(f"{file}: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    click.echo(f"{file}: {target.stat().st_size >> 10} KB; `unzip` it and see its README", err=True)

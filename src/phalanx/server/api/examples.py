@@ -1,0 +1,202 @@
+"""Examples of what goes over the API, for its description. A test checks each against what it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE
+from phalanx.server.api.models import JOB_EXAMPLE, ErrorModel
+
+_AT_MS = 1790000000000
+_SLOT = {"rank": 0, "role": "worker", "node": "n0", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}
+_ATTEMPT = {
+    "job": "4821",
+    "number": 1,
+    "phase": "running",
+    "created_ms": _AT_MS,
+    "started_ms": _AT_MS + 4_000,
+    "ended_ms": None,
+    "outcome": None,
+    "exit_code": None,
+    "reason": "",
+    "nodes": ["n0"],
+    "slots": [_SLOT],
+}
+_NODE = {
+    "name": "n0",
+    "health": "healthy",
+    "reason": "",
+    "gpus": 8,
+    "gpus_used": 8,
+    "gpu_type": "H100",
+    "gpu_memory_gb": 80.0,
+    "cpus_milli": 96_000,
+    "memory_mb": 1_048_576,
+    "path": ["pod0", "rack0"],
+    "labels": {},
+    "spot": False,
+    "jobs": ["4821"],
+}
+_QUEUE = {"name": "research/llm", "waiting": 3, "running": 1, "gpus_used": 32, "gpus_waiting": 24, "quota": None}
+_RESERVATION = {"job": "4822", "at_ms": _AT_MS + 3_600_000, "nodes": ["n0", "n1"]}
+_FUTURE = {
+    "policy": "srtf",
+    "jobs": 40,
+    "finished": 40,
+    "unfinished": 0,
+    "makespan_s": 7_200.0,
+    "mean_jct_s": 1_800.0,
+    "mean_wait_s": 600.0,
+    "gpu_allocated": 0.93,
+    "submitted": [],
+}
+_GRANT = {"queue": "research", "role": "member"}
+_USER = {"name": "ada", "disabled": False, "has_password": True, "created_ms": _AT_MS, "roles": [_GRANT]}
+_TOKEN = {
+    "id": "0123456789ab",
+    "user": "ada",
+    "name": "ci",
+    "scopes": ["read", "write"],
+    "created_ms": _AT_MS,
+    "expires_ms": _AT_MS + 604_800_000,
+    "revoked_ms": None,
+}
+_AUDITED = {
+    "number": 17,
+    "at_ms": _AT_MS,
+    "user": "ada",
+    "token": "0123456789ab",
+    "origin": "10.0.0.7",
+    "verb": "cancel job",
+    "target": "4821",
+    "detail": "",
+    "outcome": "done",
+}
+_PLANNED = {
+    "job": "plan-1",
+    "name": "llama-70b",
+    "state": "starting",
+    "gpus": 8,
+    "nodes": ["n0"],
+    "slots": [_SLOT],
+    "victims": [],
+    "expected_start_ms": _AT_MS,
+    "communication_ms": 1.7,
+    "why": "",
+}
+
+
+def _page(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"items": list(items), "next": None}
+
+
+EXAMPLES: dict[str, Any] = {
+    "AlertListModel": _page(
+        {"rule": "hung", "subject": "4821", "since_ms": _AT_MS, "value": 1200.0, "action": "notify"}
+    ),
+    "AttemptListModel": _page(_ATTEMPT),
+    "AttemptModel": _ATTEMPT,
+    "AuditListModel": _page(_AUDITED),
+    "BackendListModel": _page(
+        {
+            "name": "local",
+            "summary": "Processes on this machine, with its GPUs or pretended ones.",
+            "can": ["adopt", "resize", "suspend", "logs", "exec"],
+            "lacks": {"containers": "none of podman, docker, apptainer is on the PATH"},
+        }
+    ),
+    "CheckpointBody": {"within_s": 60},
+    "ClusterModel": {
+        "name": "prod",
+        "levels": ["pod", "rack", "node"],
+        "nodes": 125,
+        "gpus": 1000,
+        "gpus_used": 872,
+        "gpu_types": ["H100"],
+        "policy": "priority",
+        "placement": "topology",
+        "term": 3,
+    },
+    "JobDetailModel": {**JOB_EXAMPLE, "spec": {"id": "4821", "name": "llama-70b"}, "attempt": _ATTEMPT},
+    "JobListModel": _page(JOB_EXAMPLE),
+    "MeModel": {"user": "ada", "roles": [_GRANT], "scopes": ["read", "write"]},
+    "NewTokenModel": {
+        "id": "0123456789ab",
+        "token": "phx_0123456789ab_…",
+        "user": "ada",
+        "name": "ci",
+        "scopes": ["read", "write"],
+        "expires_ms": _AT_MS + 604_800_000,
+    },
+    "NodeListModel": _page(_NODE),
+    "NodeModel": _NODE,
+    "Nothing": {},
+    "PlanBody": {"jobs": [JOB_FILE_EXAMPLE]},
+    "PlanModel": _page(_PLANNED),
+    "PolicyModel": {"policy": "priority", "placement": "topology"},
+    "QueueListModel": _page(_QUEUE),
+    "ReservationListModel": _page(_RESERVATION),
+    "RoleBody": {"role": "member"},
+    "SessionBody": {"token": "phx_0123456789ab_…"},
+    "SubmittedModel": {**JOB_EXAMPLE, "members": []},
+    "TokenListModel": _page(_TOKEN),
+    "UntilModel": {"until_ms": _AT_MS + 60_000},
+    "UserChangeBody": {"disabled": True},
+    "UserListModel": _page(_USER),
+    "UserModel": _USER,
+    "WhatIfModel": {"base": {**_FUTURE, "policy": "fifo", "mean_wait_s": 1_400.0}, "changed": _FUTURE},
+    "WhyModel": {
+        "job": "4822",
+        "state": "waiting",
+        "reason": "gpus",
+        "why": "needs 8 GPUs on one node; the most free on one is 4",
+        "sooner": "with 4 GPUs it would start now",
+        "evidence": {"free_gpus": "4 on n3"},
+        "ruled_out": {"free_gpus": 125},
+        "gpus_free": 4,
+        "gpus_needed": 8,
+        "behind": None,
+        "waits_for": [],
+        "not_before_ms": None,
+        "fits_now": False,
+        "expected_start_ms": _AT_MS + 1_800_000,
+        "forecast": {
+            "early_ms": _AT_MS + 1_200_000,
+            "middle_ms": _AT_MS + 1_800_000,
+            "late_ms": _AT_MS + 2_700_000,
+            "at_ms": _AT_MS,
+            "horizon_ms": 86_400_000,
+            "runs": 9,
+        },
+        "explanation": {"job": "4822", "reason": "gpus"},
+    },
+}
+
+TEXTS = {
+    "text/event-stream": 'id: 993\nevent: JobSubmitted\ndata: {"seq": 993, "now_ms": 1790000000000, "job": "4821"}\n\n',
+    "text/plain": "step 1200, loss 2.31\n",
+}
+"""What is sent as text looks like this."""
+
+
+def with_examples(document: dict[str, Any]) -> dict[str, Any]:
+    """An OpenAPI document in which everything has an example."""
+    schemas = document["components"]["schemas"]
+    schemas.setdefault("ErrorModel", ErrorModel.model_json_schema())
+    for name, example in EXAMPLES.items():
+        if name in schemas:
+            schemas[name].setdefault("example", example)
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for answer in operation["responses"].values():
+                _complete(answer.get("content", {}))
+    return document
+
+
+def _complete(contents: dict[str, Any]) -> None:
+    if len(contents) > 1 and not contents.get("application/json", {"schema": True})["schema"]:
+        # The framework adds JSON to whatever a route sends.
+        del contents["application/json"]
+    for media, described in contents.items():
+        if media in TEXTS:
+            described.setdefault("example", TEXTS[media])
