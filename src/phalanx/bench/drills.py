@@ -27,7 +27,7 @@ class Outcome:
         return len(self.deaths) + 1
 
     def was_hit(self, kill: str) -> bool:
-        """Whether one rank died, once, of SIGKILL, and it is the one that was to."""
+        """Whether the rank that was to died of SIGKILL, and the ranks were started again once."""
         rank = int(kill.split("@")[2])
         return [(death["rank"], death["status"]) for death in self.deaths] == [(rank, -signal.SIGKILL)]
 
