@@ -65,7 +65,7 @@ NEEDS = {
         "uv sync --extra kubernetes, and etcd and kube-apiserver on PATH",
     ),
     "slurm": Need(
-        lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install slurmctld slurmd slurm-client"
+        lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"
     ),
     "ray": Need(lambda: has_modules("ray"), "uv sync --extra ray"),
     "postgres": Need(has_postgres, "apt-get install postgresql"),
