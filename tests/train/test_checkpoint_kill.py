@@ -56,9 +56,9 @@ def test_a_kill_on_the_way_to_disk_leaves_a_step_half_done_and_none_at_the_end(
     assert unmarked(tmp_path) == []
     assert [each.step for each in steps(tmp_path / "shared")] == [12]
     on_disks = [[each.step for each in steps(tmp_path / "local" / f"rank-0000{rank}")] for rank in (0, 1)]
-    assert [len(found) for found in on_disks] == [2, 2], "the last one, and the last that both had before it"
-    assert on_disks[0] == on_disks[1]
-    assert on_disks[0][-1] == 12
+    assert [found[-1] for found in on_disks] == [12, 12]
+    # Beside the last one, what not both had a newer of when they met.
+    assert all(len(found) <= 3 for found in on_disks)
 
 
 def test_a_background_process_that_is_not_forked_does_the_same(
