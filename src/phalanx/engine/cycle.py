@@ -105,9 +105,10 @@ def _closes_too_soon(draft: Draft, record: JobRecord) -> bool:
     """Whether a job would fit, were it not for nodes that are to be closed before it ends."""
     if not draft.state.cluster.maintenance:
         return False
-    mark = draft.trial.mark()
-    fits = draft.trial.seat_at_last(record) is not None and draft.trial.seat(record) is None
-    draft.trial.undo_to(mark)
+    trial = draft.trial
+    mark = trial.mark()
+    fits = trial.seat(record) is None and trial.seat_at_last(record) is not None
+    trial.undo_to(mark)
     return fits
 
 
