@@ -238,7 +238,12 @@ def test_the_end_of_a_journal_is_replayed_from_the_state_before_it(phalanx: Phal
 
 def test_a_list_that_is_watched_is_shown_again_until_it_is_interrupted(phalanx: Phalanx) -> None:
     watching = subprocess.Popen(
-        [sys.executable, "-m", "phalanx", "nodes", "--watch"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "phalanx", "nodes", "--watch"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background may have it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert watching.stdout is not None
     heads = 0

@@ -210,8 +210,12 @@ CLUSTERS = {
 }
 
 
+SIZED = ("antman", "gandiva", "optimus", "pollux")
+"""Policies that size or reshape gangs as they run, for which another judge is needed: see test_sized_policies.py."""
+
+
 def test_every_policy_is_tried() -> None:
-    assert sorted(POLICIES) == sorted(BUILTIN)
+    assert sorted((*POLICIES, *SIZED)) == sorted(BUILTIN)
 
 
 @st.composite

@@ -31,6 +31,7 @@ def model() -> dict[str, Any]:
 
 
 def test_sigterm_ends_with_a_durable_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 300))
     tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER)]
     with Checkpointer(model(), tiers) as checkpointer:
@@ -43,7 +44,7 @@ def test_sigterm_ends_with_a_durable_step(tmp_path: Path, monkeypatch: pytest.Mo
         assert [each.step for each in steps(tmp_path)] == [2]
         with pytest.raises(SystemExit):
             checkpointer.step()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
     Keeper.attach(str(tmp_path), 0).end()
 
 
