@@ -12,6 +12,7 @@ world size, down to the fraction that its tier promises; a basic one down to one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -76,10 +77,12 @@ def singularity(parameters: Parameters) -> Policy:
         if job.has_devices and job.running_since_ms is None:
             return None
         slack, rate = slack_ms(job, promised, at.now), gain_permille(job, promised)
-        if rate < 0:
-            return at.now + max(-(-slack * WHOLE // -rate), 1) if slack > 0 else None
+        if rate < 0 and slack > 0:
+            return first_ms(at.now, -(-slack * WHOLE // -rate), lambda now: slack_ms(job, promised, now) <= 0)
         if rate > 0 and is_due(job, at):
-            return at.now + max(-(-(promised.slack_ms // 2 - slack) * WHOLE // rate), 1)
+            enough = promised.slack_ms // 2 if job.marks.get("due") else 1
+            late_ms = -(-(enough - slack) * WHOLE // rate)
+            return first_ms(at.now, late_ms, lambda now: slack_ms(job, promised, now) >= enough)
         return None
 
     def due(job: JobView, at: Moment) -> None:
@@ -100,6 +103,14 @@ def singularity(parameters: Parameters) -> Policy:
         parameters=parameters.given,
         about=ABOUT,
     )
+
+
+def first_ms(now: int, late_ms: int, turned: Callable[[int], bool]) -> int:
+    """The first moment after now at which something has turned: `late_ms` from now, or before if rounding says so."""
+    at_ms = now + max(late_ms, 1)
+    while at_ms - 1 > now and turned(at_ms - 1):
+        at_ms -= 1
+    return at_ms
 
 
 RANK = {Tier.PREMIUM: 0, Tier.STANDARD: 1, Tier.BASIC: 2}
