@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
@@ -358,8 +358,18 @@ def _number(count: int, thing: str) -> str:
 MS_PER_HOUR = 3_600_000
 
 
-def deadline_words(state: State, job: str) -> str:
-    """Whether a job can meet its deadline, by the GPU time there is; empty if it has none."""
+class Everything:
+    """For those who may know the jobs of all queues."""
+
+    def __contains__(self, queue: object) -> bool:
+        return True
+
+
+def deadline_words(state: State, job: str, visible_queues: Container[str] = Everything()) -> str:
+    """Whether a job can meet its deadline, by the GPU time there is; empty if it has none.
+
+    Of the jobs of other queues than the visible ones, only the queue is told.
+    """
     found = outlook(state, state.record(job))
     if found is None:
         return ""
@@ -368,6 +378,8 @@ def deadline_words(state: State, job: str) -> str:
     )
     if not found.can_be_met:
         return f"job {job} cannot meet its deadline: it and those due before it need {hours}"
-    late = f", but then {', '.join(found.endangers)} cannot" if found.endangers else ""
+    endangered = (state.jobs[other].job for other in found.endangers)
+    names = [each.id if each.queue in visible_queues else f"a job of queue {each.queue}" for each in endangered]
+    late = f", but then {', '.join(names)} cannot" if names else ""
     within_s = max(found.start_by_ms - state.now, 0) / 1000
     return f"job {job} can meet its deadline if it starts within {duration_text(within_s)} ({hours}){late}"

@@ -301,3 +301,15 @@ def test_two_futures_of_the_live_state_are_shown_and_nothing_is_changed(phalanx:
     assert "big starts at" in table.out
     assert [job["id"] for job in phalanx("jobs", "--all", "-o", "json").data] == [job["id"] for job in before]
     assert phalanx("what-if", "--add-nodes", "2:nowhere").code == Exit.NOT_FOUND
+
+
+def test_at_submission_it_is_said_whether_a_deadline_can_be_met(phalanx: Phalanx, tmp_path: Path) -> None:
+    for duration, said in (("1m", "can meet its deadline"), ("2h", "cannot meet its deadline")):
+        path = tmp_path / "urgent.yaml"
+        path.write_text(f"command: ['true']\ngpus: 1\nduration: {duration}\ndeadline: +1h\nbegin: +30m\n")
+        told = phalanx("submit", str(path))
+        assert told.code == 0, told.err
+        assert said in told.err
+        job = told.out.split()[-1]
+        assert said in phalanx("why", job, "-o", "json").data["deadline"]
+        phalanx("cancel", job)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from phalanx.cli.client import Client, connect
+from phalanx.cli.client import Client, connect, job_path
 from phalanx.cli.complete import template_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
@@ -87,6 +87,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         return Exit.OK
     made = [client.post_yaml("/jobs", text) for text in texts]
     _tell(made, output)
+    _tell_of_deadlines(client, texts, made)
     return _attend(client, made, wait, follow)
 
 
@@ -197,6 +198,13 @@ def _tell(made: list[dict[str, Any]], output: Output) -> None:
         for job in made:
             members = f", {len(job['members'])} members" if job.get("members") else ""
             click.echo(f"submitted job {job.get('array_of') or job['id']}{members}")
+
+
+def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, Any]]) -> None:
+    """Says at once whether jobs with a deadline can meet it."""
+    for text, job in zip(texts, made, strict=True):
+        if "deadline" in text and (line := client.get(job_path(job["id"], "/why")).get("deadline")):
+            click.echo(line, err=True)
 
 
 def _attend(client: Client, made: list[dict[str, Any]], wait: bool, follow: bool) -> int:

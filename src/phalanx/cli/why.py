@@ -20,7 +20,7 @@ from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.turn import replay
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
-from phalanx.words import because, evidence, expected, offer, sooner
+from phalanx.words import because, deadline_words, evidence, expected, offer, sooner
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast
@@ -39,6 +39,7 @@ COLUMNS = (
     Column("free_gpus"),
     Column("not_healthy"),
     Column("overdue"),
+    Column("deadline"),
     Column("priority"),
     Column("not_before"),
 )
@@ -92,7 +93,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
         row["forecast"] = _forecast_of(made, job)
         row["expected_start"] = expected(made, job, state.now)
     if output not in ("json", "yaml"):
-        row |= evidence(explanation, state.now)
+        row |= evidence(explanation, state.now) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
 
 

@@ -25,6 +25,7 @@ COLUMNS = tuple(
         "free_gpus",
         "not_healthy",
         "overdue",
+        "deadline",
         "priority",
         "not_before",
     )

@@ -262,6 +262,9 @@ class WhyModel(Answered):
     why: str
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
+    deadline: str = Field(
+        description="Whether it can meet its deadline by the GPU time there is; empty if it has none."
+    )
     ruled_out: dict[str, int]
     gpus_free: int | None
     gpus_needed: int | None

@@ -36,7 +36,7 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.simulate.forecast import Forecast, point_forecast
-from phalanx.words import because, evidence, sooner
+from phalanx.words import because, deadline_words, evidence, sooner
 from phalanx.workload.job import Job
 
 
@@ -62,7 +62,8 @@ def _answer(question: object, state: State) -> Any:
 
 @_answer.register
 def _why(question: Why, state: State) -> dict[str, Any]:
-    explanation = redacted(why(state, question.job), Seen(question.queues))
+    seen = Seen(question.queues)
+    explanation = redacted(why(state, question.job), seen)
     refusal = explanation.refusal
     whole = msgspec.to_builtins(explanation)
     told = {
@@ -72,6 +73,7 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "why": because(explanation),
         "sooner": sooner(explanation),
         "evidence": evidence(explanation, state.now),
+        "deadline": deadline_words(state, question.job, seen),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
         "gpus_free": refusal.gpus_free if refusal else None,
         "gpus_needed": refusal.gpus_needed if refusal else None,
