@@ -161,7 +161,7 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
         held.enter_context(listener)
         tree = Tree(options, listener, tell)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: _stop(tree))
+            held.callback(signal.signal, number, signal.signal(number, lambda *_: _stop(tree)))
         tree.start()
         try:
             if not _until_ready(tree):
