@@ -419,7 +419,7 @@ class TestBadHardware:
         assert checked(scheduler, pod("second", "a", 1, 2)).node == "n1"
         answer = checked(scheduler, pod("third", "a", 1, 1))
         assert (answer.kind, answer.node) == ("wait", None)
-        assert "bad node" in answer.reason
+        assert "which is bad" in answer.reason
         assert scheduler.group("first").state == "Allocated"  # type: ignore[union-attr]
         scheduler.set_node_health("n0", True)
         assert checked(scheduler, pod("again", "a", 1, 1)).node == "n0"

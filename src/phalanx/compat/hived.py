@@ -116,7 +116,11 @@ class World:
         known = self._jobs.get(name)
         if known is None:
             job = replace(job, id=f"{len(self.state.jobs)}:{name}")
-            self._turn(JobSubmitted(job))
+            try:
+                self._turn(JobSubmitted(job))
+            except ValueError as error:
+                # Callers know the group, not the number of the job that stands for it.
+                raise ValueError(str(error).replace(f"job {job.id}", f"group '{name}'")) from None
             self._jobs[name] = known = job.id
         else:
             self._turn(JobChanged(replace(job, id=known)), JobReleased(known))
@@ -285,9 +289,9 @@ class HivedScheduler:
         return self._take_seat(pod) if group.state is GroupState.ALLOCATED else self._proceed(pod)
 
     def _reason(self, spec: PodSpec, suggestion: Suggestion) -> str:
-        """Why a group waits, in HiveD's words."""
+        """Why a group waits."""
         with self.cells.trial():
-            return self.cells.schedule(_request(spec), suggestion).reason or "insufficient capacity"
+            return self.cells.schedule(_request(spec), suggestion).reason or "there are too few free leaves"
 
     def _proceed(self, pod: _Pod) -> Result:
         """A pod of a preempting group: it is bound once nobody is in the way."""
@@ -303,7 +307,7 @@ class HivedScheduler:
         self._remember(pod)
         victims = [self._world.name_of(victim.name) for victim in users_of(group.leaves())]
         names = (other.name for victim in victims for other in self._members(victim) if other.seat is not None)
-        return Result("preempt", victims=sorted(names), reason=f"preempts {len(victims)} group(s)")
+        return Result("preempt", victims=sorted(names), reason=f"it waits for these to leave: {', '.join(victims)}")
 
     def _take_seat(self, pod: _Pod) -> Result:
         group = self._world.group(pod.spec.group)

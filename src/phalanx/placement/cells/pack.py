@@ -84,10 +84,12 @@ class _Usable:
 
     def refusal(self) -> Unfit:
         if self.bad:
-            return Unfit(f"have to use at least one bad node {self.bad}", Obstacle.BROKEN)
+            return Unfit(f"there is room only with node {self.bad}, which is bad", Obstacle.BROKEN)
         if self.unsuggested:
-            return Unfit(f"have to use at least one non-suggested node {self.unsuggested}", Obstacle.UNSUGGESTED)
-        return Unfit("insufficient capacity", Obstacle.CAPACITY)
+            return Unfit(
+                f"there is room only with node {self.unsuggested}, which was not suggested", Obstacle.UNSUGGESTED
+            )
+        return Unfit("there are too few free leaves", Obstacle.CAPACITY)
 
 
 def _nodes_for(nodes: Iterable[Cell], sizes: Sequence[int], room: Callable[[Cell], int], usable: _Usable) -> list[Cell]:

@@ -35,7 +35,7 @@ def _schedule_opportunistic(estate: Estate, request: Request, suggestion: Sugges
             try:
                 chosen = pack_physical(state.view, request.sizes, suggestion)
             except Unfit as unfit:
-                reason, obstacle = f"{unfit} when scheduling in physical cluster", unfit.obstacle
+                reason, obstacle = f"{unfit} in the whole cluster", unfit.obstacle
                 continue
             return _settle_down(estate, request, [Seat.of(leaves, None) for leaves in chosen])
     return Outcome(reason=reason, obstacle=obstacle)
@@ -43,7 +43,7 @@ def _schedule_opportunistic(estate: Estate, request: Request, suggestion: Sugges
 
 def _schedule_guaranteed(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
     """Every pool is tried without preempting anybody before any is tried with."""
-    reason, obstacle = "insufficient capacity", Obstacle.CAPACITY
+    reason, obstacle = "there are too few free leaves", Obstacle.CAPACITY
     pools = pools_of(estate, request)
     for priority in (None, request.priority):
         for pool in pools:
@@ -54,7 +54,7 @@ def _schedule_guaranteed(estate: Estate, request: Request, suggestion: Suggestio
                 return _to_hardware(estate, request, chosen, suggestion)
             except Unfit as unfit:
                 reason, obstacle = str(unfit), unfit.obstacle
-    return Outcome(reason=f"{reason} when scheduling in VC {request.virtual_cluster}", obstacle=obstacle)
+    return Outcome(reason=f"{reason} (virtual cluster {request.virtual_cluster})", obstacle=obstacle)
 
 
 def pools_of(estate: Estate, request: Request) -> list[Pool]:
@@ -84,9 +84,9 @@ def _to_hardware(estate: Estate, request: Request, chosen: Chosen[VirtualCell], 
     found = match(estate, leaves, suggestion)
     if found is None:
         estate.undo.undo_to(mark)
-        kind = "bad" if request.ignores_suggestions else "bad or non-suggested"
+        kind = "bad" if request.ignores_suggestions else "bad or not suggested"
         raise Unfit(
-            f"Mapping the virtual placement would need to use at least one {kind} node",
+            f"its cells can be bound only with a node that is {kind}",
             Obstacle.BROKEN if suggestion.are_all else Obstacle.UNSUGGESTED,
         )
     seats = [Seat.of([found[leaf.address] for leaf in pod], pod) for pod in chosen]
