@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -172,3 +174,22 @@ def test_a_damaged_store_is_told_to_who_starts_the_server(folder: Path) -> None:
     (folder / "phalanx.db").write_bytes(b"no database " * 1000)
     with pytest.raises(UpError, match="damaged"):
         up(Options(data=str(folder), port=0), lambda options: None, lambda line: None)
+
+
+def test_a_part_that_fails_is_told_of_with_what_it_wrote_last(folder: Path) -> None:
+    from phalanx.server.options import Options
+    from phalanx.server.up import Part, Tree
+
+    (folder / "log").mkdir(parents=True)
+    told: list[str] = []
+    with socket.socket() as listener:
+        part = Part("alerts", [sys.executable, "-c", "raise SystemExit('no such module: ' + 'x')"])
+        tree = Tree(Options(data=str(folder)), listener, told.append, [part])
+        tree._start(part)
+        assert part.process is not None
+        part.process.wait(60)
+        tree.watch()
+        tree.stop()
+    [line] = told
+    assert line.startswith("alerts ended (exit code 1) and is started again; ")
+    assert line.endswith("alerts.log ends: no such module: x")

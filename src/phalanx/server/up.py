@@ -35,6 +35,7 @@ AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a process that ended is started again: longer each time, until it has lived for a while."""
 
 LIVED_S = 30.0
+LAST_BYTES = 4096
 FOLDERS = ("run", "log", "jobs", "backend", "run/figures")
 
 
@@ -107,7 +108,9 @@ class Tree:
                 part.process = None
                 part.failures = 1 if now_s - part.started_s > LIVED_S else part.failures + 1
                 part.due_s = now_s + AGAIN_S[min(part.failures - 1, len(AGAIN_S) - 1)]
-                self.tell(f"{part.name} ended ({_ending(process.returncode)}) and is started again")
+                self.tell(
+                    f"{part.name} ended ({_ending(process.returncode)}) and is started again{self._last_word(part)}"
+                )
             if part.process is None and now_s >= part.due_s:
                 self._start(part)
 
@@ -144,6 +147,17 @@ class Tree:
             return self.options.file("log", f"{part.name}.log").open("ab")
         except OSError:
             return Path(os.devnull).open("ab")
+
+    def _last_word(self, part: Part) -> str:
+        """What a process that ended wrote last, which for one that failed is what it failed of."""
+        path = self.options.file("log", f"{part.name}.log")
+        try:
+            with path.open("rb") as log:
+                log.seek(-min(path.stat().st_size, LAST_BYTES), os.SEEK_END)
+                lines = log.read().decode(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return f"; {path} ends: {lines[-1].strip()}" if lines else ""
 
     def _environment(self, part: Part) -> dict[str, str]:
         if not part.name.startswith("api"):
