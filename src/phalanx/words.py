@@ -113,7 +113,7 @@ def _lacking(explanation: Explanation) -> str:
         case Reason.FRAGMENTED:
             line = f"{free} GPUs are free, but too few of them lie together{_most_together(explanation)}"
         case _:
-            line = f"it needs {needed} GPUs and {free} are free"
+            line = f"it needs {_number(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
     return line + _counts(refusal)
 
 

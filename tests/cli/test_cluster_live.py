@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from live import Phalanx, Server
+from live import Phalanx, Server, until
 
 from phalanx.cli.exit import Exit
 
@@ -25,6 +26,7 @@ def test_nodes_are_listed_with_what_is_used(phalanx: Phalanx) -> None:
 def test_a_drained_node_takes_no_work_until_it_is_undrained(phalanx: Phalanx) -> None:
     assert phalanx("drain", "n1", "--reason", "new fan").code == 0
     assert phalanx("nodes", "--health", "draining", "-o", "name").out == "n1\n"
+    assert "new fan" in phalanx("nodes").out
     assert phalanx("submit", "--gpus", "4", "--wait", "-o", "json", "--", "true").data["nodes"] in ([], ["n0"])
     assert phalanx("undrain", "n1").code == 0
     assert phalanx("nodes", "--health", "draining", "-o", "name").out == ""
@@ -47,6 +49,35 @@ def test_events_tell_of_a_job_from_its_submission_to_its_end(phalanx: Phalanx) -
     types = [json.loads(line)["type"] for line in lines]
     assert types == ["JobSubmitted", "Done", "AttemptEnded"]
     assert "AttemptEnded" in phalanx("events", "--since", "0", "--type", "AttemptEnded", "--limit", "1").out
+
+
+def test_events_of_the_past_are_told_by_name_and_end(phalanx: Phalanx) -> None:
+    phalanx("submit", "--name", "of-the-past", "--wait", "--", "true")
+    told = phalanx("events", "--no-follow", "--job", "of-the-past")
+    assert [line.split()[2] for line in told.out.splitlines()] == ["JobSubmitted", "Done", "AttemptEnded"]
+
+
+def test_the_audit_log_says_who_did_what_to_what(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "-o", "name", "--", "sleep", "600").out.strip()
+    phalanx("cancel", job)
+    told = phalanx("audit", "--target", job, "-o", "json").data
+    assert [(entry["user"], entry["verb"], entry["outcome"]) for entry in told] == [
+        ("admin", "cancel job", "done"),
+        ("admin", "submit jobs", "done"),
+    ]
+    assert {entry["origin"] for entry in told} == {"127.0.0.1"}
+    assert phalanx("audit", "--limit", "1").out.count("\n") == 2
+
+
+def test_alerts_are_a_list(phalanx: Phalanx) -> None:
+    assert phalanx("alerts", "-o", "json").data == []
+
+
+def test_who_holds_a_job_that_runs_hears_that_it_goes_on(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "-o", "name", "--", "sleep", "600").out.strip()
+    until(lambda: phalanx("job", job, "-o", "json").data["state"] == "running")
+    assert f"job {job} has started already: it goes on" in phalanx("hold", job).err
+    phalanx("cancel", job)
 
 
 def test_top_fits_one_screen_and_refuses_a_pipe(phalanx: Phalanx) -> None:
@@ -164,14 +195,42 @@ def test_a_config_that_is_no_config_is_refused(phalanx: Phalanx, tmp_path: Path)
 def test_a_user_logs_in_with_a_password_and_a_wrong_one_is_refused(
     phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("click.prompt", lambda *_, **__: "correct horse battery staple")
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery staple\n" * 2))
     assert phalanx("users", "add", "eve", "--password", "--role", "viewer").code == 0
     monkeypatch.delenv("PHALANX_TOKEN_FILE")
     assert phalanx("login", server.url, "--user", "eve", "--days", "1").code == 0
     assert phalanx("jobs").code == 0
     assert phalanx("submit", "--", "true").code == Exit.REFUSED
-    monkeypatch.setattr("click.prompt", lambda *_, **__: "something else")
+    monkeypatch.setattr("sys.stdin", io.StringIO("something else\n"))
     assert phalanx("login", server.url, "--user", "eve").code == Exit.REFUSED
+
+
+def test_an_admin_makes_a_token_for_a_user_without_a_password(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added = phalanx("users", "add", "robot", "--role", "viewer", "--queue", "research")
+    assert "added robot, viewer of research and all below it; `phalanx tokens add NAME --user robot`" in added.err
+    token = phalanx("tokens", "add", "ci", "--user", "robot", "--scope", "read").out.strip()
+    listed = {each["name"]: each for each in phalanx("tokens", "-o", "json").data if each["user"] == "robot"}
+    assert listed["ci"]["scopes"] == ["read"]
+    monkeypatch.setenv("PHALANX_TOKEN", token)
+    assert phalanx("jobs").code == 0
+    assert phalanx("submit", "--queue", "research", "--", "true").code == Exit.REFUSED
+    monkeypatch.delenv("PHALANX_TOKEN")
+    phalanx("tokens", "revoke", listed["ci"]["id"])
+    monkeypatch.setenv("PHALANX_TOKEN", token)
+    assert phalanx("jobs").code == Exit.REFUSED
+
+
+def test_the_policy_alone_is_changed_without_a_cluster_file(phalanx: Phalanx) -> None:
+    before = phalanx("apply", "--policy", "sjf", "--dry-run").out.removeprefix("policy: ").split()[0]
+    assert phalanx("apply", "--policy", "sjf", "--dry-run").out == f"policy: {before} becomes sjf\n"
+    assert phalanx("apply", "--policy", "sjf").code == Exit.REFUSED, "nobody is there to be asked"
+    assert phalanx("apply", "--policy", "sjf", "--yes").code == 0
+    assert phalanx("apply", "--policy", "sjf").out == "nothing changes\n"
+    assert phalanx("apply", "--policy", "nonsense", "--yes").code == Exit.REFUSED
+    assert phalanx("apply", "--policy", before, "--yes").code == 0
+    assert phalanx("apply").code == 2
 
 
 def test_a_cluster_is_changed_after_its_difference_was_shown(phalanx: Phalanx, tmp_path: Path) -> None:

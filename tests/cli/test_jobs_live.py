@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -92,6 +93,55 @@ def test_members_of_an_array_have_their_indices(phalanx: Phalanx) -> None:
     result = phalanx("submit", "--array", "3-5", "--wait", "-o", "json", "--", "sh", "-c", "echo $PHALANX_ARRAY_INDEX")
     assert result.code == 0
     assert [phalanx("logs", member).out for member in result.data["members"]] == ["3\n", "4\n", "5\n"]
+
+
+def test_an_array_is_shown_waited_for_and_cancelled_by_its_own_id(phalanx: Phalanx) -> None:
+    made = phalanx("submit", "--array", "0-2", "-o", "json", "--", "true").data
+    assert phalanx("wait", made["array_of"]).code == 0
+    assert [member["id"] for member in phalanx("job", made["array_of"], "-o", "json").data] == made["members"]
+    made = phalanx("submit", "--array", "0-9%1", "--name", "long-array", "-o", "json", "--", "sleep", "600").data
+    cancelled = phalanx("cancel", "long-array", "-o", "json").data
+    assert [job["id"] for job in cancelled] == made["members"]
+    assert {job["state"] for job in cancelled} <= {"stopping", "cancelled"}
+    assert phalanx("wait", made["array_of"]).code == Exit.JOB_CANCELLED
+    assert "is an array" in phalanx("logs", made["array_of"]).err
+
+
+def test_what_a_job_prints_to_either_stream_is_shown_on_the_same(phalanx: Phalanx) -> None:
+    result = phalanx("run", "--", "sh", "-c", "echo fine; echo 'something is wrong' >&2; exit 3")
+    assert result.code == Exit.JOB_FAILED
+    assert result.out.splitlines()[-1] == "fine"
+    assert "something is wrong\n" in result.err
+    job = phalanx("jobs", "--all", "--limit", "1", "-o", "name").out.strip()
+    shown = phalanx("logs", job)
+    assert (shown.out, shown.err) == ("fine\n", "something is wrong\n")
+
+
+def test_the_last_lines_are_whole_however_long_they_are(phalanx: Phalanx) -> None:
+    script = "[print(str(i) * 5000) for i in range(4)]"
+    job = submit(phalanx, "--wait", "--", sys.executable, "-c", script)
+    assert phalanx("logs", job, "--tail", "2").out == f"{'2' * 5000}\n{'3' * 5000}\n"
+
+
+def test_what_a_job_says_of_its_progress_is_shown_with_it(phalanx: Phalanx) -> None:
+    script = """
+import json, os, urllib.request
+said = json.dumps({"step": 1200, "durable_step": 1000, "samples_per_s": 512, "gpu_busy": 0.5, "metrics": {"loss": 2.5}})
+headers = {"Authorization": "Bearer " + os.environ["PHALANX_PROGRESS_TOKEN"], "Content-Type": "application/json"}
+urllib.request.urlopen(urllib.request.Request(os.environ["PHALANX_PROGRESS_URL"], said.encode(), headers))
+"""
+    job = submit(phalanx, "--wait", "--", sys.executable, "-c", script)
+    told = "step 1,200, 1,000 saved, 512 samples/s, GPUs 50% busy, loss 2.5, "
+    assert told in phalanx("job", job).out
+    assert phalanx("job", job, "-o", "json").data["progress"]["metrics"] == {"loss": 2.5}
+
+
+def test_who_waits_for_a_job_that_cannot_start_hears_why(phalanx: Phalanx) -> None:
+    job = submit(phalanx, "--gpus", "64", "--", "true")
+    result = phalanx("wait", "--timeout", "3", job)
+    assert result.code == Exit.JOB_NOT_FINISHED
+    assert f"job {job} waits: never_fits; `phalanx why {job}` tells more" in result.err
+    phalanx("cancel", job)
 
 
 @pytest.mark.parametrize("template", templates(), ids=lambda template: template.name)

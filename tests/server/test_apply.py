@@ -87,6 +87,16 @@ def test_queues_with_quotas_are_shown_with_what_runs_in_them(lab: Server) -> Non
     assert lab.client.post("/jobs", json={"gpus": 1, "command": "a", "queue": "green"}).status_code == 422
 
 
+def test_what_changes_of_a_node_and_a_queue_is_told_in_the_words_of_the_file(lab: Server) -> None:
+    text = (
+        "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\nqueues:\n- {name: red, deserved: {gpus: %d}}\n"
+    )
+    put(lab, text % 8).raise_for_status()
+    shown = put(lab, (text % 4).replace("b, gpus: 8", "b, gpus: 4"), dry_run="true").raise_for_status().json()
+    assert "node b: gpus 8 becomes 4" in shown["changes"]
+    assert "queue red: deserved gpus_permille 8000 becomes gpus_permille 4000" in shown["changes"]
+
+
 def test_the_policy_alone_can_be_changed(lab: Server) -> None:
     assert lab.client.put("/policy", json={"policy": "sjf"}).raise_for_status().json()["policy"] == "sjf"
     assert lab.client.put("/policy", json={"policy": "nonsense"}).status_code == 422

@@ -44,6 +44,53 @@ def test_an_array_is_submitted_member_by_member(rehearsal: Server) -> None:
     assert [each["id"] for each in listed] == job["members"]
 
 
+def test_an_array_is_cancelled_as_a_whole_and_no_member_starts_because_another_ended(rehearsal: Server) -> None:
+    name = f"array-{uuid4()}"
+    job = rehearsal.submit(name=name, gpus=1, array="0-4%1", duration="1h")
+    base, members = job["array_of"], job["members"]
+    rehearsal.wait(members[0], "running")
+    assert rehearsal.client.post(f"/jobs/{base}:hold").json()["members"] == members
+    assert rehearsal.job(members[1])["reason"] == "held"
+    assert rehearsal.client.post(f"/jobs/{name}:release").json()["members"] == members
+    assert rehearsal.client.post(f"/jobs/{base}:cancel").json()["members"] == members
+    assert [rehearsal.wait(member, "cancelled")["attempts"] for member in members] == [1, 0, 0, 0, 0]
+    again = rehearsal.client.post(f"/jobs/{base}:cancel")
+    assert (again.status_code, again.json()["code"]) == (409, "conflict")
+
+
+def test_a_job_waits_for_others_by_name_and_for_all_members_of_an_array(rehearsal: Server) -> None:
+    first = rehearsal.submit(name=f"first-{uuid4()}", gpus=1, begin="+1h")
+    array = rehearsal.submit(gpus=1, array="0-1", begin="+1h")
+    both = [{"job": first["name"]}, {"job": array["array_of"], "on": "end"}]
+    waiting = rehearsal.submit(gpus=1, after=both)
+    spec = rehearsal.job(waiting["id"])["spec"]
+    assert [each["job"] for each in spec["after"]] == [first["id"], *array["members"]]
+    assert rehearsal.job(waiting["id"])["reason"] == "dependency"
+    unknown = rehearsal.client.post("/jobs", json={"command": "true", "gpus": 1, "after": [{"job": "nobody's"}]})
+    assert (unknown.status_code, unknown.json()["message"]) == (404, 'there is no job "nobody\'s"')
+    rehearsal.client.post(f"/jobs/{waiting['id']}:cancel").raise_for_status()
+    for each in (first["id"], array["array_of"]):
+        rehearsal.client.post(f"/jobs/{each}:cancel").raise_for_status()
+
+
+def test_who_asks_for_an_array_as_if_it_were_one_job_hears_of_its_members(rehearsal: Server) -> None:
+    base = rehearsal.submit(gpus=1, array="0-2", duration="50ms")["array_of"]
+    answer = rehearsal.client.get(f"/jobs/{base}")
+    assert answer.status_code == 409
+    assert answer.json()["detail"]["ids"] == [f"{base}.0", f"{base}.1", f"{base}.2"]
+
+
+def test_the_array_of_another_tenant_cannot_be_cancelled(rehearsal: Server) -> None:
+    user = f"member-{uuid4()}"
+    rehearsal.client.post("/users", json={"name": user, "password": "a long password"}).raise_for_status()
+    rehearsal.client.put(f"/users/{user}/roles/default", json={"role": "member"}).raise_for_status()
+    token = rehearsal.client.post("/login", json={"user": user, "password": "a long password"}).json()["token"]
+    job = rehearsal.submit(gpus=1, array="0-1", duration="1h")
+    refused = rehearsal.as_user(token).post(f"/jobs/{job['array_of']}:cancel")
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert rehearsal.client.post(f"/jobs/{job['array_of']}:cancel").status_code == 200
+
+
 def test_a_batch_is_taken_as_a_whole_or_not_at_all(rehearsal: Server) -> None:
     name = f"batch-{uuid4()}"
     good = {"name": name, "gpus": 1, "command": "true", "duration": "50ms"}
@@ -210,6 +257,8 @@ def test_a_job_is_asked_to_save_its_work_and_hears_of_its_end(rehearsal: Server)
     told = client.post(f"/jobs/{job['id']}/progress", json=report).json()
     assert told == {"checkpoint_until_ms": until, "stop_at_ms": None}
     saved = client.post(f"/jobs/{job['id']}/progress", json={**report, "durable_step": 10}).json()
+    said = rehearsal.job(job["id"])["progress"]
+    assert (said["attempt"], said["step"], said["durable_step"]) == (1, report["step"], 10)
     assert saved["checkpoint_until_ms"] is None, "it has saved its work since"
     rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
     rehearsal.wait(job["id"], "cancelled")

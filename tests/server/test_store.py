@@ -19,7 +19,7 @@ from phalanx.server.store import snapshots
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database, open_reader, sqlite_url
 from phalanx.server.store.migrations import MIGRATIONS, NewerStoreError, version_of
 from phalanx.server.store.recovery import recover
-from phalanx.server.store.tables import jobs, journal, settings, snapshot_parts
+from phalanx.server.store.tables import jobs, journal, settings, snapshot_parts, users
 from phalanx.server.view.cluster import write_cluster
 
 
@@ -70,6 +70,18 @@ def test_a_store_that_is_opened_again_is_left_as_it_is(url: str) -> None:
     database.close()
     with open_database(url).reading() as connection:
         assert connection.execute(select(settings.c.value)).scalar() == b"v"
+
+
+def test_a_store_of_an_older_release_is_brought_up_to_date_and_keeps_what_it_has(url: str) -> None:
+    database = open_database(url)
+    with database.writing() as connection:
+        connection.execute(text("ALTER TABLE users DROP COLUMN unix_user"))
+        connection.execute(text("INSERT INTO users (name, disabled, created_ms) VALUES ('ada', false, 7)"))
+        connection.execute(text("UPDATE store_version SET version = 1"))
+    database.close()
+    with open_database(url).reading() as connection:
+        assert version_of(connection) == len(MIGRATIONS)
+        assert connection.execute(select(users.c.name, users.c.unix_user)).all() == [("ada", "")]
 
 
 def test_a_store_of_a_newer_release_is_refused(url: str) -> None:

@@ -3,35 +3,56 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
-from phalanx.cli.client import Refused, connect
+from phalanx.cli.client import Client, Refused, connect
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Output, as_json, as_yaml, output_option
 
 
 @click.command()
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
+@click.option("--policy", metavar="NAME[:key=value,…]", help="Have another policy decide, and leave the rest as it is.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @output_option
-def apply(file: str, yes: bool, dry_run: bool, output: Output) -> None:
+def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output: Output) -> None:
     """Show how the cluster file FILE differs from what the server has and what that would stop; then change it."""
+    if bool(file) == bool(policy):
+        raise click.UsageError("expected FILE, or --policy NAME to change no more than that")
+    client = connect()
+    change = _cluster_change(client, file) if file else _policy_change(client, policy or "")
+    _show(change.difference, output)
+    if dry_run or not change.difference.get("changes"):
+        return
+    if not yes:
+        _confirm()
+    change.make()
+    click.echo("applied", err=True)
+
+
+class Change(NamedTuple):
+    """What would change, and what makes it change."""
+
+    difference: dict[str, Any]
+    make: Callable[[], object]
+
+
+def _cluster_change(client: Client, file: str) -> Change:
     from phalanx.cluster.formats.native import read_cluster
 
     text = text_of(file)
     read_cluster(text, file)
-    client = connect()
-    difference = client.put_yaml("/cluster", text, dry_run=True)
-    _show(difference, output)
-    if dry_run or not difference.get("changes"):
-        return
-    if not yes:
-        _confirm(difference)
-    client.put_yaml("/cluster", text)
-    click.echo("applied", err=True)
+    return Change(client.put_yaml("/cluster", text, dry_run=True), lambda: client.put_yaml("/cluster", text))
+
+
+def _policy_change(client: Client, policy: str) -> Change:
+    present = client.get("/policy")["policy"]
+    changes = [f"policy: {present} becomes {policy}"] if policy != present else []
+    return Change({"changes": changes, "stops": []}, lambda: client.change("PUT", "/policy", {"policy": policy}))
 
 
 def _show(difference: dict[str, Any], output: Output) -> None:
@@ -48,7 +69,7 @@ def _show(difference: dict[str, Any], output: Output) -> None:
         click.echo(f"stops {len(stopped)} running jobs: {', '.join(map(str, stopped))}")
 
 
-def _confirm(difference: dict[str, Any]) -> None:
+def _confirm() -> None:
     if not sys.stdin.isatty():
         raise Refused("nobody is there to be asked; look at it with --dry-run, then say --yes")
     if not click.confirm("Apply this?", err=True):

@@ -2,28 +2,65 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from phalanx.cli.client import connect, job_path
+from phalanx.cli.client import Client, connect, job_path
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.output import Output, emit
 from phalanx.errors import PhalanxError
 
+MEMBERS_MAX = 100_000
+LOOK_S, LOOKS_MAX = 0.1, 10
+"""A change is acknowledged when it is durable, a moment before it is acted upon."""
+
 
 def change_jobs(jobs: Sequence[str], verb: str, output: Output, body: object = None) -> int:
-    """Changes jobs; those that cannot be are named, and the rest is changed all the same."""
+    """Changes jobs and arrays; those that cannot be are named, and the rest is changed all the same."""
     client = connect()
-    rows, code = [], int(Exit.OK)
+    changed: list[dict[str, Any]] = []
+    code = int(Exit.OK)
     for job in jobs:
         try:
-            rows.append(job_row(client.post(job_path(job, f":{verb}"), body)))
+            changed += _all_of(client, client.post(job_path(job, f":{verb}"), body))
         except PhalanxError as error:
             if len(jobs) == 1 or error.exit_code == Exit.UNREACHABLE:
                 raise
             click.echo(f"phalanx: {error}", err=True)
             code = code or error.exit_code
-    emit(rows, COLUMNS, output)
+    if verb == "hold":
+        _tell_started(changed)
+    emit([job_row(_acted_upon(client, job) if verb == "cancel" else job) for job in changed], COLUMNS, output)
     return code
+
+
+def _tell_started(jobs: list[dict[str, Any]]) -> None:
+    """A hold ends nothing."""
+    for job in jobs:
+        if job["state"] != "waiting":
+            click.echo(
+                f"job {job['id']} has started already: it goes on, and is held if it has to wait again", err=True
+            )
+
+
+def _all_of(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """A job that was changed, or all members of an array that were."""
+    members = dict.fromkeys(job.pop("members", ()))
+    if not members:
+        return [job]
+    found = client.items("/jobs", MEMBERS_MAX, array_of=job["array_of"], order="oldest")
+    return [member for member in found if member["id"] in members]
+
+
+def _acted_upon(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+    """A cancelled job once it is seen that it stops, or as it is after a moment."""
+    for _ in range(LOOKS_MAX):
+        if job["state"] not in ("waiting", "starting", "running", "suspended"):
+            break
+        time.sleep(LOOK_S)
+        job = client.get(job_path(job["id"]))
+    return job

@@ -170,7 +170,7 @@ class Client:
         if self._connection is None:
             host, port = self._parts.hostname or "", self._parts.port
             if self._parts.scheme == "https":
-                trust = ssl.create_default_context(cafile=self.context.ca_file or None)
+                trust = trusted(self.context)
                 self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=trust)
             else:
                 self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
@@ -179,6 +179,8 @@ class Client:
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, Unreachable):
             return error
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return untrusted(self.context, error)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return Unreachable(
             f"{self.context.addr}: {reason}; start a server with `phalanx up`, or say where it is with PHALANX_ADDR"
@@ -211,6 +213,26 @@ def connect(context: Context | None = None) -> Client:
     if verb is not None:
         verb.call_on_close(client.close)
     return client
+
+
+def trusted(context: Context) -> ssl.SSLContext:
+    """The system's certificates, and those of the context's file: each vouches for itself and what it has signed."""
+    trust = ssl.create_default_context()
+    trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        if context.ca_file:
+            trust.load_verify_locations(context.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise Unreachable(f"certificates in {context.ca_file}: {error.strerror or error}") from None
+    return trust
+
+
+def untrusted(context: Context, error: ssl.SSLCertVerificationError) -> Unreachable:
+    """What to do about a server whose certificate nobody vouches for."""
+    return Unreachable(
+        f"{context.addr}: {error.verify_message}; if it is yours, say which certificates to trust with PHALANX_CA_FILE "
+        "or `phalanx login --ca-file`"
+    )
 
 
 def job_path(job: str, what: str = "") -> str:

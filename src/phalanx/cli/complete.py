@@ -16,12 +16,14 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 def live_jobs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Ids and names of jobs that are not over."""
-    states = "waiting,starting,running,suspended,stopping"
-    found = []
-    for job in _items("/jobs", state=states):
+    from phalanx.cli.job_rows import LIVE
+
+    words: dict[str, str] = {}
+    for job in _items("/jobs", state=LIVE):
         described = f"{job['name'] or job['id']}, {job['state']}"
-        found += [CompletionItem(word, help=described) for word in (job["id"], job["name"]) if word]
-    return [item for item in found if str(item.value).startswith(incomplete)]
+        for word in (job["array_of"], job["id"], job["name"]):
+            words.setdefault(word, described)
+    return [CompletionItem(word, help=about) for word, about in words.items() if word and word.startswith(incomplete)]
 
 
 def node_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

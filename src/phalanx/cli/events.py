@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from phalanx.cli.client import Client, connect
+from phalanx.cli.client import Client, connect, job_path
 from phalanx.cli.output import Output, cell, output_option
 from phalanx.cli.when import clock
 
@@ -21,12 +21,18 @@ BESIDE = ("seq", "now_ms", "type", "job")
 )
 @click.option("--job", default="", metavar="ID", help="Only about one job.")
 @click.option("--type", "kind", default="", metavar="TYPE", help="Only of one type, such as AttemptEnded.")
+@click.option(
+    "--no-follow", is_flag=True, help="End with what has happened by now; from the beginning, unless --since."
+)
 @click.option("--limit", type=click.IntRange(1), help="End after so many.")
 @output_option
-def events(since: int | None, job: str, kind: str, limit: int | None, output: Output) -> None:
+def events(since: int | None, job: str, kind: str, no_follow: bool, limit: int | None, output: Output) -> None:
     """Print events as they happen, until Ctrl-C: one a line, as text or JSON."""
-    told = 0
-    for event in server_sent(connect(), since):
+    client, told = connect(), 0
+    if job:
+        job = client.get(job_path(job))["id"]
+    begin = -1 if since is None and no_follow else since
+    for event in server_sent(client, begin, not no_follow):
         if (job and job_of(event) != job) or (kind and event["type"] != kind):
             continue
         click.echo(json.dumps(event) if output == "json" else _line(event))
@@ -35,10 +41,10 @@ def events(since: int | None, job: str, kind: str, limit: int | None, output: Ou
             return
 
 
-def server_sent(client: Client, since: int | None) -> Iterator[dict[str, Any]]:
+def server_sent(client: Client, since: int | None, follow: bool = True) -> Iterator[dict[str, Any]]:
     """The events of the server's stream."""
     unread = b""
-    for piece in client.stream("/events", since=since):
+    for piece in client.stream("/events", since=since, follow=follow):
         *blocks, unread = (unread + piece).replace(b"\r\n", b"\n").split(b"\n\n")
         for block in blocks:
             data = b"\n".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:"))

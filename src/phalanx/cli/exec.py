@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import ssl
 import sys
 import threading
 from contextlib import suppress
@@ -14,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
-from phalanx.cli.client import BASE, NotFound, Refused, Unreachable, job_path
+from phalanx.cli.client import BASE, NotFound, Refused, Unreachable, job_path, trusted, untrusted
 from phalanx.cli.complete import job_argument
 from phalanx.cli.context import Context, current_context
 from phalanx.errors import PhalanxError
@@ -56,9 +57,12 @@ def _connect(context: Context, job: str, rank: int, argv: tuple[str, ...], is_te
     url = f"{scheme}://{parts.netloc}{parts.path}{BASE}{job_path(job, '/exec')}?{urlencode(query)}"
     headers = {"Authorization": f"Bearer {context.token}"} if context.token else {}
     try:
-        return connect(url, additional_headers=headers, max_size=None)
+        trust = trusted(context) if scheme == "wss" else None
+        return connect(url, additional_headers=headers, max_size=None, ssl=trust)
     except InvalidStatus as error:
         raise _refusal(error.response.status_code, error.response.body or b"") from None
+    except ssl.SSLCertVerificationError as error:
+        raise untrusted(context, error) from None
     except OSError as error:
         raise Unreachable(f"{context.addr}: {error.strerror or error}; start a server with `phalanx up`") from None
 

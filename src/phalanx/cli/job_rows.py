@@ -9,15 +9,15 @@ from phalanx.cli.when import ago, now_ms, span
 
 COLUMNS = (
     Column("id"),
-    Column("name"),
+    Column("name", least=8),
     Column("state"),
     Column("why"),
-    Column("queue"),
-    Column("user"),
+    Column("queue", least=8, tail=True, spare=True),
+    Column("user", least=6, spare=True),
     Column("gpus"),
-    Column("where", "NODES"),
+    Column("where", "NODES", least=6, spare=True),
     Column("age"),
-    Column("ran"),
+    Column("ran", spare=True),
     Column("kind", wide=True),
     Column("priority", wide=True),
     Column("attempts", wide=True),
@@ -26,6 +26,7 @@ COLUMNS = (
     Column("end_reason", wide=True),
 )
 
+LIVE = "waiting,starting,running,suspended,stopping"
 NODES_SHOWN_MAX = 3
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import click
 
 from phalanx.cli.client import connect
-from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.job_rows import COLUMNS, LIVE, job_row
 from phalanx.cli.output import Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
-
-LIVE = "waiting,starting,running,suspended,stopping"
 
 
 @click.command()

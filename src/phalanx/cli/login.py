@@ -9,6 +9,7 @@ import click
 
 from phalanx.cli.client import connect
 from phalanx.cli.context import Context, config_path, current_context, load_config, save_config
+from phalanx.cli.users import asked_password
 
 DAY_S = 86_400
 
@@ -27,7 +28,7 @@ def login(addr: str | None, name: str, user: str | None, token_stdin: bool, days
     if token_stdin:
         token = sys.stdin.readline().strip()
     elif user:
-        password = click.prompt("Password", hide_input=True, err=True)
+        password = asked_password("Password")
         body = {"user": user, "password": password, "name": socket.gethostname(), "ttl_s": days * DAY_S}
         token = connect(context).post("/login", body)["token"]
     elif found.token and found.addr == context.addr:

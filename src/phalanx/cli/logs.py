@@ -4,77 +4,138 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any, BinaryIO
 
 import click
 
 from phalanx.cli.client import Client, Unreachable, connect, job_path
 from phalanx.cli.complete import job_argument
-from phalanx.cli.outcome import FINAL, look
+from phalanx.cli.outcome import FINAL, Patience, look
+from phalanx.errors import PhalanxError
 
 LOOK_S = 0.2
 LINE_BYTES = 200
-"""A guess at the length of a line, for `--tail`: more is fetched than will be shown."""
+"""A guess at the length of a line, for `--tail`; lines that are longer cost another question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What is read of a job: of which task, what it printed to, and where that is shown."""
+
+    job: str
+    rank: int
+    stream: str
+    shown: BinaryIO
+
+    def query(self, **more: str | int | bool | None) -> dict[str, str | int | bool | None]:
+        return {"rank": self.rank, "stream": self.stream, **more}
+
+    def show(self, piece: bytes) -> None:
+        self.shown.write(piece)
+        self.shown.flush()
 
 
 @click.command()
 @job_argument
 @click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The task.")
 @click.option(
-    "--stream", type=click.Choice(["out", "err"]), default="out", show_default=True, help="What it printed to."
+    "--stream",
+    type=click.Choice(["out", "err"]),
+    help="Only what it printed to one of them. Default: both, each to where it was printed to.",
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="An older attempt than the newest.")
 @click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more until the job is over.")
-def logs(job: str, rank: int, stream: str, attempt: int | None, tail: int | None, follow: bool) -> None:
+def logs(job: str, rank: int, stream: str | None, attempt: int | None, tail: int | None, follow: bool) -> None:
     """Print what a task of the job ID has printed."""
     client = connect()
-    if follow and attempt is None:
-        follow_logs(client, job, rank, stream)
-        return
-    query: dict[str, str | int | bool | None] = {
-        "rank": rank,
-        "stream": stream,
-        "attempt": attempt,
-        "follow": follow or None,
-    }
-    if tail is not None:
-        query["tail"] = tail * LINE_BYTES
-    content = client.stream(job_path(job, "/logs"), **query)
-    if tail is None or follow:
-        for piece in content:
-            _print(piece)
+    out, err = sys.stdout.buffer, sys.stderr.buffer
+    wanted = (
+        [Printed(job, rank, stream, out)]
+        if stream
+        else [Printed(job, rank, "out", out), Printed(job, rank, "err", err)]
+    )
+    if not follow:
+        for printed in wanted:
+            _show(client, printed, attempt, tail)
+    elif attempt is None:
+        _together(client, wanted, _follow)
     else:
-        _print(b"".join(b"".join(content).splitlines(keepends=True)[-tail:] if tail else []))
+        _together(client, wanted, lambda own, printed: _follow_one(own, printed, attempt))
 
 
-def follow_logs(client: Client, job: str, rank: int = 0, stream: str = "out") -> None:
-    """Prints what a task prints, attempt after attempt, until the job is over. A server that restarts is waited for."""
+def follow_logs(client: Client, job: str) -> None:
+    """Prints what the first task of a job prints, attempt after attempt, until the job is over."""
+    wanted = [Printed(job, 0, "out", sys.stdout.buffer), Printed(job, 0, "err", sys.stderr.buffer)]
+    _together(client, wanted, _follow)
+
+
+def _show(client: Client, printed: Printed, attempt: int | None, tail: int | None) -> None:
+    """What has been printed by now, or the last lines of it."""
+    path = job_path(printed.job, "/logs")
+    if tail is None:
+        for piece in client.stream(path, **printed.query(attempt=attempt)):
+            printed.show(piece)
+        return
+    size = (tail + 1) * LINE_BYTES
+    content = b""
+    while tail:
+        content = b"".join(client.stream(path, **printed.query(attempt=attempt, tail=size)))
+        if len(content) < size or content.count(b"\n") > tail:
+            break
+        size *= 4
+    printed.show(b"".join(content.splitlines(keepends=True)[-tail:] if tail else []))
+
+
+def _follow_one(client: Client, printed: Printed, attempt: int) -> None:
+    """One attempt, until it has ended."""
+    for piece in client.stream(job_path(printed.job, "/logs"), **printed.query(attempt=attempt, follow=True)):
+        printed.show(piece)
+
+
+def _follow(client: Client, printed: Printed) -> None:
+    """Attempt after attempt, until the job is over. A server that restarts is waited for."""
     attempt, offset = 1, 0
-    found: dict[str, Any] | None = client.get(job_path(job))
+    patience = Patience(tells=printed.stream == "out")
+    found: dict[str, Any] | None = client.get(job_path(printed.job))
     while found is not None and (found["attempts"] >= attempt or found["state"] not in FINAL):
         if found["attempts"] < attempt:
+            patience.look_at(found)
             time.sleep(LOOK_S)
-            found = look(client, job)
+            found = look(client, printed.job)
             continue
-        query: dict[str, str | int | bool | None] = {
-            "rank": rank,
-            "stream": stream,
-            "attempt": attempt,
-            "offset": offset,
-            "follow": True,
-        }
+        query = printed.query(attempt=attempt, offset=offset, follow=True)
         try:
-            for piece in client.stream(job_path(job, "/logs"), **query):
+            for piece in client.stream(job_path(printed.job, "/logs"), **query):
                 offset += len(piece)
-                _print(piece)
+                printed.show(piece)
         except Unreachable as error:
-            click.echo(f"phalanx: {error}; waiting for it", err=True)
+            if patience.tells:
+                click.echo(f"phalanx: {error}; waiting for it", err=True)
         else:
             attempt, offset = attempt + 1, 0
-        found = look(client, job)
+        found = look(client, printed.job)
 
 
-def _print(piece: bytes) -> None:
-    sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+def _together(client: Client, wanted: list[Printed], follow: Callable[[Client, Printed], None]) -> None:
+    """Follows several at once: the first here, each other beside it over a connection of its own."""
+    beside = [Thread(target=_quietly, args=(client, printed, follow), daemon=True) for printed in wanted[1:]]
+    for thread in beside:
+        thread.start()
+    follow(client, wanted[0])
+    for thread in beside:
+        thread.join()
+
+
+def _quietly(client: Client, printed: Printed, follow: Callable[[Client, Printed], None]) -> None:
+    """What is wrong with the job or the server is told by who follows the first."""
+    own = Client(client.context)
+    try:
+        follow(own, printed)
+    except PhalanxError:
+        pass
+    finally:
+        own.close()

@@ -29,7 +29,9 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
+    "alerts": Verb("phalanx.cli.alerts:alerts", "List the alerts that fire now."),
     "apply": Verb("phalanx.cli.apply:apply", "Change cluster, queues or policy, after showing the difference."),
+    "audit": Verb("phalanx.cli.audit:audit", "List who changed what, when, and from where."),
     "backends": Verb("phalanx.cli.backends:backends", "List what can carry jobs out here, and what each can do."),
     "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print what it measured beside its target."),
     "cancel": Verb("phalanx.cli.cancel:cancel", "Have jobs leave, or never start."),

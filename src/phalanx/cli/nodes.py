@@ -10,13 +10,15 @@ from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
 
+REASON = Column("reason")
 COLUMNS = (
-    Column("name"),
+    Column("name", least=16),
     Column("health"),
     Column("gpu_type"),
     Column("gpus"),
     Column("gpus_used", "USED"),
-    Column("jobs"),
+    Column("jobs", least=8),
+    REASON,
     Column("cpus", wide=True),
     Column("memory_gb", wide=True),
     Column("where", "PATH", wide=True),
@@ -32,9 +34,13 @@ NODES_MAX = 100_000
 def nodes(health: str | None, watch: bool, output: Output) -> None:
     """List the nodes of the cluster."""
     client = connect()
-    shown(
-        lambda: emit([_row(node) for node in client.items("/nodes", NODES_MAX, health=health)], COLUMNS, output), watch
-    )
+    shown(lambda: _show([_row(node) for node in client.items("/nodes", NODES_MAX, health=health)], output), watch)
+
+
+def _show(rows: list[dict[str, Any]], output: Output) -> None:
+    """Why a node is as it is has a column only where there is something to say."""
+    said = any(row.get("reason") for row in rows)
+    emit(rows, [column for column in COLUMNS if said or column is not REASON], output)
 
 
 def _row(node: dict[str, Any]) -> dict[str, Any]:

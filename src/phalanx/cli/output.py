@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, TypeVar, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import click
+
+from phalanx.cli.fitting import GAP, Fit, cut, fitted
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Output: TypeAlias = Literal["table", "wide", "json", "yaml", "name"]
 Row: TypeAlias = Mapping[str, object]
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
+
+PROSE_FROM = 24
+"""What is longer than this, and has spaces, is prose; a date with its time is shorter, and stays whole."""
+
+PROSE_LEAST = 16
+"""Narrower than this, folded prose cannot be read."""
+
+PIPE_COLUMNS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,12 @@ class Column:
     key: str
     header: str = ""
     wide: bool = False
+    least: int = 0
+    """In a narrow terminal it is cut down to so many characters; 0: never, but prose is folded."""
+    tail: bool = False
+    """What is cut off is the beginning, as of a path."""
+    spare: bool = False
+    """In a narrow terminal it is left out, unless the wide table was asked for."""
 
     @property
     def title(self) -> str:
@@ -51,7 +72,7 @@ def emit(rows: Sequence[Row], columns: Sequence[Column], output: Output) -> None
             for row in rows:
                 click.echo(cell(row[columns[0].key]))
         case "wide":
-            click.echo(as_table(rows, columns), nl=False)
+            click.echo(_whole(rows, [replace(column, least=0, spare=False) for column in columns]), nl=False)
         case "table":
             click.echo(as_table(rows, [column for column in columns if not column.wide]), nl=False)
 
@@ -66,10 +87,7 @@ def emit_one(row: Row, columns: Sequence[Column], output: Output) -> None:
         case "name":
             emit([row], columns, "name")
         case "wide" | "table":
-            shown = [column for column in columns if output == "wide" or not column.wide]
-            width = max((len(column.title) for column in shown), default=0)
-            for column in shown:
-                click.echo(f"{column.title:<{width}}  {cell(row.get(column.key))}")
+            click.echo(_lines(row, [column for column in columns if output == "wide" or not column.wide]), nl=False)
 
 
 def as_json(data: object) -> str:
@@ -85,24 +103,87 @@ def as_yaml(data: object) -> str:
 
 
 def as_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """A table as wide as the terminal at most. Where that takes it, also columns that are not spare are left out."""
+    table = fitted_table(rows, columns, _room())
+    if table is None:
+        needed, rest = columns[:1], [replace(column, spare=True) for column in columns[1:]]
+        table = fitted_table(rows, [*needed, *rest], _room())
+    return _printed(table) if table is not None else _by_rows(rows, columns)
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        values = [row.get(column.key) for row in rows]
-        table.add_column(column.title, justify="right" if are_numbers(values) else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell(row.get(column.key))) for column in columns))
+
+def _whole(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    """A table with all there is; where none fits, the lines of each row, one row after another."""
+    table = fitted_table(rows, columns, _room())
+    return _printed(table) if table is not None else _by_rows(rows, columns)
+
+
+def _by_rows(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    return "\n".join(_lines(row, columns) for row in rows)
+
+
+def _printed(table: Table) -> str:
+    from rich.console import Console
 
     colour = wants_colour()
-    # A pipe has no width: nothing is folded or cut for a program that reads the table.
-    width = None if sys.stdout.isatty() else sys.maxsize
-    console = Console(force_terminal=colour, color_system="auto" if colour else None, width=width)
+    console = Console(force_terminal=colour, color_system="auto" if colour else None, width=_room())
     with console.capture() as capture:
         console.print(table)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def fitted_table(
+    rows: Sequence[Row], columns: Sequence[Column], room: int, style: Callable[[Row, Column], str] | None = None
+) -> Table | None:
+    """A table within so many characters; None if there can be none in which anything could be read."""
+    from rich.table import Table
+    from rich.text import Text
+
+    texts = [[cell(row.get(column.key)) for row in rows] for column in columns]
+    widths = fitted([_fit(column, values) for column, values in zip(columns, texts, strict=True)], room)
+    if widths is None:
+        return None
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    shown = [each for each in zip(columns, texts, widths, strict=True) if each[2]]
+    for column, _, width in shown:
+        right = are_numbers([row.get(column.key) for row in rows])
+        table.add_column(column.title, justify="right" if right else "left", overflow="fold", width=width)
+    for number, row in enumerate(rows):
+        table.add_row(
+            *(
+                Text(
+                    cut(values[number], width, column.tail) if column.least else values[number],
+                    style(row, column) if style else "",
+                )
+                for column, values, width in shown
+            )
+        )
+    return table
+
+
+def _fit(column: Column, values: Sequence[str]) -> Fit:
+    """What a column would take and can do with. Words and numbers stay whole; prose is folded between its words."""
+    title = len(column.title)
+    width = max([title, *map(len, values)])
+    least = max(column.least, title)
+    if not column.least:
+        least = PROSE_LEAST if any(" " in value and len(value) > PROSE_FROM for value in values) else width
+    return Fit(width, min(least, width), column.spare)
+
+
+def _lines(row: Row, columns: Sequence[Column]) -> str:
+    """A line for each column; long ones go on below themselves."""
+    indent = max((len(column.title) for column in columns), default=0) + GAP
+    room = max(_room() - indent, PROSE_LEAST)
+    lines = []
+    for column in columns:
+        parts = textwrap.wrap(cell(row.get(column.key)), room, break_on_hyphens=False) or [""]
+        lines += [f"{column.title if part is parts[0] else '':<{indent}}{part}" for part in parts]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _room() -> int:
+    """The width of the terminal. A pipe has none: nothing is folded or cut for a program that reads the table."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
 
 
 def wants_colour() -> bool:

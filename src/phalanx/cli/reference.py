@@ -28,6 +28,8 @@ def reference() -> str:
 ## Output
 
 Verbs that read take `-o` with one of `{formats}`. Lists are JSON arrays of objects.
+A table is as wide as the terminal at most: names and queues are cut short, and what is missed least is left out.
+`wide` does neither, and tells row by row what fits in no table. In a pipe nothing is cut.
 Standard output is data only; progress and errors go to standard error. There is no
 colour in a pipe or with `NO_COLOR` set.
 
@@ -82,6 +84,7 @@ def client_verbs() -> str:
 # Verbs that talk to a server
 
 How they find it is told in [Servers and tokens](client.md). `ID` is the id of a job, or a name that only one job has.
+`cancel`, `hold`, `release`, `wait` and `job` also take the id or name of an array, and mean all its members.
 
 {verbs}"""
 
@@ -119,7 +122,9 @@ def _options(command: click.Command, ctx: click.Context) -> str:
 
 
 CLIENT_VERBS = (
+    "alerts",
     "apply",
+    "audit",
     "backends",
     "cancel",
     "completion",

@@ -16,6 +16,7 @@ from phalanx.cli.trace import skip_bad_rows_option
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import run_cases
 from phalanx.simulate.entry import PLACEMENTS, Options, study_of
+from phalanx.simulate.never_fit import never_fit_notes
 from phalanx.simulate.report import write_report
 from phalanx.simulate.result import Result
 from phalanx.simulate.source import Recorded
@@ -139,16 +140,10 @@ def report(given: dict[str, Any], results: Sequence[Result], title: str, curves:
 
 
 def note_never_fit(results: Sequence[Result]) -> None:
-    """Tells of jobs that the cluster can never hold."""
+    """Tells of jobs that the cluster, their queue or their virtual cluster can never hold."""
     for result in results[:1]:
-        count = result.summary["jobs"]["never_fit"]
-        if count:
-            waiting = [job for job in result.jobs if job.state == "waiting"]
-            largest = max(waiting, key=lambda job: job.gpus)
-            jobs = "1 job fits" if count == 1 else f"{count:,} jobs fit"
-            tell_note(
-                f"{jobs} no part of this cluster; the largest that waits is {largest.job_id}, {largest.gpus} GPUs"
-            )
+        for note in never_fit_notes(result.summary):
+            tell_note(note)
 
 
 def note_kept_advice(results: Sequence[Result]) -> None:

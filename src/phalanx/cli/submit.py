@@ -54,7 +54,9 @@ OPTIONS = (
     click.option("--duration", metavar="TIME", help="How long it will take, as a guess: 90s, 4h."),
     click.option("--max-run", metavar="TIME", help="Stop it after so long."),
     click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
-    click.option("--after", multiple=True, metavar="ID", help="Only after another job has succeeded."),
+    click.option(
+        "--after", multiple=True, metavar="ID", help="Only after another job, or all members of an array, succeeded."
+    ),
     click.option("--array", metavar="INDICES", help="Many members: 0-31, or 0-31%4 for four at a time."),
     click.option("--retries", type=click.IntRange(0), help="Start it again so often after a failure."),
     click.option("--label", "labels", multiple=True, metavar="KEY=VALUE"),
@@ -71,7 +73,9 @@ def job_options(function: Decorated) -> Decorated:
 @click.command(cls=JobCommand)
 @job_options
 @click.option("--wait", is_flag=True, help="Wait until it is over; the exit code says how it came out.")
-@click.option("--follow", is_flag=True, help="Print what its first task prints, until it is over.")
+@click.option(
+    "--follow", is_flag=True, help="Print what its first task prints, to stdout and stderr, until it is over."
+)
 @click.option("--dry-run", is_flag=True, help="Print the job file and submit nothing.")
 @output_option
 @click.pass_context
@@ -114,6 +118,8 @@ def _texts(command: list[str], given: dict[str, Any], here: str) -> list[str]:
                 "options that describe a job, and a command, go with no FILE; change the file instead"
             )
         return [started_in(path, here) for path in given["files"]]
+    if given["changes"] and not given["template"]:
+        raise click.UsageError("--set changes a template: say which with --template")
     if given["template"]:
         keys = _from_template(given["template"], given["changes"]) | keys
     if command:

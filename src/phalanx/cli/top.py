@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from phalanx.cli.client import Client, Refused, Unreachable, connect
-from phalanx.cli.job_rows import job_row
-from phalanx.cli.output import cell
+from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.output import Column, Row, cell, fitted_table, wants_colour
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -22,8 +22,6 @@ EVERY_S = 2.0
 NODES_MAX, JOBS_MAX = 10_000, 200
 HEALTH_STYLE = {"healthy": "green", "suspect": "yellow", "draining": "cyan", "failed": "red"}
 STATE_STYLE = {"running": "green", "starting": "cyan", "stopping": "yellow", "suspended": "magenta", "waiting": "dim"}
-JOB_COLUMNS = (("id", "ID"), ("name", "NAME"), ("state", "STATE"), ("gpus", "GPUS"), ("where", "NODES"))
-JOB_COLUMNS_TOO = (("queue", "QUEUE"), ("user", "USER"), ("ran", "RAN"), ("age", "AGE"), ("why", "WHY"))
 
 
 @click.command()
@@ -33,7 +31,7 @@ def top(once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    client, console = connect(), Console()
+    client, console = connect(), Console(highlight=False, color_system="auto" if wants_colour() else None)
     if once:
         console.print(screen(client, console))
         return
@@ -59,18 +57,21 @@ def screen(client: Client, console: Console) -> RenderableType:
     waiting = list(client.items("/jobs", JOBS_MAX, state="waiting", order="oldest"))
     head = _head(cluster, nodes, live, waiting)
     grid = _grid(nodes, console.width, rows_max=max(console.height // 3, 3))
-    jobs_max = max(console.height - 6 - grid.count("\n"), 5)
-    return Group(head, "", grid, "", _jobs([*live, *waiting][:jobs_max]))
+    jobs_max = max(console.height - 7 - grid.count("\n"), 5)
+    return Group(head, "", grid, "", _jobs([*live, *waiting][:jobs_max], console.width))
 
 
 def _head(cluster: dict[str, Any], nodes: list[dict[str, Any]], live: list[Any], waiting: list[Any]) -> str:
+    from rich.markup import escape
+
     gpus, used = cluster.get("gpus") or 0, cluster.get("gpus_used") or sum(node.get("gpus_used") or 0 for node in nodes)
     share = used / gpus if gpus else 0
     bar = "█" * round(share * 20)
     return (
-        f"[bold]{cluster.get('name', 'cluster')}[/]  {time.strftime('%H:%M:%S')}  policy {cluster.get('policy')}  "
-        f"GPUs {used}/{gpus} [green]{bar:<20}[/] {share:.0%}  nodes {len(nodes)}  "
-        f"running {len(live)}  waiting {len(waiting)}"
+        f"[bold]{escape(cell(cluster.get('name', 'cluster')))}[/]  {time.strftime('%H:%M:%S')}  "
+        f"policy {escape(cell(cluster.get('policy')))}  nodes {len(nodes)}  "
+        f"running {len(live)}  waiting {len(waiting)}\n"
+        f"GPUs {used}/{gpus} [green]{bar:·<20}[/] {share:.0%}"
     )
 
 
@@ -95,19 +96,14 @@ def _node(node: dict[str, Any]) -> tuple[str, int]:
     return f"[{style}]{name}[/] {marks}", len(name) + 1 + len(marks)
 
 
-def _jobs(jobs: list[dict[str, Any]]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
+def _jobs(jobs: list[dict[str, Any]], room: int) -> RenderableType:
+    columns = [column for column in COLUMNS if not column.wide]
+    table = fitted_table([job_row(job) for job in jobs], columns, room, _style)
+    return table or "the terminal is too narrow for a table of jobs"
 
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=True)
-    columns = (*JOB_COLUMNS, *JOB_COLUMNS_TOO)
-    for _, title in columns:
-        table.add_column(title, no_wrap=True, overflow="ellipsis")
-    for job in jobs:
-        row = job_row(job)
-        style = STATE_STYLE.get(job["state"], "")
-        table.add_row(*(Text(cell(row.get(key)), style=style if key == "state" else "") for key, _ in columns))
-    return table
+
+def _style(row: Row, column: Column) -> str:
+    return STATE_STYLE.get(str(row["state"]), "") if column.key == "state" else ""
 
 
 @contextmanager

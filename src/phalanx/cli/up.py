@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.output import Output, as_yaml
+from phalanx.cli.output import Output, as_json, as_yaml
 from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class ListenError(PhalanxError):
 @click.option("--tls-key", default="", metavar="FILE", help="The key of the certificate.")
 @click.option("--alerts", default="", metavar="FILE", help="Rules that watch over GPUs, jobs and nodes.")
 @click.option(
+    "--url", default="", metavar="URL", help="Where jobs and people reach it, if not at the --listen address."
+)
+@click.option("--job-user", default="", metavar="NAME", help="The Unix user of tasks whose user has none of their own.")
+@click.option("--ready-file", default="", metavar="FILE", help="Write there, when ready, what `-o json` prints.")
+@click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="What to print when ready."
 )
 def up(
@@ -49,6 +54,9 @@ def up(
     tls_cert: str,
     tls_key: str,
     alerts: str,
+    url: str,
+    job_user: str,
+    ready_file: str,
     output: Output,
 ) -> int:
     """Run a server here until it is interrupted. Jobs go on when it stops, and are found again when it starts."""
@@ -72,11 +80,17 @@ def up(
         tls_cert=_absolute(tls_cert),
         tls_key=_absolute(tls_key),
         alerts=_absolute(alerts),
+        public_url=_checked_url(url),
+        job_user=_known_user(job_user),
     )
     first = not options.file("admin.token").exists()
-    return run(
-        options, lambda ready: _announce(ready, output, first), lambda line: click.echo(f"phalanx: {line}", err=True)
-    )
+
+    def tell_ready(ready: Options) -> None:
+        if ready_file:
+            _write_whole(ready_file, as_json(_ready(ready)))
+        _announce(ready, output, first)
+
+    return run(options, tell_ready, lambda line: click.echo(f"phalanx: {line}", err=True))
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -88,13 +102,38 @@ def address_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _checked_url(url: str) -> str:
+    if url and not url.startswith(("http://", "https://")):
+        raise ListenError(f"--url {url}: expected http://HOST:PORT or https://HOST")
+    return url.rstrip("/")
+
+
+def _known_user(name: str) -> str:
+    """A Unix user that this server can run tasks as."""
+    from phalanx.backends.local.unix_user import user_ids
+
+    user_ids(name)
+    return name
+
+
 def _absolute(path: str) -> str:
     return os.path.abspath(path) if path else ""
 
 
+def _ready(options: Options) -> dict[str, object]:
+    trust = {"ca_file": options.tls_cert} if options.tls_cert else {}
+    return {"url": options.url, "token_file": str(options.file("admin.token")), "pid": os.getpid(), **trust}
+
+
+def _write_whole(path: str, content: str) -> None:
+    """Whoever waits for the file finds all of it."""
+    with open(f"{path}.new", "w") as file:
+        file.write(content)
+    os.replace(f"{path}.new", path)
+
+
 def _announce(options: Options, output: Output, first: bool) -> None:
-    token_file = options.file("admin.token")
-    ready = {"url": options.url, "token_file": str(token_file), "pid": os.getpid()}
+    token_file, ready = options.file("admin.token"), _ready(options)
     if output == "json":
         import json
 
@@ -106,7 +145,8 @@ def _announce(options: Options, output: Output, first: bool) -> None:
             f"phalanx is ready at {options.url}\n\n"
             f"  export PHALANX_ADDR={options.url}\n"
             f"  export PHALANX_TOKEN_FILE={token_file}\n"
-            "  phalanx run --template hello\n\n"
+            + (f"  export PHALANX_CA_FILE={options.tls_cert}\n" if options.tls_cert else "")
+            + "  phalanx run --template hello\n\n"
             + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if first else "")
-            + f"It is in {token_file}; keep it to yourself. Logs are in {options.file('log')}."
+            + f"The admin's token is in {token_file}: keep it to yourself. Logs are in {options.file('log')}."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ import click
 from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
 
-COLUMNS = (Column("name"), Column("granted", "ROLES"), Column("disabled"))
+COLUMNS = (Column("name"), Column("granted", "ROLES"), Column("disabled"), Column("unix_user"))
 ROLES = click.Choice(["admin", "operator", "member", "viewer"])
 
 
@@ -18,7 +19,7 @@ ROLES = click.Choice(["admin", "operator", "member", "viewer"])
 @click.pass_context
 @output_option
 def users(ctx: click.Context, output: Output) -> None:
-    """List the users with their roles; see also `users add|remove|grant|revoke|password`."""
+    """List the users with their roles; see also `users add|remove|grant|revoke|password|unix-user`."""
     if ctx.invoked_subcommand is None:
         emit([_row(user) for user in connect().get("/users")["items"]], COLUMNS, output)
 
@@ -28,15 +29,20 @@ def users(ctx: click.Context, output: Output) -> None:
 @click.option("--password", is_flag=True, help="Ask for a password. Without one, the user logs in by tokens only.")
 @click.option("--role", type=ROLES, help="A role to begin with.")
 @click.option("--queue", default="", help="Where the role holds: a queue and all below it. Default: everywhere.")
-def add(name: str, password: bool, role: str | None, queue: str) -> None:
+@click.option(
+    "--unix-user", default="", help="The Unix user that their tasks run as. Default: the server's --job-user."
+)
+def add(name: str, password: bool, role: str | None, queue: str, unix_user: str) -> None:
     """Add the user NAME."""
     client = connect()
-    body: dict[str, Any] = {"name": name}
+    body: dict[str, Any] = {"name": name, "unix_user": unix_user}
     if password:
         body["password"] = _new_password()
     client.post("/users", body)
     if role:
         client.change("PUT", _role_path(name, queue), {"role": role})
+    way_in = "" if password else f"; `phalanx tokens add NAME --user {name}` makes a token to log in with"
+    click.echo(f"added {name}, {_words(role or '', queue)}{way_in}", err=True)
 
 
 @users.command()
@@ -44,6 +50,7 @@ def add(name: str, password: bool, role: str | None, queue: str) -> None:
 def remove(name: str) -> None:
     """Remove the user NAME with all tokens."""
     connect().change("DELETE", f"/users/{quote(name, safe='')}")
+    click.echo(f"removed {name}; their jobs go on", err=True)
 
 
 @users.command()
@@ -53,6 +60,7 @@ def remove(name: str) -> None:
 def grant(name: str, role: str, queue: str) -> None:
     """Give the user NAME a role."""
     connect().change("PUT", _role_path(name, queue), {"role": role})
+    click.echo(f"{name} is {_words(role, queue)}", err=True)
 
 
 @users.command()
@@ -61,6 +69,7 @@ def grant(name: str, role: str, queue: str) -> None:
 def revoke(name: str, queue: str) -> None:
     """Take the role of the user NAME at a queue away."""
     connect().change("DELETE", _role_path(name, queue))
+    click.echo(f"{name} has no role {_where(queue)} any more", err=True)
 
 
 @users.command()
@@ -70,8 +79,31 @@ def password(name: str) -> None:
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"password": _new_password()})
 
 
+@users.command("unix-user")
+@click.argument("name")
+@click.argument("unix_user", metavar="UNIX_USER")
+def unix_user(name: str, unix_user: str) -> None:
+    """Have the tasks of the user NAME run as UNIX_USER from their next start on; '' is the server's --job-user."""
+    connect().change("PATCH", f"/users/{quote(name, safe='')}", {"unix_user": unix_user})
+
+
 def _new_password() -> str:
-    return str(click.prompt("New password", hide_input=True, confirmation_prompt=True, err=True))
+    return asked_password("New password", confirm=True)
+
+
+def asked_password(prompt: str, confirm: bool = False) -> str:
+    """A password that somebody types, or the next line of a pipe."""
+    if sys.stdin.isatty():
+        return str(click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True))
+    return sys.stdin.readline().rstrip("\n")
+
+
+def _words(role: str, queue: str) -> str:
+    return f"{role} {_where(queue)}" if role else "with no role yet"
+
+
+def _where(queue: str) -> str:
+    return f"of {queue} and all below it" if queue else "everywhere"
 
 
 def _role_path(name: str, queue: str) -> str:

@@ -17,7 +17,7 @@ import msgspec
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
-from phalanx.cli.runs import MEASURE_COLUMNS
+from phalanx.cli.runs import MEASURE_COLUMNS, note_never_fit
 from phalanx.cli.simulate import saved_run
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
@@ -153,6 +153,9 @@ def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
 
 
 def _why(simulation: Simulation, job: str) -> str:
+    refused = simulation.run.refused.get(job)
+    if refused is not None:
+        return refused.why
     return because(explain(simulation.run.state, job))
 
 
@@ -231,6 +234,7 @@ def _tell(difference: Difference, output: Output) -> None:
     click.echo(f"\nFrom {duration_text(difference.now_s)} of virtual time on; other jobs end: {', '.join(parts)}.")
     for job in difference.jobs():
         click.echo(_fate(job, difference.now_s))
+    note_never_fit([difference.what_if])
 
 
 def _fate(job: dict[str, Any], now_s: float) -> str:

@@ -49,7 +49,11 @@ def why_live(job: str, output: Output) -> None:
 
 
 def _expected(at_ms: int | None) -> str | None:
-    return None if at_ms is None else f"{clock(at_ms)}, in {span(at_ms - now_ms())}"
+    if at_ms is None:
+        return None
+    if at_ms <= now_ms():
+        return "any moment: what it waits for runs longer than was expected"
+    return f"{clock(at_ms)}, in {span(at_ms - now_ms())}"
 
 
 def _forecast(made: dict[str, Any] | None) -> str | None:
@@ -61,4 +65,6 @@ def _forecast(made: dict[str, Any] | None) -> str | None:
         return f"not before {clock(made['at_ms'] + made['horizon_ms'])}, {age}"
     if made["late_ms"] is None:
         return f"not before {clock(made['early_ms'])}, {age}"
+    if made["late_ms"] < now_ms():
+        return f"was {clock(made['late_ms'])} at the latest, {age}: what it waits for runs longer than was expected"
     return f"{clock(made['early_ms'])} to {clock(made['late_ms'])} in 8 of 10 cases, {age} ({made['runs']} runs)"

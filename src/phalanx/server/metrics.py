@@ -14,6 +14,7 @@ from phalanx.server.options import Options
 from phalanx.server.store import jobs, nodes, settings
 from phalanx.server.store.database import Database
 from phalanx.server.store.tables import alerts, tokens
+from phalanx.server.view.virtual_clusters import virtual_clusters_of
 
 STATES = ("waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled")
 HEALTHS = ("healthy", "suspect", "draining", "failed")
@@ -30,6 +31,7 @@ class ClusterMetrics(Collector):
         """All of them, from one look at the store."""
         with self._database.reading() as connection:
             yield from _of_jobs(connection)
+            yield from _of_virtual_clusters(connection)
             yield from _of_nodes(connection)
             yield from _of_accounts(connection)
         yield from _of_loop(self._figures())
@@ -57,6 +59,20 @@ def _of_jobs(connection: Connection) -> Iterator[Metric]:
         used.add_metric([queue["name"]], queue["gpus_used"])
         wanted.add_metric([queue["name"]], queue["gpus_waiting"])
     yield from (waiting, running, used, wanted)
+
+
+def _of_virtual_clusters(connection: Connection) -> Iterator[Metric]:
+    label = ["virtual_cluster"]
+    owned = GaugeMetricFamily("phalanx_virtual_cluster_gpus", "GPUs that a virtual cluster owns.", labels=label)
+    used = GaugeMetricFamily("phalanx_virtual_cluster_gpus_used", "GPUs of its own that its jobs hold.", labels=label)
+    beside = GaugeMetricFamily(
+        "phalanx_virtual_cluster_gpus_opportunistic", "GPUs that its jobs hold beside its own.", labels=label
+    )
+    for name, told in virtual_clusters_of(connection).items():
+        owned.add_metric([name], told["gpus"])
+        used.add_metric([name], told["gpus_used"])
+        beside.add_metric([name], told["gpus_opportunistic"])
+    yield from (owned, used, beside)
 
 
 def _of_nodes(connection: Connection) -> Iterator[Metric]:

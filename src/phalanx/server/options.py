@@ -26,6 +26,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str = ""
     tls_key: str = ""
     alerts: str = ""
+    job_user: str = ""
+    public_url: str = ""
     rate_limit: int = 2_000
     body_bytes_max: int = 32 << 20
 
@@ -36,8 +38,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Where the server is reached."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """Where the server is reached: as it was said, or from this machine."""
+        if self.public_url:
+            return self.public_url
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        host = f"[{host}]" if ":" in host else host
         return f"{'https' if self.tls_cert else 'http'}://{host}:{self.port}"
 
     def file(self, *names: str) -> Path:

@@ -36,7 +36,9 @@ AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 LIVED_S = 30.0
 LAST_BYTES = 4096
-FOLDERS = ("run", "log", "jobs", "backend", "run/figures")
+FOLDERS = ("run", "log", "jobs", "backend", "checkpoints", "run/figures")
+PASSED_THROUGH = ("", "jobs", "backend", "checkpoints")
+"""Folders that tasks of other Unix users must pass through, without seeing what else is in them."""
 
 
 class UpError(PhalanxError):
@@ -157,7 +159,7 @@ class Tree:
                 lines = log.read().decode(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return f"; {path} ends: {lines[-1].strip()}" if lines else ""
+        return f"; {path} ends: {_message(lines[-1])}" if lines else ""
 
     def _environment(self, part: Part) -> dict[str, str]:
         if not part.name.startswith("api"):
@@ -198,14 +200,26 @@ def _prepared(options: Options) -> Options:
     data = Path(options.data).absolute()
     try:
         data.mkdir(parents=True, exist_ok=True)
-        # Job logs, tokens and the store are nobody else's business.
-        data.chmod(0o700)
         shutil.rmtree(data / "run" / "figures", ignore_errors=True)
         for folder in FOLDERS:
             (data / folder).mkdir(exist_ok=True)
+        if not options.store:
+            (data / "phalanx.db").touch(0o600)
+        _close_to_others(data)
     except OSError as error:
         raise UpError(f"{data}: {error.strerror}: choose another folder with --data") from error
     return replace(options, data=str(data))
+
+
+def _close_to_others(data: Path) -> None:
+    """Job logs, tokens and the store are nobody else's business. Only root has tasks of other users to let through."""
+    inner = 0o711 if os.getuid() == 0 else 0o700
+    for folder in ("", *FOLDERS, "secrets"):
+        path = data / folder
+        if path.is_dir() and path.stat().st_uid == os.getuid():
+            path.chmod(inner if folder in PASSED_THROUGH else 0o700)
+    for path in data.glob("phalanx.db*"):
+        path.chmod(0o600)
 
 
 def _lock(options: Options) -> socket.socket:
@@ -278,10 +292,15 @@ def _is_ready(options: Options) -> bool:
 
 def _last_error(options: Options) -> str:
     lines = options.file("log", "loop.log").read_text(errors="replace").strip().splitlines()
+    return _message(lines[-1]) if lines else "it said nothing"
+
+
+def _message(line: str) -> str:
+    """What a line of a log says; the line itself where something else than our log wrote it."""
     try:
-        return str(json.loads(lines[-1])["message"])
-    except (IndexError, ValueError, KeyError, TypeError):
-        return lines[-1] if lines else "it said nothing"
+        return str(json.loads(line)["message"])
+    except (ValueError, KeyError, TypeError):
+        return line.strip()
 
 
 def _ending(code: int) -> str:

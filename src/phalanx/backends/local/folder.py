@@ -34,7 +34,18 @@ class AttemptFolder:
 
     def printed_bytes(self) -> int:
         """How much its tasks have printed so far."""
-        return sum(entry.stat().st_size for entry in os.scandir(self.path) if entry.name.endswith((".out", ".err")))
+        try:
+            return sum(entry.stat().st_size for entry in os.scandir(self.path) if entry.name.endswith((".out", ".err")))
+        except FileNotFoundError:
+            return 0
+
+    def identity(self) -> tuple[int, int] | None:
+        """Which folder it is, also if another is made in its place; None if there is none."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def lock(self) -> int | None:
         """The lock of whoever looks after the attempt, or None if somebody has it. It goes with the process."""

@@ -118,6 +118,7 @@ class Herd:
         for folder in (self._yard.data / "jobs" / job.id / "work", self._yard.data / "checkpoints" / job.id):
             folder.mkdir(parents=True, exist_ok=True)
             if user:
+                folder.chmod(0o700)
                 os.chown(folder, user[0], user[1])
 
     def _end_older(self, action: ActionId) -> None:

@@ -7,7 +7,7 @@ import socket
 
 from phalanx.backends.local.gpus import Gpu, find_gpus
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
-from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.cluster import DEFAULT_POLICY, Cluster, Node
 from phalanx.errors import PhalanxError
 
 PRETENDED_NODES, PRETENDED_GPUS = 2, 4
@@ -27,13 +27,14 @@ def local_cluster(nodes: int | None = None, gpus: int | None = None) -> Cluster:
     """
     found = find_gpus()
     if found and nodes in (None, 1) and (gpus is None or gpus <= len(found)):
-        return Cluster((_real_node(found[:gpus]),), name=socket.gethostname())
+        return Cluster((_real_node(found[:gpus]),), policy=DEFAULT_POLICY, name=socket.gethostname())
     if nodes is None and gpus == 0:
-        return Cluster((_real_node(()),), name=socket.gethostname())
+        return Cluster((_real_node(()),), policy=DEFAULT_POLICY, name=socket.gethostname())
     count, each = PRETENDED_NODES if nodes is None else nodes, PRETENDED_GPUS if gpus is None else gpus
     if count < 1 or each < 0:
         raise MachineError(f"--nodes {count} --gpus {each}: expected at least one node, and no fewer than 0 GPUs")
-    return Cluster(tuple(_pretended_node(f"n{i}", each) for i in range(count)), name="pretended")
+    pretended = tuple(_pretended_node(f"n{i}", each) for i in range(count))
+    return Cluster(pretended, policy=DEFAULT_POLICY, name="pretended")
 
 
 def device_names(cluster: Cluster) -> dict[str, tuple[str, ...]]:

@@ -147,12 +147,13 @@ def _read_node(fields: Fields, site: Site) -> Node:
         fields.refuse(("gpu_type", "gpu_memory_gb"), "the group has no GPUs, give their number in 'gpus'")
     default = rented.gpu_type if gpus else ""
     gpu_type = fields.get("gpu_type", lambda name: read_gpu_type(name, site.gpu_types), default)
-    memory_gb = site.gpu_types.get(gpu_type) or (accelerator(gpu_type).memory_gb.value if gpu_type else 0.0)
     return Node(
         name="",
         gpus=gpus,
         gpu_type=gpu_type,
-        gpu_memory_gb=fields.get("gpu_memory_gb", lambda gb: gb.number(0, GPU_MEMORY_GB_MAX), memory_gb),
+        gpu_memory_gb=fields.get(
+            "gpu_memory_gb", lambda gb: gb.number(0, GPU_MEMORY_GB_MAX), _memory_gb(gpu_type, site)
+        ),
         cpus_milli=fields.get("cpus", Field.cpus_milli, rented.cpus_milli),
         memory_mb=fields.get("memory_gb", Field.memory_mb, rented.memory_mb),
         nics=fields.get("nics", lambda nics: nics.integer(0, NICS_MAX), 0),
@@ -163,6 +164,13 @@ def _read_node(fields: Fields, site: Site) -> Node:
         spot=spot,
         price_usd_h=fields.get("price", lambda price: price.number(0, PRICE_USD_H_MAX), rented.price_usd_h),
     )
+
+
+def _memory_gb(gpu_type: str, site: Site) -> float:
+    """What a device of a type has, by what the file says of its own types (nothing counts, too) or the catalogue."""
+    if gpu_type in site.gpu_types:
+        return site.gpu_types[gpu_type]
+    return accelerator(gpu_type).memory_gb.value if gpu_type else 0.0
 
 
 def _read_instance(field: Field, spot: bool) -> Node:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cell_cluster import cluster_of
-from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Link, Overcommit, StorageTier
+from phalanx.cluster.cluster import CLUSTER, DEFAULT_POLICY, NODE, Cluster, Link, Overcommit, StorageTier
 from phalanx.cluster.formats.domains import DOMAIN_KEYS, SERIES_KEYS, Declared, Domains, read_domains
 from phalanx.cluster.formats.group import GROUP_KEYS, Group, Site, nodes_of, read_group
 from phalanx.cluster.formats.hived import WRAPPER, read_hived
@@ -94,7 +94,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         links=fields.get("bandwidth", lambda bandwidth: _read_links(bandwidth, levels), {}),
         overcommit=fields.get("overcommit", _read_overcommit, Overcommit()),
         storage=fields.get("storage", lambda storage: _read_tiers(storage, levels), ()),
-        policy=fields.get("policy", Field.title, "fifo"),
+        policy=fields.get("policy", Field.title, DEFAULT_POLICY),
         name=fields.get("name", Field.title, "cluster"),
     )
     return replace(

@@ -35,10 +35,17 @@ def _put_user(body: PutUser, connection: Connection, now: int) -> dict[str, Any]
     if body.disabled:
         _keep_an_admin(connection, body.name)
     if body.new:
-        row = {"name": body.name, "password": body.password, "disabled": bool(body.disabled), "created_ms": now}
-        connection.execute(insert(users).values(row))
+        connection.execute(
+            insert(users).values(
+                name=body.name,
+                password=body.password,
+                disabled=bool(body.disabled),
+                created_ms=now,
+                unix_user=body.unix_user or "",
+            )
+        )
     else:
-        values = {"password": body.password, "disabled": body.disabled}
+        values = {"password": body.password, "disabled": body.disabled, "unix_user": body.unix_user}
         given = {key: value for key, value in values.items() if value is not None}
         if given:
             connection.execute(update(users).where(users.c.name == body.name).values(given))
@@ -103,6 +110,11 @@ def account_of_digest(connection: Connection, digest: str, now: int) -> Account 
     if found is None or (found.expires_ms is not None and found.expires_ms <= now):
         return None
     return Account(found.user, grants_of(connection, found.user), scopes_of(found.scopes), found.id)
+
+
+def unix_user_of(connection: Connection, user: str) -> str:
+    """The Unix user that a user's tasks run as; empty if nobody said."""
+    return connection.execute(select(users.c.unix_user).where(users.c.name == user)).scalar() or ""
 
 
 def grants_of(connection: Connection, user: str) -> tuple[Grant, ...]:

@@ -82,7 +82,9 @@ async def make_user(body: UserBody, request: Request, account: SignedIn, context
     """Make a user. Roles and tokens are given afterwards."""
     _need_admin(account)
     kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
-    await hand_over(context, caller_of(request, account), PutUser(body.name, new=True, password=kept))
+    await hand_over(
+        context, caller_of(request, account), PutUser(body.name, new=True, password=kept, unix_user=body.unix_user)
+    )
     return await _user(context, body.name, 201)
 
 
@@ -90,13 +92,13 @@ async def make_user(body: UserBody, request: Request, account: SignedIn, context
 async def change_user(
     name: UserName, body: UserChangeBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
-    """Change a user's password, or shut a user out. Everybody may change their own password."""
-    if name != account.user or body.disabled is not None:
+    """Change a user's password or Unix user, or shut a user out. Everybody may change their own password."""
+    if name != account.user or body.disabled is not None or body.unix_user is not None:
         _need_admin(account)
     elif Scope.WRITE not in account.scopes:
         raise Refusal("forbidden", "this token is for looking only")
     kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
-    change = PutUser(name, new=False, password=kept, disabled=body.disabled)
+    change = PutUser(name, new=False, password=kept, disabled=body.disabled, unix_user=body.unix_user)
     await hand_over(context, caller_of(request, account), change)
     return await _user(context, name, 200)
 

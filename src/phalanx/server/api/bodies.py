@@ -111,12 +111,19 @@ class SessionBody(Body):
     token: Annotated[StrictStr, Field(max_length=300)]
 
 
+UnixUser = Annotated[
+    StrictStr,
+    Field(pattern=r"^([a-z_][a-z0-9_.-]{0,31})?$", description="The Unix user that the user's tasks run as."),
+]
+
+
 class UserBody(Body):
     """A new user. One without a password can only use tokens."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "ada"}})
     name: Annotated[StrictStr, Field(pattern=NAME)]
     password: Password | None = None
+    unix_user: UnixUser = ""
 
 
 class UserChangeBody(Body):
@@ -124,6 +131,7 @@ class UserChangeBody(Body):
 
     password: Password | None = None
     disabled: StrictBool | None = None
+    unix_user: UnixUser | None = None
 
 
 class RoleBody(Body):

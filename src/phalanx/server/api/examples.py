@@ -37,7 +37,21 @@ _NODE = {
     "spot": False,
     "jobs": ["4821"],
 }
-_QUEUE = {"name": "research/llm", "waiting": 3, "running": 1, "gpus_used": 32, "gpus_waiting": 24, "quota": None}
+_QUEUE = {
+    "name": "research/llm",
+    "waiting": 3,
+    "running": 1,
+    "gpus_used": 32,
+    "gpus_waiting": 24,
+    "quota": None,
+    "virtual_cluster": {
+        "cells": [{"type": "H100-NODE", "gpus": 8, "count": 4, "free": 1}],
+        "gpus": 32,
+        "gpus_used": 24,
+        "gpus_free": 8,
+        "gpus_opportunistic": 8,
+    },
+}
 _RESERVATION = {"job": "4822", "at_ms": _AT_MS + 3_600_000, "nodes": ["n0", "n1"]}
 _FUTURE = {
     "policy": "srtf",
@@ -51,7 +65,14 @@ _FUTURE = {
     "submitted": [],
 }
 _GRANT = {"queue": "research", "role": "member"}
-_USER = {"name": "ada", "disabled": False, "has_password": True, "created_ms": _AT_MS, "roles": [_GRANT]}
+_USER = {
+    "name": "ada",
+    "disabled": False,
+    "has_password": True,
+    "created_ms": _AT_MS,
+    "unix_user": "ada",
+    "roles": [_GRANT],
+}
 _TOKEN = {
     "id": "0123456789ab",
     "user": "ada",
@@ -117,7 +138,22 @@ EXAMPLES: dict[str, Any] = {
         "placement": "topology",
         "term": 3,
     },
-    "JobDetailModel": {**JOB_EXAMPLE, "spec": {"id": "4821", "name": "llama-70b"}, "attempt": _ATTEMPT},
+    "JobDetailModel": {
+        **JOB_EXAMPLE,
+        "spec": {"id": "4821", "name": "llama-70b"},
+        "attempt": _ATTEMPT,
+        "progress": {
+            "at_ms": _AT_MS,
+            "attempt": 1,
+            "step": 1200,
+            "samples_per_s": 512.0,
+            "durable_step": 1000,
+            "stop_cost_ms": 2000,
+            "gpu_busy": 0.93,
+            "memory_gb": 61.5,
+            "metrics": {"loss": 2.31},
+        },
+    },
     "JobListModel": _page(JOB_EXAMPLE),
     "MeModel": {"user": "ada", "roles": [_GRANT], "scopes": ["read", "write"]},
     "NewTokenModel": {

@@ -25,6 +25,7 @@ from phalanx.server.loop.wire import (
     Answer,
     AskCheckpoint,
     Caller,
+    ChangeArray,
     ChangeJob,
     Mutation,
     ReportProgress,
@@ -40,6 +41,7 @@ router = APIRouter(tags=["jobs"])
 _reader = JobReader()
 
 _ID = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
+_ARRAY = re.compile(r"[0-9]{1,18}")
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
 STATES = [state.value for state in JobState]
 
@@ -70,7 +72,7 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
         raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
     content = await request.body()
     types = await context.gpu_types()
-    job = _owned(_reader.one(text_of(content), types, wall_ms()), account)
+    job = await _bound(_owned(_reader.one(text_of(content), types, wall_ms()), account), account, context)
     answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
     taken = msgspec.json.decode(answer.body)
     ids, item = taken["ids"], taken["first"]
@@ -112,7 +114,7 @@ async def submit_batch(
     content = await request.body()
     types = await context.gpu_types()
     kinds, named = _reader.batch(files_of(content), types, wall_ms())
-    jobs = [_owned(job, account) for job in kinds]
+    jobs = [await _bound(_owned(job, account), account, context) for job in kinds]
     submission = _submission(jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
@@ -160,12 +162,14 @@ async def list_jobs(
 
 @router.get("/jobs/{job}", responses=answers(models.JobDetailModel))
 async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
-    """Show a job: what was asked for, where it stands, and its present attempt."""
+    """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last."""
     item = await find(job, account, context)
     spec = await context.read(table.spec_of, item["id"])
     attempts = await context.read(table.attempts_of, item["id"])
     present = attempts[-1] if attempts and attempts[-1]["phase"] != "ended" else None
-    return as_json({**item, "spec": spec, "attempt": present}, headers={"ETag": f'"{item["version"]}"'})
+    progress = await context.read(table.progress_of, item["id"])
+    shown = {**item, "spec": spec, "attempt": present, "progress": progress}
+    return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
 
 @router.get("/jobs/{job}/attempts", responses=answers(models.AttemptListModel))
@@ -186,20 +190,31 @@ def _change_route(verb: str, about: str) -> None:
         _: Nothing | None = None,
         if_match: IfMatch = "",
     ) -> Response:
+        caller = caller_of(request, account)
+        members = await members_of(job, account, context)
+        if members:
+            if if_match:
+                raise Refusal(
+                    "precondition_failed", "If-Match is about one job; the members of an array have each its own"
+                )
+            for member in members:
+                _need_change(member, account)
+            return await _changed_array(context, caller, members, verb)
         item = await changeable(job, account, context)
-        mutation = ChangeJob(item["id"], verb, _version_of(if_match))
-        return await _changed(context, caller_of(request, account), mutation)
+        return await _changed(context, caller, ChangeJob(item["id"], verb, _version_of(if_match)))
 
     change.__name__, change.__doc__ = verb, about
-    router.add_api_route(f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(models.JobModel, WRITE))
+    router.add_api_route(
+        f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(models.ChangedModel, WRITE)
+    )
 
 
-_change_route("cancel", "Cancel a job: it is given notice, and is gone after its grace at the latest.")
-_change_route("hold", "Have a waiting job not start for now.")
-_change_route("release", "Let a held job start again.")
+_change_route("cancel", "Cancel a job, or an array: it is given notice, and is gone after its grace at the latest.")
+_change_route("hold", "Have a waiting job, or the members of an array, not start for now.")
+_change_route("release", "Let a held job, or the members of an array, start again.")
 
 
-@router.post("/jobs/{job}:resize", responses=answers(models.JobModel, WRITE))
+@router.post("/jobs/{job}:resize", responses=answers(models.ChangedModel, WRITE))
 async def resize(
     job: Ref,
     body: ResizeBody,
@@ -246,6 +261,12 @@ async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
     else:
         found = await context.read(table.named, ref)
     seen = [item for item in found if account.sees(item["queue"])]
+    if not seen or len(seen) > 1:
+        members = await members_of(ref, account, context)
+        if members:
+            ids = [item["id"] for item in members]
+            several = f"{ids[0]}…{ids[-1]}" if len(ids) > 1 else ids[0]
+            raise Refusal("conflict", f"{ref!r} is an array: say which member, of {several}", {"ids": ids[:100]})
     if not seen:
         raise Refusal("not_found", f"there is no job {ref!r}")
     if len(seen) > 1:
@@ -254,12 +275,38 @@ async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
     return seen[0]
 
 
+async def members_of(ref: str, account: Account, context: Context) -> list[dict[str, Any]]:
+    """The members of the array of an id, or of a name that the members of one array have; none if it is no array."""
+    array = ref if _ARRAY.fullmatch(ref) else ""
+    if not _ID.fullmatch(ref):
+        named = [item for item in await context.read(table.named, ref) if account.sees(item["queue"])]
+        arrays = {item["array_of"]: None for item in named}
+        array = next(iter(arrays)) if len(arrays) == 1 and len(named) > 1 else ""
+    members = await context.read(table.members, array) if array else []
+    return [item for item in members if account.sees(item["queue"])]
+
+
 async def changeable(ref: str, account: Account, context: Context) -> dict[str, Any]:
     """The job of an id or a unique name, if the account may change it."""
     item = await find(ref, account, context)
+    _need_change(item, account)
+    return item
+
+
+def _need_change(item: dict[str, Any], account: Account) -> None:
     if not account.may_change(item["queue"], item["user"]):
         raise Refusal("forbidden", f"job {item['id']} belongs to {item['user'] or 'nobody'}: ask them or an operator")
-    return item
+
+
+async def _changed_array(context: Context, caller: Caller, members: list[dict[str, Any]], verb: str) -> Response:
+    """Has an array changed; shows the first member that was, with the ids of all that were."""
+    array = members[0]["array_of"]
+    open_still = [item["id"] for item in members if item["state"] not in table.FINAL]
+    answer = await hand_over(context, caller, ChangeArray(array, open_still, verb))
+    ids = msgspec.json.decode(answer.body)["ids"]
+    first = await context.read(table.one, ids[0])
+    assert first is not None
+    return as_json({**first, "members": ids})
 
 
 async def _changed(context: Context, caller: Caller, mutation: ChangeJob | ResizeJob) -> Response:
@@ -267,7 +314,7 @@ async def _changed(context: Context, caller: Caller, mutation: ChangeJob | Resiz
     await hand_over(context, caller, mutation)
     changed = await context.read(table.one, mutation.job)
     assert changed is not None
-    return as_json(changed, headers={"ETag": f'"{changed["version"]}"'})
+    return as_json({**changed, "members": []}, headers={"ETag": f'"{changed["version"]}"'})
 
 
 async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
@@ -290,6 +337,28 @@ def _owned(job: Job, account: Account) -> Job:
     if job.user and job.user != account.user and not account.may(Role.OPERATOR, job.queue):
         raise Refusal("forbidden", f"only operators of {job.queue!r} may submit for somebody else")
     return job if job.user else replace(job, user=account.user)
+
+
+async def _bound(job: Job, account: Account, context: Context) -> Job:
+    """A job that waits for others by their ids, whether it names them, or an array and so all its members."""
+    if not job.after:
+        return job
+    after = [
+        replace(dependency, job=other)
+        for dependency in job.after
+        for other in await _ids_of(dependency.job, account, context)
+    ]
+    return replace(job, after=tuple(after))
+
+
+async def _ids_of(ref: str, account: Account, context: Context) -> list[str]:
+    if _ID.fullmatch(ref) and await context.read(table.one, ref) is not None:
+        return [ref]
+    members = await members_of(ref, account, context)
+    if members:
+        return [item["id"] for item in members]
+    # An id that nobody has is refused with all else that is wrong with the job.
+    return [ref] if _ID.fullmatch(ref) else [(await find(ref, account, context))["id"]]
 
 
 def _shown(item: dict[str, Any], account: Account) -> dict[str, Any]:

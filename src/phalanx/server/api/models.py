@@ -114,15 +114,36 @@ class AttemptModel(Answered):
     slots: list[SlotModel]
 
 
+class SaidProgressModel(Answered):
+    """What an attempt said of itself last, and when."""
+
+    at_ms: int
+    attempt: int
+    step: int
+    samples_per_s: float
+    durable_step: int = Field(description="The step that would survive if it ended now.")
+    stop_cost_ms: int
+    gpu_busy: float
+    memory_gb: float
+    metrics: dict[str, float]
+
+
 class JobDetailModel(JobModel):
-    """A job with what was asked for, and its present attempt."""
+    """A job with what was asked for, its present attempt, and its progress if it has reported any."""
 
     spec: dict[str, Any]
     attempt: AttemptModel | None
+    progress: SaidProgressModel | None
 
 
 class SubmittedModel(JobModel):
     """A job that was taken. An array is shown by its first member; `members` are the ids of all."""
+
+    members: list[str]
+
+
+class ChangedModel(JobModel):
+    """A job as it is after a change. An array is shown by its first member; `members` are the ids of all changed."""
 
     members: list[str]
 
@@ -189,6 +210,25 @@ class NodeListModel(Answered):
     next: str | None
 
 
+class OwnedCellsModel(Answered):
+    """Cells of one type that a virtual cluster owns."""
+
+    type: str
+    gpus: int = Field(description="GPUs of each.")
+    count: int
+    free: int = Field(description="How many of them no job that is guaranteed its place is on.")
+
+
+class VirtualClusterModel(Answered):
+    """What a queue that is a virtual cluster owns, and what its jobs have."""
+
+    cells: list[OwnedCellsModel]
+    gpus: int = Field(description="GPUs it owns: it can always have them back.")
+    gpus_used: int = Field(description="GPUs of its own cells that its jobs have.")
+    gpus_free: int = Field(description="GPUs of its own cells that its jobs do not have; others may be on them.")
+    gpus_opportunistic: int = Field(description="GPUs that its jobs have beside its own cells, until they are wanted.")
+
+
 class QueueModel(Answered):
     """A queue, and what waits and runs in it."""
 
@@ -198,10 +238,11 @@ class QueueModel(Answered):
     gpus_used: int
     gpus_waiting: int
     quota: dict[str, Any] | None = Field(description="What the cluster file allots to it; null where it says nothing.")
+    virtual_cluster: VirtualClusterModel | None = Field(description="What it owns; null where it owns no cells.")
 
 
 class QueueListModel(Answered):
-    """All queues that have a job."""
+    """All queues that have a job, a quota or cells."""
 
     items: list[QueueModel]
     next: str | None = None
@@ -357,6 +398,7 @@ class UserModel(Answered):
     disabled: bool
     has_password: bool
     created_ms: int
+    unix_user: str = Field(description="The Unix user that their tasks run as; empty: the server's `--job-user`.")
     roles: list[GrantModel]
 
 

@@ -19,6 +19,7 @@ from phalanx.server.loop.wire import ChangeNode
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
+from phalanx.server.view.virtual_clusters import virtual_clusters_of
 
 router = APIRouter(tags=["cluster"])
 
@@ -66,12 +67,24 @@ async def undrain(
 
 @router.get("/queues", responses=answers(models.QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
-    """List the queues you may look at, with what waits and runs in them."""
+    """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
     totals = {total["name"]: total for total in await context.read(job_table.queue_totals)}
     quotas = (await context.cluster()).get("queues", {})
+    owners = await context.read(virtual_clusters_of)
     empty = {"waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0}
-    names = sorted(name for name in {*totals, *quotas} if account.sees(name))
-    return as_list([{"name": name, **empty, **totals.get(name, {}), "quota": quotas.get(name)} for name in names])
+    names = sorted(name for name in {*totals, *quotas, *owners} if account.sees(name))
+    return as_list(
+        [
+            {
+                "name": name,
+                **empty,
+                **totals.get(name, {}),
+                "quota": quotas.get(name),
+                "virtual_cluster": owners.get(name),
+            }
+            for name in names
+        ]
+    )
 
 
 @router.get("/cluster", responses=answers(models.ClusterModel))

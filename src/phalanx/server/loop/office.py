@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Health
-from phalanx.engine.apply import check
+from phalanx.engine.check import check
 from phalanx.engine.event import (
     JobCancelled,
     JobChanged,
@@ -43,6 +43,7 @@ from phalanx.server.loop.wire import (
     AddToken,
     Answer,
     AskCheckpoint,
+    ChangeArray,
     ChangeCluster,
     ChangeJob,
     ChangeNode,
@@ -200,6 +201,21 @@ class Office:
         return {"id": body.job}
 
     @_do.register
+    def _change_array(self, body: ChangeArray) -> Any:
+        changed = [job for job in body.jobs if self._is_changed(job, body.verb)]
+        if not changed:
+            raise Refusal("conflict", f"no member of the array {body.array} can be changed any more")
+        return {"ids": changed}
+
+    def _is_changed(self, job: str, verb: str) -> bool:
+        """Changes a member of an array, unless it has come to a state since in which it cannot be."""
+        try:
+            self._change_job(ChangeJob(job, verb))
+        except Refusal:
+            return False
+        return True
+
+    @_do.register
     def _resize_job(self, body: ResizeJob) -> Any:
         held = self._job(body.job)
         self._match(held, body.version)
@@ -314,6 +330,8 @@ def verb_of(body: Mutation) -> str:
     match body:
         case ChangeJob(verb=verb):
             return f"{verb} job"
+        case ChangeArray(verb=verb):
+            return f"{verb} array"
         case ChangeNode(health=health):
             return "undrain node" if health == Health.HEALTHY else "drain node"
         case PutUser(new=new):
@@ -348,6 +366,8 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return shown, f"{len(named) or len(jobs)} in {', '.join(queues)}"
         case ChangeJob(job=job) | AskCheckpoint(job=job) | ReportProgress(job=job):
             return job, ""
+        case ChangeArray(array=array, jobs=jobs):
+            return array, f"{len(jobs)} members"
         case ResizeJob(job=job, replicas=replicas, minimum=minimum, role=role):
             least = f", at least {minimum}" if minimum is not None else ""
             return job, f"{replicas} replicas{least}{f' of {role}' if role else ''}"

@@ -16,14 +16,14 @@ from sqlalchemy import Connection
 
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import LiveBackend
-from phalanx.backends.registry import Setting, offer_of, open_backend
+from phalanx.backends.registry import Setting, backend_names, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.event import ClusterDefined, TermBegun
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
-from phalanx.server.accounts.ledger import change, has_users
+from phalanx.server.accounts.ledger import change, has_users, unix_user_of
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
@@ -128,6 +128,9 @@ def _lacks(options: Options, cluster: Cluster) -> tuple[str, ...]:
     """What of that which is planned with the backend cannot do."""
     if options.backend == "rehearsal":
         offer = rehearsal_offer()
+    elif options.backend not in backend_names():
+        known = ", ".join([*backend_names(), "rehearsal"])
+        raise LoopError(f"backend '{options.backend}': there is none of that name; expected one of {known}")
     else:
         offer = offer_of(options.backend, Setting(Path(options.data), _nobodys, cluster))
     return tuple(each.value for each in PLANNED if not offer.can(each))
@@ -167,9 +170,11 @@ def _backend_of(state: State, database: Database, options: Options) -> LiveBacke
         secret = settings.get(connection, "secret") or b""
 
     def environment(job: str, attempt: int) -> dict[str, str]:
+        trust = {"PHALANX_CA_FILE": options.tls_cert} if options.tls_cert else {}
         return {
             "PHALANX_PROGRESS_URL": f"{options.url}/api/v1/jobs/{job}/progress",
             "PHALANX_PROGRESS_TOKEN": attempt_token(secret, job, attempt),
+            **trust,
         }
 
     def job_of(job: str) -> Job:
@@ -177,7 +182,12 @@ def _backend_of(state: State, database: Database, options: Options) -> LiveBacke
 
     if options.backend == "rehearsal":
         return RehearsalBackend(job_of, lambda job: state.record(job).executed_ms(state.now))
-    return open_backend(options.backend, Setting(Path(options.data), job_of, state.cluster, environment))
+
+    def unix_user(job: Job) -> str:
+        with database.reading() as connection:
+            return unix_user_of(connection, job.user) or options.job_user
+
+    return open_backend(options.backend, Setting(Path(options.data), job_of, state.cluster, environment, unix_user))
 
 
 def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Desk]:

@@ -43,6 +43,14 @@ class ChangeJob(msgspec.Struct, frozen=True, tag=True):
     version: int | None = None
 
 
+class ChangeArray(msgspec.Struct, frozen=True, tag=True):
+    """Cancel, hold or release members of an array at once, so that none starts because another was cancelled."""
+
+    array: str
+    jobs: list[str]
+    verb: str
+
+
 class ResizeJob(msgspec.Struct, frozen=True, tag=True):
     """Have a role of a job have other replicas: at most so many, and at least `minimum` if that is said."""
 
@@ -116,6 +124,7 @@ class PutUser(msgspec.Struct, frozen=True, tag=True):
     new: bool
     password: str | None = None
     disabled: bool | None = None
+    unix_user: str | None = None
 
 
 class DropUser(msgspec.Struct, frozen=True, tag=True):
@@ -152,6 +161,7 @@ class RevokeToken(msgspec.Struct, frozen=True, tag=True):
 Mutation = (
     SubmitJobs
     | ChangeJob
+    | ChangeArray
     | ResizeJob
     | AskCheckpoint
     | RunBeside

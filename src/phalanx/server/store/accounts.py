@@ -20,6 +20,7 @@ def list_users(connection: Connection) -> list[dict[str, Any]]:
             "disabled": bool(row.disabled),
             "has_password": row.password is not None,
             "created_ms": row.created_ms,
+            "unix_user": row.unix_user,
             "roles": roles.get(row.name, []),
         }
         for row in connection.execute(select(users).order_by(users.c.name))

@@ -21,6 +21,18 @@ LASTING = (Reason.NEVER_FITS.value, Reason.QUOTA.value, Reason.BUDGET.value)
 """Reasons that hold for a job wherever it stands in line."""
 
 
+NO_PROGRESS: dict[str, Any] = {
+    "attempt": 0,
+    "step": 0,
+    "samples_per_s": 0.0,
+    "durable_step": 0,
+    "stop_cost_ms": 0,
+    "gpu_busy": 0.0,
+    "memory_gb": 0.0,
+    "metrics": {},
+}
+"""What a report of progress says, where it says nothing: the journal leaves that out."""
+
 COUNTED_MAX = 20_000
 """Jobs that are counted to find what to look them up by: a millisecond's worth."""
 
@@ -157,12 +169,32 @@ def named(connection: Connection, name: str) -> list[dict[str, Any]]:
     return items(connection, found)
 
 
+def members(connection: Connection, array: str) -> list[dict[str, Any]]:
+    """The members of an array, in their order."""
+    found = connection.execute(_selected().where(jobs.c.array_of == array).order_by(jobs.c.number)).all()
+    return items(connection, found)
+
+
 def spec_of(connection: Connection, job: str) -> Any:
     """A job as it was submitted, or last changed."""
     line = connection.execute(
         select(journal.c.line).join(jobs, jobs.c.submit_seq == journal.c.seq).where(jobs.c.id == job)
     ).scalar_one()
     return msgspec.json.decode(line)["body"]["job"]
+
+
+def progress_of(connection: Connection, job: str) -> dict[str, Any] | None:
+    """What a job said of itself last, and when; None if it never did."""
+    found = connection.execute(
+        select(journal.c.now_ms, journal.c.line)
+        .where((journal.c.job == job) & (journal.c.type == "Progress"))
+        .order_by(journal.c.seq.desc())
+        .limit(1)
+    ).one_or_none()
+    if found is None:
+        return None
+    said = msgspec.json.decode(found.line)["body"]
+    return {"at_ms": found.now_ms, **{key: said.get(key, unsaid) for key, unsaid in NO_PROGRESS.items()}}
 
 
 def attempts_of(connection: Connection, job: str) -> list[dict[str, Any]]:

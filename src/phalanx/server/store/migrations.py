@@ -19,7 +19,13 @@ def create_tables(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables,)
+def add_unix_users(connection: Connection) -> None:
+    """Version 2: users have a Unix user that their tasks run as. A store that was made just now has that already."""
+    if "unix_user" not in {column["name"] for column in inspect(connection).get_columns("users")}:
+        connection.execute(text("ALTER TABLE users ADD COLUMN unix_user TEXT NOT NULL DEFAULT ''"))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables, add_unix_users)
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 
 

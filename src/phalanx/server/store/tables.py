@@ -150,6 +150,7 @@ users = Table(
     Column("password", Text),
     Column("disabled", Boolean, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
+    Column("unix_user", Text, nullable=False, server_default=""),
 )
 
 grants = Table(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import Connection, delete, insert
 
 from phalanx.engine.event import (
@@ -30,7 +31,9 @@ from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.journal import job_of
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, nodes
+from phalanx.server.view import virtual_clusters
 from phalanx.server.view.rows import Row, attempt_row, job_row, node_row
+from phalanx.server.view.virtual_clusters import about_virtual_clusters
 
 
 class Ending(NamedTuple):
@@ -91,6 +94,7 @@ class View:
         self._verdicts: dict[str, str] = {}
         self._told: dict[str, Reason] = {}
         self._head: str | None = None
+        self._virtual_clusters: dict[str, Row] | None = None
         self._stirred = False
 
     def note(self, body: Event | Plan, seq: int) -> None:
@@ -129,6 +133,7 @@ class View:
     def write(self, connection: Connection) -> None:
         """Writes what has changed since the last call."""
         busy = self._write_attempts(connection)
+        self._write_virtual_clusters(connection)
         timers = _timers(self._state)
         if self._stirred or timers != self._timers:
             # Who may not stand in line changes with time and with other jobs, unnamed by any record.
@@ -249,6 +254,14 @@ class View:
         CHANGED_NODES.run(connection, [node_row(self._state, name) for name in touched])
         NODE_REASONS.run(connection, [{"name": name, "reason": reason} for name, reason in self._health.items()])
         self._health = {}
+
+    def _write_virtual_clusters(self, connection: Connection) -> None:
+        if not self._stirred or (self._state.cells is None and self._virtual_clusters == {}):
+            return
+        told = about_virtual_clusters(self._state)
+        if told != self._virtual_clusters:
+            settings.put(connection, virtual_clusters.KEY, msgspec.json.encode(told))
+            self._virtual_clusters = told
 
     def _write_verdicts(self, connection: Connection) -> None:
         if self._verdicts:

@@ -63,6 +63,10 @@ class Book:
         self._tell({"answers": last, "ending": ending})
         return True
 
+    def tell_end(self, answers: Iterable[tuple[Pending, Failure | None]], ending: Ending) -> None:
+        """Tells of the end of an attempt that has no folder any more to put it down in."""
+        self._tell({"answers": [_answer_to(action, why) for action, why in answers], "ending": ending})
+
     def put_down(self) -> None:
         """Writes all that is known. A full disk is no reason to give up what runs: it is written the next time."""
         with suppress(OSError):

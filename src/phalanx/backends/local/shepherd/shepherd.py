@@ -37,6 +37,9 @@ LOOK_AGAIN_MS = 100
 WRITE_AGAIN_MS = 1_000
 """How soon an end that could not be put down, on a full disk, is written again. Nobody is told before."""
 
+HOME_LOOK_MS = 2_000
+"""How often it is looked whether the attempt's folder is still there: nobody could find what runs without it."""
+
 
 class Shepherd:
     """Looks after one attempt."""
@@ -58,6 +61,7 @@ class Shepherd:
         self._stops: list[Pending] = []
         self._grace: Timer | None = None
         self._ending: Ending | None = None
+        self._homeless = False
         self._actions = {"stop": self._stop, "suspend": self._suspend, "resume": self._resume, "resize": self._resize}
 
     def run(self, first: socket.socket) -> None:
@@ -68,6 +72,7 @@ class Shepherd:
         self._admit(wire)
         self._book.show(wire)
         self._muster_tasks(self.order["tasks"])
+        self._look_home(self.folder.identity())
         if self.order["idle_ms"]:
             Idleness(self.loop, self.folder, self._is_kept, self._end_idle).begin(self.order["idle_ms"])
         while not self.done:
@@ -255,6 +260,7 @@ class Shepherd:
         if self.order["service"] and task.restarts < RESTARTS_MAX:
             delay_ms = min(RESTART_FIRST_MS << task.restarts, RESTART_MAX_MS)
             task.timer = self.loop.after(delay_ms, partial(self._restart, task))
+            task.say(f"{task.report()}; it is started again in {delay_ms / 1000:g} s")
             self._book.put_down()
         elif self.order["service"] or task.ended != "exit 0":
             self._fail(task, task.report())
@@ -301,6 +307,18 @@ class Shepherd:
             self._ending = Ending(outcome="succeeded", exit_code=0, reason=reason)
             self._end_tasks(self.order["grace_ms"], "idle")
 
+    def _look_home(self, home: tuple[int, int] | None) -> None:
+        """Ends the attempt once its folder was deleted, or another has taken its place."""
+        if self.folder.identity() == home:
+            self.loop.after(HOME_LOOK_MS, partial(self._look_home, home))
+            return
+        self._homeless = True
+        if self._ending is None:
+            self._ending = Ending(outcome="lost", exit_code=0, reason="lost: the folder of the attempt was deleted")
+        if self._muster is not None:
+            self._muster.call_off("the folder of the attempt was deleted")
+        self._end_tasks(self.order["grace_ms"], "lost")
+
     def _end_tasks(self, grace_ms: int, reason: str) -> None:
         """Gives notice to all, and kills after the grace; a second notice can only shorten it."""
         self._book.phase = "stopping"
@@ -326,7 +344,12 @@ class Shepherd:
             run_quietly(task.order["remove"])
         over = self._unstarted or Failure(f"the attempt has ended: {ending['reason']}")
         under_way = [(action, over) for action in (self._starting, self._resizing) if action is not None]
+        answers = [*under_way, *((stop, None) for stop in self._stops)]
+        if self._homeless:
+            self._book.tell_end(answers, ending)
+            self.done = True
+            return
         stop_listening(self.folder.path)
-        self.done = self._book.close([*under_way, *((stop, None) for stop in self._stops)], ending)
+        self.done = self._book.close(answers, ending)
         if not self.done:
             self.loop.after(WRITE_AGAIN_MS, self._reap)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import AttemptFolder
@@ -113,6 +114,11 @@ class Task:
         if each.pid == self.pid or each.session == self.pid:
             return True
         return variable(each.pid, "PHALANX_RANK") == str(self.rank)
+
+    def say(self, line: str) -> None:
+        """Adds a line of ours to what it printed, where whoever looks for the reason of something will find it."""
+        with suppress(OSError), open(self._folder.log_path(self.rank, "err"), "a") as log:
+            log.write(f"phalanx: {line}\n")
 
     def clear(self) -> None:
         """Removes what it leaves behind once its processes are gone."""

@@ -1,0 +1,51 @@
+"""Tables in narrow terminals: what is cut short, what is left out, and when there can be no table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GAP = 2
+"""Between two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a column of a table would take, what it can do with, and whether the table can do without it."""
+
+    width: int
+    least: int
+    spare: bool = False
+
+
+def fitted(columns: Sequence[Fit], room: int) -> list[int] | None:
+    """The width of each column so that all fit; 0 for one that is left out, the last first. None if nothing helps."""
+    shown = list(range(len(columns)))
+    while (widths := _narrowed([columns[at] for at in shown], room)) is None:
+        spare = [at for at in shown if columns[at].spare]
+        if not spare:
+            return None
+        shown.remove(spare[-1])
+    given = dict(zip(shown, widths, strict=True))
+    return [given.get(at, 0) for at in range(len(columns))]
+
+
+def _narrowed(columns: Sequence[Fit], room: int) -> list[int] | None:
+    """Takes from the widest first, so that what is short stays whole."""
+    room -= GAP * (len(columns) - 1)
+    if sum(min(column.least, column.width) for column in columns) > room:
+        return None
+    widths = [column.width for column in columns]
+    while sum(widths) > room:
+        widest = max(
+            (at for at, column in enumerate(columns) if widths[at] > column.least), key=lambda at: (widths[at], at)
+        )
+        widths[widest] -= 1
+    return widths
+
+
+def cut(text: str, width: int, tail: bool = False) -> str:
+    """So much of a text, with a mark where the rest was; of a path the end, which tells more than its beginning."""
+    if len(text) <= width:
+        return text
+    return "…" + text[len(text) - width + 1 :] if tail else text[: width - 1] + "…"

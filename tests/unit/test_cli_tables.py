@@ -1,0 +1,118 @@
+"""Tables in terminals: as wide as these are, and readable."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.cli.fitting import GAP, Fit, cut, fitted
+from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.output import Column, as_table
+
+FITS = st.builds(
+    lambda width, least, spare: Fit(width, min(least, width), spare),
+    st.integers(1, 60),
+    st.integers(1, 20),
+    st.booleans(),
+)
+JOB = {
+    "id": "48213.31",
+    "name": "a-rather-long-name-of-a-training-job",
+    "state": "running",
+    "queue": "research/llm/pretraining",
+    "user": "somebody",
+    "gpus": 64,
+    "nodes": ["rack7-node12", "rack7-node13", "rack7-node14", "rack7-node15"],
+    "submitted_ms": 0,
+    "started_ms": 0,
+    "ended_ms": 86_399_000,
+    "reason": "maintenance",
+}
+
+
+@given(st.lists(FITS, min_size=1, max_size=12), st.integers(1, 200))
+def test_what_is_fitted_fits_and_no_column_has_less_than_it_can_do_with(columns: list[Fit], room: int) -> None:
+    widths = fitted(columns, room)
+    needed = [column for column in columns if not column.spare]
+    if widths is None:
+        assert sum(column.least for column in needed) + GAP * (len(needed) - 1) > room
+        return
+    shown = [(column, width) for column, width in zip(columns, widths, strict=True) if width]
+    assert sum(width for _, width in shown) + GAP * (len(shown) - 1) <= room
+    assert all(column.least <= width <= column.width for column, width in shown)
+    assert all(column.spare for column, width in zip(columns, widths, strict=True) if not width)
+
+
+def test_with_room_enough_nothing_is_cut_or_left_out() -> None:
+    assert fitted([Fit(10, 4), Fit(5, 5, spare=True)], 17) == [10, 5]
+    assert fitted([Fit(10, 4), Fit(5, 5, spare=True)], 11) == [4, 5]
+    assert fitted([Fit(10, 4), Fit(5, 5, spare=True)], 10) == [10, 0]
+
+
+def test_of_a_name_the_beginning_is_kept_and_of_a_path_the_end() -> None:
+    assert cut("pretraining", 5) == "pret…"
+    assert cut("research/llm", 5, tail=True) == "…/llm"
+    assert cut("short", 5) == "short"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_a_job_is_one_line_that_fits_with_its_id_and_state_whole(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = as_table([job_row(JOB)], [column for column in COLUMNS if not column.wide]).splitlines()
+    assert len(shown) == 2
+    assert max(map(len, shown)) <= columns
+    assert shown[1].split()[0] == "48213.31"
+    assert " running " in shown[1]
+    assert " maintenance " in f"{shown[1]} "
+
+
+def test_a_table_of_numbers_that_does_not_fit_loses_its_last_columns_and_stays_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", "1")
+    columns = [Column("policy"), *(Column(f"measure_{letter}") for letter in "abcdef")]
+    shown = as_table([{"policy": "fifo", "measure_a": 1.5}, {"policy": "srtf", "measure_a": 2.5}], columns)
+    assert shown.splitlines()[0] == "POLICY  MEASURE A  MEASURE B  MEASURE C"
+    assert len(shown.splitlines()) == 3
+
+
+def test_a_moment_is_not_folded_where_prose_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = {
+        "at": "2026-11-15 17:48:53",
+        "detail": "a sentence that goes on for longer than the rest of the line has room",
+    }
+    shown = as_table([row], [Column("at"), Column("detail")]).splitlines()
+    assert shown[1].startswith("2026-11-15 17:48:53  a sentence that")
+    assert len(shown) == 3
+
+
+def test_a_table_that_cannot_fit_is_told_row_by_row_in_a_real_terminal() -> None:
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "phalanx", "policies", "fifo", "fair", "-o", "wide"]
+    with subprocess.Popen(command, stdout=follower, env=environment) as process:
+        os.close(follower)
+        shown = b""
+        try:
+            while piece := os.read(leader, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux ends a terminal that nobody writes to any more with an error.
+    os.close(leader)
+    lines = shown.decode().split("\r\n")
+    assert process.returncode == 0
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[1] for line in lines if line.startswith("NAME ")] == ["fifo", "fair"]
