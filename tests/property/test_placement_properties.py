@@ -167,21 +167,25 @@ def test_a_gang_lies_in_one_domain_of_the_tightest_level_that_holds_it(data: st.
             break
 
 
-@given(st.integers(1, 8), st.lists(st.integers(0, 8), min_size=1, max_size=6))
-def test_one_task_goes_to_the_partly_used_node_that_it_fills_best(gpus: int, used: list[int]) -> None:
-    """By the rule itself: partly used before idle; then fewest GPUs left, where an odd rest counts as two more."""
-    capacity = Capacity(Tree(flat(len(used), 8)))
-    for node, count in enumerate(used):
-        capacity.hold(Booking(node, (1 << count) - 1, ()))
+@given(st.integers(1, 8), st.lists(st.lists(st.integers(1, 4), max_size=8), min_size=1, max_size=6))
+def test_one_task_goes_to_the_partly_used_node_that_is_busiest(gpus: int, tasks: list[list[int]]) -> None:
+    """By the rule itself: partly used before idle, then most tasks, then an even rest, then fewest GPUs left."""
+    capacity = Capacity(Tree(flat(len(tasks), 8)))
+    for node, sizes in enumerate(tasks):
+        for size in sizes:
+            devices = capacity.topology.layouts[node].pick(capacity.free[node], size)
+            if devices:
+                capacity.hold(Booking(node, devices, ()))
+    capacity.check()
     trial = GangTrial(Fit(capacity), Packing(), a_job("j", gpus))
     ranked = sorted(
-        (8 - count == 8, (rest := 8 - count - gpus) + 2 * (rest % 2), node)
-        for node, count in enumerate(used)
-        if 8 - count >= gpus
+        (not busy, -busy, (free - gpus) % 2, free - gpus, node)
+        for node, busy in enumerate(capacity.tasks)
+        if (free := capacity.free[node].bit_count()) >= gpus
     )
     assert trial.seat() == bool(ranked)
     if ranked:
-        assert trial.seats[0].booking.node == ranked[0][2]
+        assert trial.seats[0].booking.node == ranked[0][-1]
 
 
 @given(st.data(), rooms())

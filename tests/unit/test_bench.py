@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
+from math import log, sqrt
 from pathlib import Path
 from random import Random
 
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 from phalanx.bench import quality, speed
 from phalanx.bench.baselines import AnyFit, BestFit, FirstFit
 from phalanx.bench.clock import Patience
+from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.fleet import POOLED_SHARE, Jobs, drained, fleet, gang_of
 from phalanx.bench.floor import Floor
 from phalanx.bench.office import Office
@@ -34,6 +37,7 @@ from phalanx.engine.turn import record, turn
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
+from phalanx.server.loop import process as server
 from phalanx.workload.gang import ANYWHERE, Task, Topology
 from phalanx.workload.job import Job
 
@@ -152,9 +156,18 @@ def test_a_floor_keeps_its_load_while_gangs_come_and_go() -> None:
     assert len(floor.place(100)) == 100
     assert floor.gpus_used == sum(held.bit_count() for held in floor.capacity.held)
     assert abs(floor.gpus_used - floor.gpus_wanted) <= 64
-    first, again = floor.refuse(3)
+    first, again = floor.refuse(range(3))
     assert len(first) == len(again) > 0
     floor.capacity.check()
+
+
+def test_the_collector_is_set_as_a_server_sets_it_and_only_while_something_is_measured() -> None:
+    usual = gc.get_threshold()
+    with as_in_a_server():
+        assert gc.get_threshold() == server.COLLECT
+        assert gc.get_freeze_count() > 0
+    assert gc.get_threshold() == usual
+    assert gc.get_freeze_count() == 0
 
 
 def test_a_gang_that_was_to_fit_and_does_not_is_an_error() -> None:
@@ -303,6 +316,19 @@ def test_a_mix_counts_by_both_its_loads_together() -> None:
     assert rows["stranded GPU-hours: mixes where phalanx is worse than best-fit"]["value"] == 1
     assert rows["stranded GPU-hours: mixes where phalanx is not better than best-fit"]["value"] == 2
     assert rows["wait of 8-GPU jobs: mixes where phalanx is worse than best-fit"]["met"] is True
+
+
+def test_a_ratio_has_the_standard_error_of_leaving_one_stream_out_after_the_other() -> None:
+    found = found_by(lambda mix, load, packing: Outcome(1.0 if packing == quality.OURS else 2.0))
+    for (_, _, packing), outcomes in found.items():
+        outcomes.append(Outcome(3.0 if packing == quality.OURS else 2.0))
+    name = "stranded GPU-hours, philly, both loads: phalanx / best-fit"
+    rows = {each["name"]: each for each in quality.rows_of(found)}
+    assert rows[name]["value"] == 1.0
+    # Without one stream or the other the ratio is 3/2 or 1/2: the logarithms lie log(3)/2 to either side of their mean.
+    assert rows[f"{name}, standard error"]["value"] == round(sqrt(2 * (log(3) / 2) ** 2) / 2, 6)
+    one_stream = quality.rows_of(found_by(lambda mix, load, packing: Outcome(1.0)))
+    assert [each["value"] for each in one_stream if each["name"] == f"{name}, standard error"] == [None]
 
 
 def test_something_beside_nothing_is_worse_and_has_no_ratio() -> None:

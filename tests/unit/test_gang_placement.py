@@ -62,16 +62,21 @@ def test_partly_used_nodes_go_first_so_that_empty_ones_stay_whole() -> None:
     assert Floor(flat(3, 8)).used(n1=4).where(a_job("j", 2)) == {"n1": (4, 5)}
 
 
-def test_among_partly_used_nodes_the_one_that_is_filled_best_goes_first() -> None:
+def test_among_partly_used_nodes_the_busiest_goes_first_since_it_will_not_be_whole_soon() -> None:
+    floor = Floor(flat(3, 8)).used(n0=4, n2=6).take("n1", 0).take("n1", 1).take("n1", 2)
+    assert floor.counts(a_job("j", 2)) == {"n1": 2}, "three tasks must end before n1 is whole, one on n0 and on n2"
+
+
+def test_among_equally_busy_nodes_the_one_that_is_filled_best_goes_first() -> None:
     assert Floor(flat(3, 8)).used(n0=2, n1=6, n2=4).where(a_job("j", 2)) == {"n1": (6, 7)}
 
 
 def test_an_odd_rest_is_avoided_when_a_slightly_larger_hole_leaves_an_even_one() -> None:
     floor = Floor(flat(2, 8)).used(n0=4, n1=3)
-    assert floor.counts(a_job("j", 3)) == {"n1": 3}, "5 free leave 2; 4 free would leave 1, which counts as 3"
+    assert floor.counts(a_job("j", 3)) == {"n1": 3}, "5 free leave 2; 4 free would leave 1"
 
 
-def test_a_perfect_fit_wins_over_everything() -> None:
+def test_a_perfect_fit_wins_among_equally_busy_nodes() -> None:
     assert Floor(flat(3, 8)).used(n0=4, n1=5, n2=6).counts(a_job("j", 3)) == {"n1": 3}
 
 

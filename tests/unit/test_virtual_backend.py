@@ -100,6 +100,18 @@ def test_a_start_that_is_told_to_fail_runs_nothing() -> None:
     assert backend.events(1_000) == [Failed(start().id, "as told")]
 
 
+def test_a_new_attempt_runs_though_the_stop_of_one_whose_start_failed_is_still_unanswered() -> None:
+    def fault(action: Action) -> Event | None:
+        return Failed(action.id, "bad luck") if action.id == start().id else None
+
+    backend = virtual_backend({"a": 10_000}, start_ms=2_000, stop_ms=5_000, fault=fault)
+    backend.carry_out(start(), 0)
+    backend.carry_out(stop(), 1_000)
+    assert backend.events(2_000) == [Failed(start().id, "bad luck")]
+    backend.carry_out(start(attempt=2), 2_000)
+    assert AttemptEnded("a", 2, Outcome.SUCCEEDED) in backend.events(60_000)
+
+
 def test_a_lost_start_is_there_and_can_be_stopped() -> None:
     backend = virtual_backend({"a": 10}, fault=faulty(Lost, Start))
     backend.carry_out(start(), 0)

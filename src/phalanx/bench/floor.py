@@ -56,24 +56,24 @@ class Floor:
             raise RuntimeError(f"a gang of {nodes} nodes does not fit a fleet of {len(self.capacity.topology.nodes)}")
         return time_us / 1_000
 
-    def refuse(self, repeats: int) -> tuple[list[float], list[float]]:
+    def refuse(self, shapes: range) -> tuple[list[float], list[float]]:
         """Milliseconds to refuse gangs, with counts: at the first sight of a shape, and when it is known.
 
-        A gang that does fit stays, so that the next of its kind does not.
+        Other numbers are other shapes. A gang that does fit stays, so that the next of its kind does not.
         """
         first: list[float] = []
         again: list[float] = []
-        for job in self._misfits(repeats):
+        for job in self._misfits(shapes):
             at_first, at_second = self._refuse(job), self._refuse(job)
             if at_first is not None and at_second is not None:
                 first.append(at_first)
                 again.append(at_second)
         return first, again
 
-    def _misfits(self, repeats: int) -> Iterator[Job]:
+    def _misfits(self, shapes: range) -> Iterator[Job]:
         """Gangs that want all of a type, a whole rack, and more CPUs than any node has, each in a shape of its own."""
         whole = len(self.capacity.topology.nodes) // len(GPU_TYPES)
-        for i in range(repeats):
+        for i in shapes:
             gpu_type = (GPU_TYPES[i % len(GPU_TYPES)][0],)
             task = Task(GPUS, gpu_type, memory_mb=100_000 + i)
             yield Job("type", gang_of(task, whole))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from math import inf, isfinite, prod
+from math import inf, isfinite, log, prod, sqrt
 from multiprocessing import get_context
-from statistics import fmean
+from statistics import fmean, pvariance
 
 from phalanx.bench.baselines import AnyFit, BestFit, FirstFit
 from phalanx.bench.fleet import GPUS, NODES_PER_RACK
@@ -170,14 +170,18 @@ def rows_of(found: Results) -> list[Row]:
         of_mix: list[float] = []
         for mix in MIXES:
             ratios = []
+            variance = 0.0
             for load in LOADS:
                 outcomes = {packing: found[mix.name, load, packing] for packing in PACKINGS}
                 compared = _compared(f"{figure}, {mix.name}, load {load}", measure, outcomes)
                 ratios.append(compared[0]["value"])
+                variance += _variance(measure, outcomes[OURS], outcomes[THEIRS])
                 rows += compared
             of_mix.append(_geometric_mean(ratios))
             name = f"{figure}, {mix.name}, both loads: {OURS} / {THEIRS}"
             rows.append(row(name, of_mix[-1] if isfinite(of_mix[-1]) else None, "ratio", 1))
+            error = of_mix[-1] * sqrt(variance) / len(LOADS)
+            rows.append(row(f"{name}, standard error", error if isfinite(error) else None, "ratio"))
         rows += _summed_up(figure, of_mix)
     return rows
 
@@ -192,6 +196,20 @@ def _compared(
             value = ratio(measure(own), measure(outcomes[THEIRS][: len(own)]))
             rows.append(row(f"{name}: {packing} / {THEIRS}", value, "ratio", 1 if packing == OURS else None))
     return [*rows, row(f"{name}: {THEIRS}", measure(outcomes[THEIRS]), "h")]
+
+
+def _variance(
+    measure: Callable[[Sequence[Outcome]], float], ours: Sequence[Outcome], theirs: Sequence[Outcome]
+) -> float:
+    """The variance of the logarithm of a ratio, by the jackknife: as one stream after the other is left out."""
+    streams = len(ours)
+    without = [
+        ratio(measure([*ours[:i], *ours[i + 1 :]]), measure([*theirs[:i], *theirs[i + 1 :]]))
+        for i in range(streams)
+        if streams > 1
+    ]
+    logarithms = [log(each) if each else inf for each in without]
+    return pvariance(logarithms) * (streams - 1) if logarithms and all(map(isfinite, logarithms)) else inf
 
 
 def _geometric_mean(ratios: Sequence[float | None]) -> float:

@@ -1,7 +1,7 @@
 """Speed: placing gangs, refusing gangs, and going from an event to a Plan, on clusters of three sizes.
 
 Everything that a user would wait for is measured once the churn that builds a state has warmed it up: the journal and
-the garbage collector included. Only CPU time counts.
+the garbage collector, set as a server sets it, included. Only CPU time counts.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from phalanx.bench.clock import Patience
+from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.floor import Floor
 from phalanx.bench.office import Office
 from phalanx.bench.row import Row, Tell, quantile, ratio, row
 
 LOAD, LOAD_LARGE = 0.7, 0.3
 """Share of the GPUs in use, and the same where a very large gang is placed."""
+
+WARM_UP_SHAPES = 6
+"""Shapes refused before refusals are measured: what is worked out once for a cluster is not what a new shape costs."""
 
 GROWTH_MAX = 3
 """How many times the smallest cluster's median the largest one's may be."""
@@ -96,8 +100,11 @@ def placing(size: Size, nodes: int, tell: Tell) -> Iterator[tuple[Figure, list[f
     tell(f"speed: gangs on {nodes:,} nodes")
     floor = Floor(nodes, LOAD)
     floor.place(size.placings // 2)
-    yield PLACE, floor.place(size.placings)
-    first, again = floor.refuse(size.repeats)
+    floor.refuse(range(-WARM_UP_SHAPES, 0))
+    with as_in_a_server():
+        placed = floor.place(size.placings)
+        first, again = floor.refuse(range(size.repeats))
+    yield PLACE, placed
     yield REFUSE, again
     yield REFUSE_NEW, first
 
@@ -109,9 +116,10 @@ def placing_large(size: Size, tell: Tell) -> list[Row]:
     tell(f"speed: {name}")
     floor = Floor(nodes, LOAD_LARGE)
     times_ms = []
-    for _ in range(size.repeats):
-        floor.place(20)
-        times_ms.append(floor.place_large(size.large_nodes))
+    with as_in_a_server():
+        for _ in range(size.repeats):
+            floor.place(20)
+            times_ms.append(floor.place_large(size.large_nodes))
     return _spread(Figure(name, "ms", 20, 20), nodes, times_ms, has_targets=True)
 
 
@@ -126,9 +134,10 @@ def deciding(size: Size, nodes: int, tell: Tell) -> Iterator[tuple[Figure, list[
         office.churn_to(LOAD, setting_up)
         if office.queue_up(size.waiting, setting_up):
             measuring = Patience(size.patience_s)
-            while len(ends) < size.turns and not measuring.is_over:
-                ends.append(office.time_end())
-                submissions.append(office.time_submission())
+            with as_in_a_server():
+                while len(ends) < size.turns and not measuring.is_over:
+                    ends.append(office.time_end())
+                    submissions.append(office.time_submission())
             tell(f"speed: measured {len(ends):,} of each; {office.load:.0%} of the GPUs in use")
         else:
             tell(f"speed: given up after {size.patience_s:g} s with {office.waiting:,} jobs waiting")

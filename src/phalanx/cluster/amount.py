@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from phalanx.cluster.bits import from_flags
+from phalanx.cluster.bits import from_flags, from_members, members
 
 THRESHOLDS_MAX = 128
 """Distinct requests an Amount keeps an index for. Past it the index starts anew; answers stay exact."""
+
+DOUBT_SHARE = 8
+"""One node in so many, up to which looking at the nodes in doubt one by one is cheaper than going through all."""
 
 
 class Amount:
@@ -45,9 +48,20 @@ class Amount:
             self._thresholds.clear()
             self._at_least.clear()
         at = bisect_left(self._thresholds, need)
+        having = self._having(need, at)
         self._thresholds.insert(at, need)
-        self._at_least.insert(at, from_flags(free >= need for free in self.free))
+        self._at_least.insert(at, having)
         return at
+
+    def _having(self, need: int, at: int) -> int:
+        """The nodes with at least `need` free, by what is known of the amounts asked for next to it."""
+        free = self.free
+        below = self._at_least[at - 1] if at else (1 << len(free)) - 1
+        above = self._at_least[at] if at < len(self._at_least) else 0
+        in_doubt = below & ~above
+        if in_doubt.bit_count() * DOUBT_SHARE > len(free):
+            return from_flags([has >= need for has in free])
+        return above | from_members([node for node in members(in_doubt) if free[node] >= need], len(free))
 
     def hold(self, node: int, change: int) -> None:
         """Adds to what is held on a node; a negative change gives back."""
@@ -85,5 +99,5 @@ class Amount:
     def check(self) -> None:
         """Asserts that the index says what the numbers say."""
         for need, nodes in zip(self._thresholds, self._at_least, strict=True):
-            assert nodes == from_flags(free >= need for free in self.free), f"{self.name}: a stale index"
+            assert nodes == from_flags([free >= need for free in self.free]), f"{self.name}: a stale index"
         assert all(free >= 0 for free in self.free), f"{self.name} is given out twice"

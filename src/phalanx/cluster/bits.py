@@ -42,5 +42,5 @@ def from_members(numbers: Iterable[int], size: int) -> int:
 
 def from_flags(flags: Iterable[bool]) -> int:
     """The positions of the true flags. By way of digits: adding long integers one by one is quadratic."""
-    digits = "".join("1" if flag else "0" for flag in flags)
+    digits = "".join(["1" if flag else "0" for flag in flags])
     return int(digits[::-1], 2) if digits else 0

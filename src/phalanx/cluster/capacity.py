@@ -73,6 +73,8 @@ class Capacity:
         self.grown = 0
         self.amounts = _amounts(topology)
         self.amount_number = {amount.name: i for i, amount in enumerate(self.amounts)}
+        self.tasks = [0] * count
+        self.with_tasks = [topology.everything]
         self.with_free = [0] * (self.gpus_max + 1)
         for i, node in enumerate(nodes):
             self.with_free[node.gpus] |= topology.bit[i]
@@ -97,6 +99,8 @@ class Capacity:
             self._refresh_share(node)
         for number, amount in needs:
             self.amounts[number].hold(node, amount)
+        if devices:
+            self._count_task(node, 1)
         self._refresh(node)
 
     def release(self, booking: Booking) -> None:
@@ -113,6 +117,8 @@ class Capacity:
             self._refresh_share(node)
         for number, amount in needs:
             self.amounts[number].hold(node, -amount)
+        if devices:
+            self._count_task(node, -1)
         self.grown |= self.topology.bit[node]
         self._refresh(node)
 
@@ -146,6 +152,8 @@ class Capacity:
         self.claimed[node] |= devices
         for number, amount in needs:
             self.amounts[number].claim(node, amount)
+        if devices:
+            self._count_task(node, 1)
         self._refresh_share(node)
         self._refresh(node)
 
@@ -158,6 +166,8 @@ class Capacity:
             self.claimed[node] &= ~devices
         for number, amount in needs:
             self.amounts[number].claim(node, -amount)
+        if devices:
+            self._count_task(node, -1)
         self._refresh_share(node)
         self.grown |= self.topology.bit[node]
         self._refresh(node)
@@ -229,6 +239,16 @@ class Capacity:
             self.unhealthy[node] |= 1 << device
         self._refresh_share(node)
         self._refresh(node)
+
+    def _count_task(self, node: int, change: int) -> None:
+        """Keeps the nodes in sets by how many tasks hold devices of them or are promised some."""
+        before = self.tasks[node]
+        after = self.tasks[node] = before + change
+        if after == len(self.with_tasks):
+            self.with_tasks.append(0)
+        bit = self.topology.bit[node]
+        self.with_tasks[before] ^= bit
+        self.with_tasks[after] ^= bit
 
     def _refresh(self, node: int) -> None:
         bit = self.topology.bit[node]
@@ -311,6 +331,7 @@ class Capacity:
             tuple(self.share_room.free),
             tuple(self.health),
             tuple(self.free),
+            tuple(self.tasks),
             tuple(self.with_free),
             tuple(
                 (amount.name, *amount.held, *amount.ceding, *amount.claimed, *amount.free) for amount in self.amounts
@@ -326,6 +347,8 @@ class Capacity:
             for count, having in enumerate(self.with_free):
                 assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
                 assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"
+            assert self.with_tasks[self.tasks[i]] & bit, f"{self._name(i)}: tasks are miscounted"
+        assert sum(nodes.bit_count() for nodes in self.with_tasks) == len(self.tasks), "tasks are miscounted"
         assert self.free_total == sum(free.bit_count() for free in self.free), "free GPUs are miscounted"
         for (node, device), load in self.loads.items():
             assert not violations(load), f"{self._name(node)}, device {device}: {violations(load)}"

@@ -26,7 +26,7 @@ from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 
 MAGIC = b"phalanx snapshot "
-VERSION = 2
+VERSION = 3
 """The form of the header and of what follows it."""
 
 PLAIN = {

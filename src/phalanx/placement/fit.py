@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from copy import copy
 from dataclasses import dataclass
 
 from phalanx.cluster.bits import from_members
@@ -184,8 +185,9 @@ class Fit:
     def ideal(self) -> Fit:
         """The predicates of the same cluster, idle and healthy."""
         if self._ideal is None:
-            self._ideal = Fit(Capacity(self.capacity.topology))
-            self._ideal._asks = self._asks
+            self._ideal = copy(self)
+            self._ideal.capacity = Capacity(self.capacity.topology)
+            self._ideal._healthy_rooms = {}
         return self._ideal
 
     def passing(self, ask: Ask) -> int:

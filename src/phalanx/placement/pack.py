@@ -1,9 +1,9 @@
-"""Packing: which of the nodes that fit is best. Scores are named, and nodes of equal score stand in one set."""
+"""Packing: which of the nodes that fit is best. Nodes of equal score stand in one set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from phalanx.cluster.bits import lowest, members, span
 from phalanx.cluster.capacity import Capacity
@@ -13,32 +13,19 @@ from phalanx.workload.job import Job
 RANGE_SMALL = 64
 """Nodes up to which listing a range is cheaper than intersecting sets as long as the cluster."""
 
-ODD_PENALTY = 2
-"""A node left with 1, 3, 5 or 7 free GPUs counts as two GPUs worse: pairs and fours no longer fit it."""
-
-
-def tight(free: int, gpus: int) -> int:
-    """Free GPUs left over: fewer are better."""
-    return free - gpus
-
-
-def even(free: int, gpus: int) -> int:
-    """What an odd rest costs."""
-    return ODD_PENALTY * ((free - gpus) % 2)
-
-
-SCORES = {"tight": tight, "even": even}
-
 
 @dataclass(slots=True)
 class Packing:
-    """Partly used nodes first, so that empty nodes stay whole; among them the least score, then the lowest number.
+    """Partly used nodes first, so that empty nodes stay whole.
 
-    All that is scored depends on how many GPUs a node has free, so nodes are ranked a set at a time. Every choice
-    among places that fit is made here; what fits, and that the whole gang does, is for the search.
+    Among partly used nodes the *busiest* is best, the one with the most tasks: it stays in use until the last of them
+    ends, and the more there are the longer that takes, whereas one with few tasks is soon whole again. Among equally
+    busy ones, those that would be left *even* come first: pairs and fours do not fit 1, 3, 5 or 7 free GPUs. Then, and
+    among empty nodes, the *tightest* is best. Of what is equal in all that, the lowest number is taken.
+
+    All of it depends on how many tasks a node has and how many GPUs are free, so nodes are ranked a set at a time.
+    Every choice among places that fit is made here; what fits, and that the whole gang does, is for the search.
     """
-
-    _orders: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
 
     def begin(self, job: Job) -> None:
         """A job is about to be placed."""
@@ -48,35 +35,21 @@ class Packing:
         """Whether each task of a gang takes the best node for itself, instead of filling nodes together."""
         return False
 
-    def order(self, gpus: int, gpus_max: int) -> tuple[int, ...]:
-        """Free counts from the best to the worst for a task of `gpus`."""
-        key = (gpus, gpus_max)
-        found = self._orders.get(key)
-        if found is None:
-            counts = range(gpus, gpus_max + 1)
-            found = tuple(sorted(counts, key=lambda free: sum(score(free, gpus) for score in SCORES.values())))
-            self._orders[key] = found
-        return found
-
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Sets of nodes that have `gpus` free, the best set first."""
         if not nodes & (nodes - 1):
             if nodes and capacity.free[lowest(nodes)].bit_count() >= gpus:
                 yield nodes
             return
-        order = self.order(gpus, capacity.gpus_max)
         idle = nodes & capacity.idle
         used = nodes ^ idle
         if used:
-            for free in order:
-                found = used & capacity.with_free[free]
-                if found:
-                    yield found
+            yield from _busiest(capacity, gpus, used)
         if idle:
-            for free in order:
-                found = idle & capacity.with_free[free]
-                if found:
-                    yield found
+            for having in capacity.with_free[gpus:]:
+                tightest = idle & having
+                if tightest:
+                    yield tightest
 
     def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
         """Which of the levels that would do are tried, in turn: all, from the tightest."""
@@ -98,3 +71,22 @@ class Packing:
             nodes &= span(first, last)
         for free in range(capacity.gpus_max, gpus - 1, -1) if gpus else range(capacity.gpus_max + 1):
             yield from members(nodes & capacity.with_free[free])
+
+
+def _busiest(capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
+    """Sets of nodes that have `gpus` free: the most tasks first, of these an even rest, of these the fewest left."""
+    with_free = capacity.with_free
+    fitting = 0
+    for having in with_free[gpus:]:
+        fitting |= having
+    nodes &= fitting
+    if not nodes:
+        return
+    rests = (*with_free[gpus::2], *with_free[gpus + 1 :: 2])
+    for having in reversed(capacity.with_tasks):
+        busy = nodes & having
+        if busy:
+            for rest in rests:
+                best = busy & rest
+                if best:
+                    yield best
