@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
-from time import perf_counter
+from time import process_time
 
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, Node
@@ -28,6 +28,9 @@ GPUS = 8
 NODES_PER_RACK = 16
 ENDS_PER_TURN = 50
 """Jobs that end while one decision is made, at the rates that are measured here."""
+
+TURN_MS = 1_000
+"""From one decision to the next: long before anybody who was told to leave is told a second time."""
 
 GANG_TARGET_MS = 1.0
 SIZES = ((1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (8, 1), (8, 2), (8, 4))
@@ -115,7 +118,7 @@ class Crowd:
 
 
 def admission(size: Size, tell: Tell) -> list[Row]:
-    """Gangs admitted and placed per second: from an idle cluster until it is full, and then as jobs end."""
+    """Gangs admitted and placed per second of processor time: on an idle cluster until it is full, then as jobs end."""
     nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(size.nodes))
     queues = tree(size.branches, GPUS * size.nodes)
     crowd = Crowd(Cluster(nodes, ("rack", "node"), queues=queues), "fair", SEED)
@@ -132,7 +135,7 @@ def admission(size: Size, tell: Tell) -> list[Row]:
     placed, churning_s = 0, 0.0
     with _steps() as steps:
         for _ in range(size.turns):
-            crowd.now += 60_000
+            crowd.now += TURN_MS
             events = [*pending, *crowd.ends(ENDS_PER_TURN)]
             plan, took_s = _timed(lambda events=events: crowd.take(events))  # type: ignore[misc]
             pending = crowd.answers(plan)
@@ -142,9 +145,9 @@ def admission(size: Size, tell: Tell) -> list[Row]:
 
 
 def _timed(run: Callable[[], Plan]) -> tuple[Plan, float]:
-    start = perf_counter()
+    start = process_time()
     plan = run()
-    return plan, perf_counter() - start
+    return plan, process_time() - start
 
 
 def _rates(name: str, gangs: int, took_s: float) -> list[Row]:
@@ -160,15 +163,15 @@ STEPS = {"line": "Line", "place": "_place", "make room": "_make_room", "lack": "
 
 @contextmanager
 def _steps() -> Iterator[dict[str, float]]:
-    """Measures how long the steps of the cycle take, together."""
+    """Measures the processor time that the steps of the cycle take, together."""
     took_s = dict.fromkeys(STEPS, 0.0)
     originals = {name: getattr(cycle, name) for name in STEPS.values()}
 
     def watched(step: str, original: Callable[..., object]) -> Callable[..., object]:
         def call(*arguments: object) -> object:
-            start = perf_counter()
+            start = process_time()
             answer = original(*arguments)
-            took_s[step] += perf_counter() - start
+            took_s[step] += process_time() - start
             return answer
 
         return call

@@ -8,13 +8,15 @@ from phalanx.cluster.bits import members
 from phalanx.engine.cells_heads import CellHeads
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
+from phalanx.engine.means import Means
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Sleepers, Wakes
 from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Targets, always, never
+from phalanx.policy.policy import Targets, always, never, no_bound
 
 QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 
@@ -35,6 +37,13 @@ class Line:
         self.state = state
         self.draft = draft
         self._verdicts: dict[int, Verdict] = {}
+        policy = state.policy
+        self._preempts = policy.preempts
+        self._keeps = policy.targets is Targets.KEEP
+        self._remembers = self._is_remembering()
+        # What nodes offer falls until something grows, where it does not depend on what queues have.
+        self._offers_last = self._keeps and not state.quotas and not policy.victims_vary
+        self._by_quota_only = not state.quotas.budgets and policy.allows is no_bound
         self.head = ""
         self.exhaustive = True
         self.may_fit = True
@@ -51,6 +60,9 @@ class Line:
         self._fresh = draft.fresh
         self._growths = draft.growths
         self._listed: list[int] | None = None
+        self._means = Means(state.quotas)
+        self._sleepers = Sleepers(state.quotas, self._means)
+        self._rounds: list[tuple[int, list[int] | None]] = [(0, None)]
         self._heads = Heads(state) if state.cells is None else CellHeads(state)
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
@@ -69,8 +81,7 @@ class Line:
             self._listed = list(members(self._fresh))
         return self._listed
 
-    @property
-    def _remembers(self) -> bool:
+    def _is_remembering(self) -> bool:
         """Whether a refusal lasts until something grows."""
         policy = self.state.policy
         if self.state.cells is not None:
@@ -87,35 +98,45 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
-        knows = self._remembers
         entries: list[Entry] = []
-        clean_seq = self.state.clean_seq
         for i in classes:
-            waiting = self._classes[i]
-            if knows and waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
-                record = self.state.jobs[waiting.jobs[0][1]]
-                if self.state.quotas:
-                    if self._quota_allows(waiting, record):
-                        self._by_quota[i] = self._has_quota(waiting, record)
-                        entries.append(self._entry(i))
-                        continue
-                    if waiting.verdict in QUOTA_REASONS and self.state.policy.targets is Targets.KEEP:
-                        self._passed_over.append(i)
-                        continue
-                if not self._is_offered_enough(waiting, record):
-                    self._passed_over.append(i)
-                    continue
-            entries.append(self._entry(i))
+            if not self._known(self._classes[i]) or not self._stays_out(i):
+                entries.append(self._entry(i))
         self._heads.add(entries)
+
+    def _stays_out(self, i: int) -> bool:
+        """Passes over a class that would be refused again; one that would not may be tried for its quota."""
+        waiting = self._classes[i]
+        record = self.state.jobs[waiting.jobs[0][1]]
+        if self.state.quotas:
+            if self._quota_allows(waiting, record):
+                self._by_quota[i] = self._has_quota(waiting, record)
+                return False
+            if waiting.verdict in QUOTA_REASONS and self._keeps:
+                if not self._sleeps_for_quota(i, record):
+                    self._passed_over.append(i)
+                return True
+        if not self._is_offered_enough(waiting, record):
+            if not self._falls_asleep(i, in_line=False):
+                self._passed_over.append(i)
+            return True
+        return self._falls_asleep(i, in_line=True)
 
     def _quota_allows(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
-        may_reclaim = self.state.quotas.may_reclaim(record.job.queue, record.need)
-        return may_reclaim or self._has_quota(waiting, record)
+        if not self.state.quotas:
+            return False
+        return self._means.may_reclaim(record.job.queue, record.need) or self._has_quota(waiting, record)
 
     def _has_quota(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused for its quota has some by now."""
-        return waiting.verdict in QUOTA_REASONS and self.state.shortfall(record) is None
+        return waiting.verdict in QUOTA_REASONS and self._may_have(record)
+
+    def _may_have(self, record: JobRecord) -> bool:
+        """Whether a job may have what it asks for."""
+        if self._by_quota_only and self.state.quotas:
+            return self._means.suffice(record.job.queue, record.need)
+        return self.state.shortfall(record) is None
 
     def _entry(self, i: int) -> Entry:
         """The first of a class that was not placed yet."""
@@ -177,6 +198,9 @@ class Line:
             waiting = self._classes[self._current]
             record = self.state.jobs[job]
             self.may_fit = True
+            if self._falls_asleep(self._current, in_line=False):
+                self._heads.drop(lambda i: self._falls_asleep(i, in_line=True))
+                continue
             if self._is_refused_again(waiting, record):
                 self._passed_over.append(self._current)
                 continue
@@ -205,12 +229,14 @@ class Line:
         if self._placed_late and not self._remembers:
             self._heads.add([self._entry(i) for i in self._refused if self._has_more(i)])
         elif self._placed and self.state.quotas:
+            self._heads.ran_out()
             self._heads.add([self._entry(i) for i in self._with_quota()])
         self._placed_late = self._placed = False
         return bool(self._heads)
 
     def _with_quota(self) -> list[int]:
         """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
+        self._passed_over += [self._sleepers.take(i) for i in self._sleepers.called(self._levels)]
         found = [
             i
             for i in dict.fromkeys((*self._refused, *self._passed_over))
@@ -264,7 +290,7 @@ class Line:
     @property
     def nobody_waits(self) -> bool:
         """Whether everybody in line got their devices, but for those who never will."""
-        verdicts = (self._classes[i].verdict for i in self._passed_over)
+        verdicts = (self._classes[i].verdict for i in (*self._passed_over, *self._sleepers))
         lasting = (Reason.NEVER_FITS, *QUOTA_REASONS)
         return not any(self._refused.values()) and all(verdict in lasting for verdict in verdicts)
 
@@ -353,7 +379,7 @@ class Line:
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
         self._all = True
-        for i in self._passed_over:
+        for i in (*self._passed_over, *self._sleepers.take_all()):
             self._heads.push(self._entry(i))
         self._passed_over = []
 
@@ -370,11 +396,13 @@ class Line:
 
         Where the policy has somebody give way, it takes a closer one.
         """
-        if self.state.policy.preempts or not self._is_remembered(waiting):
+        if self._preempts or not self._is_remembered(waiting):
             return False
         if self.draft.free_soon < record.gpus_min:
             return waiting.verdict is Reason.GPUS
-        short = self.state.shortfall(record)
+        if waiting.verdict is Reason.GPUS and self._lacks_means_and_gpus(record):
+            return True
+        short = self.state.shortfall(record) if not self._may_have(record) else None
         if short is not None:
             return waiting.verdict is self.reason_of(record, short)
         if waiting.verdict is not Reason.GPUS:
@@ -384,6 +412,132 @@ class Line:
             ask.eligible & fresh and (ask.portions or not ask.gpus or ask.eligible & fresh & self._open_nodes(ask.gpus))
             for ask in waiting.asks or self._asks(waiting, record)
         )
+
+    def _falls_asleep(self, i: int, in_line: bool) -> bool:
+        """Lets a class sleep that was refused for lack of GPUs, and will be again until one of a few things happens.
+
+        `in_line` says that it would stand in line and has not had its turn yet.
+        """
+        waiting = self._classes[i]
+        if waiting.verdict is not Reason.GPUS or self._preempts or i in self._by_quota:
+            return False
+        record = self.state.jobs[waiting.jobs[0][1]]
+        if not self._may_grow:
+            return self._is_over_for(i, record)
+        wakes = self._wakes(record)
+        return wakes is not None and self._sleeps(i, record, wakes, in_line)
+
+    @property
+    def _may_grow(self) -> bool:
+        """Whether somebody may still make way for another in this decision, so that others find more than before."""
+        return self._preempts or (bool(self.state.quotas) and self.draft.reclaims_left > 0)
+
+    def _is_over_for(self, i: int, record: JobRecord) -> bool:
+        """Passes over a class that needs more than there is, once nobody makes way any more: nothing would wake it."""
+        lacks = self.draft.free_soon < record.gpus_min or self._lacks_means_and_gpus(record)
+        if not lacks or self._all or not self._known(self._classes[i]):
+            return False
+        self._passed_over.append(i)
+        return True
+
+    def _wakes(self, record: JobRecord) -> Wakes | None:
+        """What would have to rise for a job not to be refused again for lack of GPUs; None if that cannot be said.
+
+        Until something grows there will only be fewer GPUs, and queues will only have more.
+        """
+        if self._lacks_means_and_gpus(record):
+            return (FREE, record.gpus_min), self._pool_for(record)
+        if self.draft.free_soon < record.gpus_min:
+            return ((FREE_SOON, record.gpus_min),)
+        return None
+
+    def _lacks_means_and_gpus(self, record: JobRecord) -> bool:
+        """Whether a job may not have what it asks for, and it is GPUs that it lacks, until something grows."""
+        if self.state.capacity.free_total >= record.gpus_min or not self.state.quotas or not self._by_quota_only:
+            return False
+        # Once a limit is reached, it is that which it waits for.
+        return not self.state.quotas.accounts[record.job.queue].limited and not self._may_have(record)
+
+    def _sleeps_for_quota(self, i: int, record: JobRecord) -> bool:
+        """Lets a class sleep that was refused for its quota and has none now."""
+        return self._by_quota_only and self._sleeps(i, record, (self._pool_for(record),), in_line=False)
+
+    def _pool_for(self, record: JobRecord) -> tuple[int, int]:
+        resource, height = self._means.lacking(record.job.queue, record.need)
+        return POOL + resource, height
+
+    def _sleeps(self, i: int, record: JobRecord, wakes: Wakes, in_line: bool) -> bool:
+        """Lets a class sleep, but not one that may have luck, nor one of which nothing is known."""
+        waiting = self._classes[i]
+        if self._all or i in self._by_quota or not self._known(waiting):
+            return False
+        if self._quota_allows(waiting, record):
+            return False
+        self._sleepers.put(i, record, wakes, self._heads.clock, in_line)
+        self._heads.watch(record.job.queue)
+        return True
+
+    @property
+    def _levels(self) -> tuple[int, ...]:
+        return self.draft.free_soon, self.state.capacity.free_total, *self._means.pool
+
+    def _has_a_turn_to_come(self, i: int) -> bool:
+        """Whether a class that sleeps would stand in line and has not had its turn.
+
+        Whenever something grows, those who have had theirs are let into the line anew, if nodes offer them enough.
+        """
+        bed, waiting, entry = self._sleepers.bed(i), self._classes[i], self._entry(i)
+        if waiting.verdict is not Reason.GPUS:
+            return False
+        until = self._heads.clock
+        for since, offering in reversed(self._rounds):
+            begin = max(since, bed.since)
+            if self._heads.had_turn(entry, begin, until):
+                return False
+            if bed.since >= since:
+                return bed.in_line
+            if offering is None or self._is_within(waiting, self._record(i), offering):
+                return True
+            until = since
+        return bed.in_line
+
+    def _wake(self) -> None:
+        """Wakes whom what has grown may help: back into the line, or to be looked at if they have had their turn."""
+        woken = [i for i in self._sleepers.called(self._levels) if not self._sleeps_on(i)]
+        offering = self._offering_anew()
+        back = {i: self._goes_back(i, offering) for i in woken}
+        self._rounds.append((self._heads.clock, offering))
+        for i in woken:
+            self._sleepers.take(i)
+        self._heads.add([self._entry(i) for i in woken if back[i]])
+        self._passed_over += [i for i in woken if not back[i]]
+
+    def _offering_anew(self) -> list[int] | None:
+        """What nodes offer from now on: it is worked out when the first is let into the line that has had its turn."""
+        for i in self._sleepers.newest_first():
+            waiting, record = self._classes[i], self._record(i)
+            had_turn = waiting.verdict is Reason.GPUS and not self._has_a_turn_to_come(i)
+            if had_turn and not self._quota_allows(waiting, record):
+                return self._offering(record)
+        return None
+
+    def _goes_back(self, i: int, offering: list[int] | None) -> bool:
+        """Whether a class stands in line from now on: it did, or nodes offer it enough and it has no other luck."""
+        waiting, record = self._classes[i], self._record(i)
+        if offering is not None and not self._quota_allows(waiting, record):
+            return self._is_within(waiting, record, offering) or self._has_a_turn_to_come(i)
+        return self._has_a_turn_to_come(i)
+
+    def _sleeps_on(self, i: int) -> bool:
+        """Whether a class would be refused again nevertheless: then it sleeps on, until other things happen."""
+        waiting, record = self._classes[i], self._record(i)
+        if self._quota_allows(waiting, record):
+            return False
+        wakes = self._wakes(record) if waiting.verdict is Reason.GPUS else (self._pool_for(record),)
+        if wakes is None:
+            return False
+        self._sleepers.wait_for(i, wakes)
+        return True
 
     def _asks(self, waiting: WaitingClass, record: JobRecord) -> tuple[Ask, ...]:
         self._measure(waiting, record)
@@ -400,8 +554,11 @@ class Line:
 
     def _is_offered_enough(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a node on which something grew may have the GPUs of the smallest task of a class."""
+        return self._is_within(waiting, record, self._offering(record))
+
+    def _is_within(self, waiting: WaitingClass, record: JobRecord, offering: list[int]) -> bool:
         reach, least = waiting.reach or self._measure(waiting, record)
-        return bool(reach & self._offering(record)[min(least, self._gpus_max)])
+        return bool(reach & offering[min(least, self._gpus_max)])
 
     def _has_luck(self, i: int) -> bool:
         """Whether a class is tried for its quota: it has some now, or may have back what others borrow."""
@@ -422,9 +579,10 @@ class Line:
 
     def _offers_gpus(self, nodes: int, ask: Ask, record: JobRecord) -> bool:
         """Whether one of the nodes has the GPUs, once others have left it."""
-        policy = self.state.policy
-        if policy.targets is Targets.KEEP and not policy.preempts:
+        if self._keeps and not self._preempts:
             return bool(nodes & self._offering(record)[min(ask.gpus, self._gpus_max)])
+        if self._offers_last:
+            nodes &= self._offering(record)[min(ask.gpus, self._gpus_max)]
         return any(self._has_gpus(ask, node, record) for node in members(nodes))
 
     def _free_nodes(self, gpus: int) -> int:
@@ -443,11 +601,10 @@ class Line:
 
     def _stoppable(self, node: int, record: JobRecord) -> int:
         """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
-        policy = self.state.policy
-        if policy.targets is not Targets.KEEP:
+        if not self._keeps:
             gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
             return self.state.topology.nodes[node].gpus if gpus >= record.gpus_min else 0
-        if not policy.preempts:
+        if not self._preempts:
             # Who may have back what others borrow is tried whatever has grown.
             return self._left_anyway(node)
         return sum(
@@ -480,8 +637,9 @@ class Line:
         """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
         if not self.draft.opened or self.head:
             return False
+        self._offers_last = False
         self._fresh, self._listed = self.draft.fresh, None
-        again, self._passed_over = self._passed_over, []
+        again, self._passed_over = [*self._passed_over, *self._sleepers.take_all()], []
         self._enter(again)
         for i in self._refused:
             if self._has_more(i):
@@ -497,5 +655,6 @@ class Line:
         self._left = None
         self._offers.clear()
         self._fresh, self._listed = self.draft.fresh, None
+        self._wake()
         again, self._passed_over = self._passed_over, []
         self._enter(again)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.maintenance import closing
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase
 from phalanx.engine.trial import Closed, Trial
 from phalanx.engine.victims import Context
 from phalanx.placement.gang import GangTrial
@@ -33,12 +34,16 @@ class Moving:
         self.context = context
         self.moves: tuple[Move, ...] = ()
 
+    def groups(self) -> Iterable[Group]:
+        """All."""
+        return self.state.runs
+
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """As the policy says."""
         return self.state.policy.moves(self.head, attempt, self.state)
 
     def goes(self, attempt: AttemptRecord) -> bool:
-        """Who runs at its full size on whole devices, may be stopped at all, and lets itself be moved.
+        """Who runs at its full size on whole devices, may be stopped at all, lets itself be moved, and saves its work.
 
         An elastic one shrinks instead, and what is cut of a device cannot be had elsewhere at once.
         """
@@ -46,6 +51,7 @@ class Moving:
             attempt.phase is Phase.RUNNING
             and attempt.stoppable
             and attempt.job.movable
+            and self.state.jobs[attempt.job.id].saves
             and attempt.key not in self.context.untouchable
             and not attempt.job.gang.elastic
             and all(booking.portion is None for booking in attempt.bookings)

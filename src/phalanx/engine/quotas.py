@@ -15,6 +15,11 @@ from phalanx.policy.view import Usage
 
 EVERY = range(len(RESOURCES))
 
+Most = list[int]
+"""The most of each resource."""
+
+UNBOUNDED = 1 << 62
+
 
 class Shortfall(NamedTuple):
     """Which resource a queue may not have so much more of, and where that is decided.
@@ -35,14 +40,16 @@ class QueueAccount:
     """One queue of the tree, and what its jobs and those of the queues inside have."""
 
     __slots__ = (
+        "_within",
         "above",
-        "borrowers",
+        "borrowing",
         "borrows",
         "deserved",
         "drawn",
         "inside",
         "kept",
         "lendable",
+        "limited",
         "path",
         "queue",
         "trail",
@@ -59,8 +66,11 @@ class QueueAccount:
         self.kept = [amount or 0 for amount in queue.guaranteed]
         self.used = [0] * len(RESOURCES)
         self.drawn = [0] * len(RESOURCES)
-        self.borrowers = 0
+        self.borrowing: dict[str, QueueAccount] = {}
         self.borrows = False
+        self._within: tuple[QueueAccount, ...] | None = None
+        own_limit = above is not None and any(limit is not None for limit in queue.limit)
+        self.limited: bool = own_limit or (above is not None and above.limited)
         self.trail: tuple[QueueAccount, ...] = (*above.trail, self) if above is not None else (self,)
         if above is not None:
             above.inside.append(self)
@@ -75,8 +85,17 @@ class QueueAccount:
         borrows = any(self.used[resource] > self.deserved[resource] for resource in self.lendable)
         if borrows is not self.borrows:
             self.borrows = borrows
-            if self.above is not None:
-                self.above.borrowers += 1 if borrows else -1
+            if self.above is not None and borrows:
+                self.above.borrowing[self.path] = self
+            elif self.above is not None:
+                del self.above.borrowing[self.path]
+
+    @property
+    def within(self) -> tuple[QueueAccount, ...]:
+        """Itself and all queues that lie in it, on all levels. A tree never changes, so they are found once."""
+        if self._within is None:
+            self._within = (self, *(each for queue in self.inside for each in queue.within))
+        return self._within
 
     def upwards(self) -> Iterator[QueueAccount]:
         """Itself, the queues it lies in, and the whole."""
@@ -99,10 +118,17 @@ class QueueAccount:
 
 
 class Quotas:
-    """The tree of a cluster's queues. Where the cluster has none, everything is allowed."""
+    """The tree of a cluster's queues. Where the cluster has none, everything is allowed.
+
+    `changes` counts how often any queue got more or less. `eased` is what queues had that have had less since somebody
+    last emptied it, without bound where somebody inside began to borrow: a queue may have more, or more back, only once
+    it or one that it lies in is among them, or the pool has more left.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.accounts: dict[str, QueueAccount] = {}
+        self.changes = 0
+        self.eased: dict[str, Most] = {}
         self.budgets = any(queue.budget_gpu_ms is not None for queue in cluster.queues)
         if cluster.queues:
             for path, queue in sorted(settled(cluster.queues, cluster.total).items()):
@@ -118,9 +144,16 @@ class Quotas:
 
     def use(self, path: str, what: Usage, sign: int) -> None:
         """Adds to what a queue has (1), or takes away (-1)."""
+        self.changes += 1
         account = self.accounts[path]
         for each in account.trail:
+            if sign < 0 and each.path not in self.eased:
+                self.eased[each.path] = list(each.used)
+            borrowed = each.borrows
             each.use(what, sign)
+            if each.borrows and not borrowed and each.above is not None and len(each.above.borrowing) == 1:
+                # From now on something can be had back beside it.
+                self.eased[each.above.path] = [UNBOUNDED] * len(RESOURCES)
         for resource in EVERY:
             if what[resource]:
                 _draw(account, resource, sign * what[resource])
@@ -151,6 +184,26 @@ class Quotas:
                 break
         return None
 
+    def allowed(self, path: str) -> Most:
+        """The most that a queue may have more of each resource now: of what exceeds it, `shortfall` says so."""
+        return [self._allowed(path, resource) for resource in EVERY]
+
+    def pool(self) -> Most:
+        """What the pool of the whole cluster has left of each resource."""
+        return [max(self.accounts[""].left(resource), 0) if self.accounts else 0 for resource in EVERY]
+
+    def _allowed(self, path: str, resource: int) -> int:
+        most, kept = UNBOUNDED, 0
+        for each in self.accounts[path].upwards():
+            if each.above is None:
+                return min(most, kept + max(each.left(resource), 0))
+            limit = each.queue.limit[resource]
+            if limit is not None:
+                # What is kept further in does not reach this limit.
+                most = min(most, kept + max(limit - each.kept_inside(resource) - each.drawn[resource], 0))
+            kept += max(each.kept[resource] - each.drawn[resource], 0)
+        return most
+
     def spent_out(self, path: str, spent: Callable[[str], int]) -> str | None:
         """The queue, it or one it lies in, whose budget of GPU time is used up; None if none is."""
         for each in self.accounts[path].upwards():
@@ -175,9 +228,33 @@ class Quotas:
             above = each.above
             if above is None or not each.has_room(need):
                 return False
-            if above.borrowers:
+            if above.borrowing:
                 return True
         return False
+
+    def reclaimable(self, path: str) -> Most | None:
+        """The most of each resource that a queue could want so that it `may_reclaim`; None if nobody beside it borrows.
+
+        The nearest level at which anybody borrows decides: further out it would need room in more queues.
+        """
+        most = [UNBOUNDED] * len(RESOURCES)
+        for each in self.accounts[path].upwards():
+            if each.above is None:
+                return None
+            for resource in each.lendable:
+                most[resource] = min(most[resource], each.deserved[resource] - each.used[resource])
+            if each.above.borrowing:
+                return most
+        return None
+
+    def borrowers_for(self, path: str, need: Usage) -> Iterator[QueueAccount]:
+        """The queues of which one may have something back with so much more: those that borrow beside it, or beside one
+        it lies in, as far up as it and they have room. `reclaims` is true of queues in these, and of no others.
+        """
+        for each in self.accounts[path].upwards():
+            if each.above is None or not each.has_room(need):
+                return
+            yield from (other for other in each.above.borrowing.values() if other is not each)
 
     def reclaims(self, path: str, need: Usage, other: str) -> bool:
         """Whether a queue may have back what another has: that borrows where both lie side by side, and it would not.
@@ -215,7 +292,7 @@ class Quotas:
     def fingerprint(self) -> tuple[object, ...]:
         """All that is true of the tree, for comparing two moments."""
         return tuple(
-            (path, *account.used, *account.drawn, account.borrowers) for path, account in self.accounts.items()
+            (path, *account.used, *account.drawn, len(account.borrowing)) for path, account in self.accounts.items()
         )
 
     def take_over(self, usages: Iterable[tuple[str, Usage]]) -> None:

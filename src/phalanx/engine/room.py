@@ -39,7 +39,7 @@ def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
     return (
-        _beside(trial, head, context, _wait_or_shrink)
+        (_beside(trial, head, context, _wait_or_shrink) if _may_wait_or_shrink(trial.state, head, context) else None)
         or _move(trial, head, context)
         or (_beside(trial, head, context, _preempt) if _may_preempt(trial.state, head) else None)
     )
@@ -56,6 +56,11 @@ def _beside(trial: Trial, head: JobRecord, context: Context, way: Way) -> Room |
 
 def _wait_or_shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     return (_wait(trial, head) if context.leaving else None) or _shrink(trial, head, context)
+
+
+def _may_wait_or_shrink(state: State, head: JobRecord, context: Context) -> bool:
+    """Not without anybody elastic, if nobody leaves anyway or the head may not have what they leave."""
+    return bool(state.elastic) or (bool(context.leaving) and state.shortfall(head) is None)
 
 
 def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
@@ -128,7 +133,11 @@ def _may_stop_anybody(state: State, head: JobRecord) -> bool:
     policy = state.policy
     if policy.targets is Targets.KEEP and (policy.victims is not nobody or policy.reclaims is not nobody):
         return True
-    return bool(state.quotas) and state.quotas.may_reclaim(head.job.queue, head.need)
+    return bool(state.quotas) and any(
+        state.stoppable.groups.get(inner.path)
+        for borrowing in state.quotas.borrowers_for(head.job.queue, head.need)
+        for inner in borrowing.within
+    )
 
 
 def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:

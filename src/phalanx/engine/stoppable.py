@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from phalanx.cluster.amount import Amount
 from phalanx.cluster.capacity import Booking, Capacity
-from phalanx.engine.records import AttemptRecord
+from phalanx.engine.records import AttemptRecord, Group
 
 PRIORITIES_MAX = 8
 """Priorities an index is kept for. Past it the oldest is dropped, and built anew when it is asked for."""
 
 
 class Stoppable:
-    """GPUs held by attempts that may be stopped at all, by node and priority."""
+    """GPUs held by attempts that may be stopped at all, by node and priority.
+
+    `groups` are, for each queue, those of all its present attempts, with the bookings these have.
+    """
 
     def __init__(self, nodes: int) -> None:
         self._held: list[dict[int, int]] = [{} for _ in range(nodes)]
         self._up_to: dict[int, Amount] = {}
+        self.groups: dict[str, dict[Group, int]] = {}
 
     def add(self, attempt: AttemptRecord, booking: Booking, sign: int) -> None:
         """Takes note that an attempt holds a booking (1), or does no longer (-1)."""
+        self._count(attempt, sign)
         if not attempt.stoppable or not booking.devices:
             return
         priority, gpus = attempt.job.priority, sign * booking.devices.bit_count()
@@ -29,6 +34,14 @@ class Stoppable:
         for up_to, index in self._up_to.items():
             if priority <= up_to:
                 index.put(booking.node, index.free[booking.node] + gpus)
+
+    def _count(self, attempt: AttemptRecord, sign: int) -> None:
+        groups = self.groups.setdefault(attempt.job.queue, {})
+        bookings = groups.get(attempt.group, 0) + sign
+        if bookings:
+            groups[attempt.group] = bookings
+        else:
+            del groups[attempt.group]
 
     def gpus(self, node: int, up_to: int) -> int:
         """GPUs of a node that jobs of at most this priority hold."""

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Protocol
 
 from phalanx.cluster.bits import members
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, usage_of
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task
-from phalanx.policy.policy import nothing_kept
+from phalanx.policy.policy import nobody, nothing_kept
 from phalanx.workload.gang import ANYWHERE, Task
 
 SEATINGS_MAX = 400
@@ -86,6 +86,9 @@ class Excess:
 class Way(Protocol):
     """How others make way for a head."""
 
+    def groups(self) -> Iterable[Group]:
+        """All of which attempts may make way, and maybe more."""
+
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """Whether attempts of this one's queue and priority may make way at all."""
 
@@ -105,6 +108,15 @@ class Stopping:
         self.head = head
         self.context = context
         self._promised = [attempt for attempt in context.leaving.values() if not to_be_had(self.state, attempt)]
+
+    def groups(self) -> Iterable[Group]:
+        """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
+        state, head = self.state, self.head
+        if not state.quotas or state.policy.reclaims is not nobody:
+            return state.runs
+        borrowing = state.quotas.borrowers_for(head.job.queue, head.need)
+        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
+        return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """As the policy and the quotas say."""
@@ -169,8 +181,8 @@ class VictimSearch:
         """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
         self._groups = {
             group: attempts
-            for group, attempts in self.state.runs.items()
-            if attempts and self.way.group_goes(next(iter(attempts.values())))
+            for group in self.way.groups()
+            if (attempts := self.state.runs[group]) and self.way.group_goes(next(iter(attempts.values())))
         }
         if not self._groups:
             return None
@@ -247,13 +259,24 @@ class VictimSearch:
     def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
         """Attempts that may be stopped for the head, by node."""
         found: dict[int, list[AttemptRecord]] = {}
-        for node in members(nodes):
+        for node in members(self._with_groups(nodes)):
             for attempt in self.state.on_node.get(node, {}).values():
                 if attempt.group in self._groups and self.way.goes(attempt):
                     found.setdefault(node, []).append(attempt)
                     if attempt.key not in self._loss:
                         self._loss[attempt.key] = self.loss(attempt, self.context.now)
         return found
+
+    def _with_groups(self, nodes: int) -> int:
+        """Of some nodes those on which anybody of the groups is, if these are so few that it is worth while."""
+        if sum(map(len, self._groups.values())) > nodes.bit_count():
+            return nodes
+        found, bit = 0, self.state.topology.bit
+        for attempts in self._groups.values():
+            for attempt in attempts.values():
+                for booking in attempt.bookings:
+                    found |= bit[booking.node]
+        return nodes & found
 
     def _reach(self) -> int:
         """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""

@@ -1,0 +1,127 @@
+"""Sleepers: kinds of waiting jobs that were refused, and will be again until something rises to what they need.
+
+Somebody who leaves may help thousands, or nobody: with fewer GPUs than a gang needs it stays where it is, and so it
+does while its queue may have no more. What each waits for is written down, and only those are woken that it may help.
+
+A decision goes through all who wait in order. Where somebody makes way meanwhile, those who have had their turn are
+asked anew, and the others go on waiting for theirs: so of a sleeper it is known when it lay down and whether its turn
+was still to come then. What comes of a decision is the same as if nobody slept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from phalanx.engine.means import Means
+from phalanx.engine.quotas import EVERY, QueueAccount, Quotas
+from phalanx.engine.records import JobRecord
+from phalanx.policy.view import Usage
+
+FREE_SOON, FREE, POOL = 0, 1, 2
+"""Levels: GPUs that are free or will be once those have left who leave; those that are free; and from `POOL` on what
+the pool of the cluster has left of each resource."""
+
+LEVELS = POOL + len(EVERY)
+
+Wakes = tuple[tuple[int, int], ...]
+"""Levels, and how high each must be to wake somebody."""
+
+
+class Bed(NamedTuple):
+    """In which queue a class sleeps, since which moment of the walk, and whether it had not had its turn by then."""
+
+    queue: str
+    since: int
+    in_line: bool
+
+
+class Sleepers:
+    """Classes by what wakes them: a level that is high enough, or that their queue may have more than when they slept.
+
+    Some are woken in vain; nobody who could be helped sleeps on.
+    """
+
+    def __init__(self, quotas: Quotas, means: Means) -> None:
+        self.quotas = quotas
+        self.means = means
+        self._beds: dict[int, Bed] = {}
+        self._in_queue: dict[str, dict[int, None]] = {}
+        self._least: dict[str, Usage] = {}
+        self._waits_for: list[list[tuple[int, int]]] = [[] for _ in range(LEVELS)]
+        quotas.eased.clear()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._beds)
+
+    def newest_first(self) -> Iterator[int]:
+        """Everybody, who lay down last first."""
+        return reversed(self._beds)
+
+    def bed(self, i: int) -> Bed:
+        """Where and since when a class sleeps."""
+        return self._beds[i]
+
+    def put(self, i: int, record: JobRecord, wakes: Wakes, since: int, in_line: bool) -> None:
+        """Lets a class sleep that may have nothing back, nor more than it has, as queues are now."""
+        queue = record.job.queue
+        self._beds[i] = Bed(queue, since, in_line)
+        if queue not in self._in_queue:
+            self._in_queue[queue], self._least[queue] = {}, record.need
+        elif any(need < least for need, least in zip(record.need, self._least[queue], strict=True)):
+            self._least[queue] = Usage(*map(min, self._least[queue], record.need))
+        self._in_queue[queue][i] = None
+        self.wait_for(i, wakes)
+
+    def wait_for(self, i: int, wakes: Wakes) -> None:
+        """Has something wake one who sleeps."""
+        for level, height in wakes:
+            heappush(self._waits_for[level], (height, i))
+
+    def called(self, levels: Sequence[int]) -> list[int]:
+        """Whom something may help by now. They sleep until they are taken, and are not called a second time."""
+        found: dict[int, None] = {}
+        for waits_for, height in zip(self._waits_for, levels, strict=True):
+            while waits_for and waits_for[0][0] <= height:
+                _, i = heappop(waits_for)
+                if i in self._beds:
+                    found[i] = None
+        for queue, bounds in self._eased().items():
+            if self._may_have_more(queue, bounds):
+                found.update(self._in_queue[queue])
+        return list(found)
+
+    def take(self, i: int) -> int:
+        """Wakes one."""
+        queue = self._beds.pop(i).queue
+        del self._in_queue[queue][i]
+        if not self._in_queue[queue]:
+            del self._in_queue[queue], self._least[queue]
+        return i
+
+    def take_all(self) -> list[int]:
+        """Wakes everybody."""
+        return [self.take(i) for i in list(self._beds)]
+
+    def _eased(self) -> dict[str, bool]:
+        """Queues with sleepers, in those that have less than before, and whether these keep or limit anything."""
+        found: dict[str, bool] = {}
+        for path, had in self.quotas.eased.items():
+            account = self.quotas.accounts[path]
+            if any(has < before for has, before in zip(account.used, had, strict=True)):
+                bounds = _bounds(account)
+                for each in account.within:
+                    if each.path in self._in_queue:
+                        found[each.path] = bounds or found.get(each.path, False)
+        self.quotas.eased.clear()
+        return found
+
+    def _may_have_more(self, queue: str, bounds: bool) -> bool:
+        least = self._least[queue]
+        return self.means.may_reclaim(queue, least) or (bounds and self.means.suffice(queue, least))
+
+
+def _bounds(account: QueueAccount) -> bool:
+    """Whether a queue keeps something or has limits: then those in it may have more once it has less."""
+    return any(account.kept) or any(limit is not None for limit in account.queue.limit)

@@ -1,0 +1,144 @@
+"""The line under random histories of queues with quotas: shortcuts change nothing of what is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.action import ActionId
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
+from phalanx.engine.heads import Heads, queue_key
+from phalanx.engine.journal import Count
+from phalanx.engine.line import Line
+from phalanx.engine.records import Phase
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
+from phalanx.workload.gang import Gang, Role, Task, Topology
+from phalanx.workload.job import Job
+
+POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
+GPUS = 4
+
+
+def a_tree(rng: Random, gpus: int) -> tuple[Queue, ...]:
+    """Two or three levels; the innermost deserve most of the cluster, some are guaranteed a part or limited."""
+    tops = [f"t{i}" for i in range(rng.randint(2, 4))]
+    leaves = [f"{top}/u{i}" for top in tops for i in range(rng.randint(1, 3))]
+    each = 1000 * gpus // len(leaves)
+    limited = rng.random() < 0.3
+    queues = [Queue(top) for top in tops]
+    for leaf in leaves:
+        deserved = rng.choice([0, each, each])
+        limit = Quota(deserved + each) if limited and rng.random() < 0.5 else Quota()
+        queues.append(Queue(leaf, Quota(rng.choice([0, deserved // 2])), Quota(deserved), limit))
+    return tuple(queues)
+
+
+class History:
+    """An engine whose queues are always crowded, and whose actions are carried out sooner or later."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        count = rng.choice([4, 8, 12])
+        nodes = tuple(Node(f"n{i}", (f"r{i // 4}",), GPUS) for i in range(count))
+        cluster = Cluster(nodes, ("rack", "node"), queues=a_tree(rng, GPUS * count))
+        self.state, self.journal = State(), Count()
+        self.asked: dict[ActionId, None] = {}
+        self.now = self.submitted = 0
+        record(self.state, self.journal, ClusterDefined(cluster, rng.choice(POLICIES)), 0)
+        self.queues = self.state.quotas.leaves()
+        self.happen([self.a_submission() for _ in range(rng.choice([15, 40]))])
+
+    def a_submission(self) -> JobSubmitted:
+        rng = self.rng
+        self.submitted += 1
+        gpus, count = rng.choice([(1, 1), (1, 1), (2, 1), (4, 1), (4, 2)])
+        gang = Gang((Role("worker", count, count, Task(gpus)),), Topology(rng.choice(["", "rack"])))
+        return JobSubmitted(Job(str(self.submitted), gang, queue=rng.choice(self.queues), priority=rng.randrange(2)))
+
+    def happen(self, events: list[Event]) -> None:
+        for event in events:
+            try:
+                record(self.state, self.journal, event, self.now)
+            except ValueError:
+                assert isinstance(event, JobSubmitted), "only what a queue can never have is refused"
+
+    def decide(self) -> None:
+        self.asked.update((action.id, None) for action in turn(self.state, self.journal, [], self.now).actions)
+
+    def go_on(self) -> None:
+        """Some actions are done, some jobs end, others come."""
+        rng = self.rng
+        self.now += 1_000
+        done = [action for action in self.asked if rng.random() < 0.7]
+        for action in done:
+            del self.asked[action]
+        running = [attempt for attempt in self.state.attempts_present() if attempt.phase is Phase.RUNNING]
+        ending = rng.sample(running, min(len(running), rng.choice([0, 1, 3])))
+        self.happen(
+            [
+                *map(Done, done),
+                *(AttemptEnded(attempt.job.id, attempt.number, Outcome.SUCCEEDED) for attempt in ending),
+                *(self.a_submission() for _ in range(rng.choice([0, 1, 4]))),
+            ]
+        )
+
+
+@contextmanager
+def nobody_sleeps() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Line, "_sleeps", lambda *_, **__: False)
+        yield
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_is_the_same_as_if_nobody_slept(rng: Random) -> None:
+    history = History(rng)
+    for _ in range(8):
+        plan = decide(history.state, history.now)
+        with nobody_sleeps():
+            assert decide(history.state, history.now) == plan
+        history.decide()
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_the_groups_of_queues_are_those_of_all_who_have_devices(rng: Random) -> None:
+    history = History(rng)
+    for _ in range(8):
+        history.decide()
+        history.go_on()
+        found: dict[str, dict[tuple[int, str], int]] = {}
+        for attempt in history.state.attempts_present():
+            groups = found.setdefault(attempt.job.queue, {})
+            groups[attempt.group] = groups.get(attempt.group, 0) + len(attempt.bookings)
+        assert {queue: groups for queue, groups in history.state.stoppable.groups.items() if groups} == found
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_heads_come_in_the_order_of_the_keys_of_queues_as_they_are_at_each_moment(rng: Random) -> None:
+    history = History(rng)
+    state = history.state
+    history.decide()
+    entries = [(*waiting.jobs[0], i) for i, waiting in enumerate(state.classes.values())]
+    heads = Heads(state)
+    heads.add(entries)
+    while heads:
+        entry = heads.pop()
+        order = [((*queue_key(state, state.jobs[job].job.queue), *key), job, i) for key, job, i in entries]
+        assert min(order)[2] == entry[2]
+        entries.remove(entry)
+        if rng.random() < 0.5:
+            queue = rng.choice(history.queues)
+            state.suppose(queue, state.jobs[entry[1]].need, 1)
