@@ -137,6 +137,8 @@ class Judge:
         if new is None or attempt.phase not in (Phase.RESIZING, Phase.STOPPING):
             return [(slot, stays) for slot in attempt.placement.slots]
         old = attempt.placement.slots
+        if where(attempt.placement) == where(new):
+            return [(slot, stays) for slot in new.slots]
         return [
             *((slot, stays and slot in new.slots) for slot in old),
             *((slot, stays) for slot in new.slots if slot not in old),
@@ -145,7 +147,8 @@ class Judge:
     def _check_parts(self, at: Device, portions: list[Portion]) -> None:
         """Guaranteed compute at most all of it, memory at most what there is, one way of sharing, no slice twice."""
         memory_mb = int(self.nodes[at[0]].gpu_memory_gb * 1024)
-        assert sum(portion.compute_permille for portion in portions) <= 1000, f"{at}: {portions}"
+        guaranteed = [portion.compute_permille for portion in portions if not portion.revocable]
+        assert sum(guaranteed) <= 1000, f"{at}: {portions}"
         assert sum(portion.memory_mb for portion in portions) <= memory_mb, f"{at}: {portions}"
         assert len({(portion.mode, portion.turns) for portion in portions}) == 1, f"{at}: {portions}"
         turns = [portion.turn for portion in portions if portion.turn is not None]
@@ -186,6 +189,11 @@ class Judge:
                 if record.job.array_of == name and record.job.array
             )
             assert not limit or count <= limit, f"array {name} has {count} members in line or running, not {limit}"
+
+
+def where(placement: Placement) -> list[tuple[int, str, tuple[int, ...]]]:
+    """The devices of each task, whatever part of them it has."""
+    return [(slot.rank, slot.node, slot.devices) for slot in placement.slots]
 
 
 def obstacles(state: State, record: JobRecord) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 from needs import about
@@ -15,6 +16,7 @@ from phalanx.backends.capability import Capability
 from phalanx.backends.faulty import Holding, doubling, losing
 from phalanx.backends.live import Adopted
 from phalanx.cluster.cluster import Health
+from phalanx.cluster.device import Mode, Portion
 from phalanx.engine.action import ActionId, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Done, Failed, Outcome
 from phalanx.engine.records import JobState, Phase
@@ -512,6 +514,36 @@ def test_a_member_that_does_not_leave_is_killed_when_its_grace_is_over(rig: Rig)
     resize = ActionId(1, "a", 1, 1)
     assert rig.ask(Resize(resize, Placement(slots(1)))) == Done(resize)
     assert rig.subject.living("a") == 1
+
+
+TURN = Portion(Mode.TURNS, 500, 0, turns=2, turn=1)
+
+
+def shared(portion: Portion) -> Placement:
+    """Two tasks with a part of a device each."""
+    return Placement(tuple(replace(slot, portion=portion) for slot in slots(2)))
+
+
+@about(Program.FOREVER, Capability.RESIZE)
+def test_a_resize_that_only_changes_what_shares_are_worth_is_done_and_every_task_stays(rig: Rig) -> None:
+    """Jobs are packed on their devices and take turns again: nobody joins or leaves."""
+    rig.subject.job(a_job("a", 1, 2, grace_ms=GRACE_MS), Program.FOREVER)
+    assert rig.ask(Start(FIRST, shared(TURN))) == Done(FIRST)
+    for seq, beside in enumerate(("b", ""), start=1):
+        resize = ActionId(1, "a", 1, seq)
+        assert rig.ask(Resize(resize, shared(replace(TURN, beside=beside)))) == Done(resize)
+        assert rig.subject.living("a") == 2
+    assert rig.endings("a") == []
+
+
+@about(Program.FOREVER, Capability.RESIZE, Capability.LOGS)
+def test_processes_stay_while_what_their_shares_are_worth_changes(rig: Rig) -> None:
+    rig.subject.job(a_job("a", 1, 2, grace_ms=GRACE_MS), Program.FOREVER)
+    assert rig.ask(Start(FIRST, shared(TURN))) == Done(FIRST)
+    before = sorted(each.pid for each in rig.subject.processes("a"))
+    resize = ActionId(1, "a", 1, 1)
+    assert rig.ask(Resize(resize, shared(replace(TURN, beside="b")))) == Done(resize)
+    assert sorted(each.pid for each in rig.subject.processes("a")) == before
 
 
 @about(Program.TICKING, Capability.SUSPEND, Capability.LOGS)

@@ -42,7 +42,11 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A part of one device. Wanted, it leaves `mig_offset` and `turn` open; `fit` fills them in."""
+    """A part of one device. Wanted, it leaves `mig_offset` and `turn` open; `fit` fills them in.
+
+    On a device that is taken in turns `beside` names the job whose turn it shares, and which shares its own: the two
+    are packed, and run at the same time.
+    """
 
     mode: Mode
     compute_permille: int
@@ -52,6 +56,7 @@ class Portion:
     turns: int | None = None
     turn: int | None = None
     revocable: bool = False
+    beside: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.compute_permille <= FULL_PERMILLE:
@@ -64,6 +69,8 @@ class Portion:
             )
         if (self.mode is Mode.TURNS) != (self.turns is not None):
             raise ValueError(f"portion: turns {self.turns} in mode {self.mode}; mode turns has them, others none")
+        if self.beside and self.mode is not Mode.TURNS:
+            raise ValueError(f"portion: beside {self.beside} in mode {self.mode}; only turns are shared")
 
     def at_offset(self, offset: int) -> Portion:
         """This MIG portion, starting at that memory slice."""

@@ -35,7 +35,7 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class Suspend(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Freeze every task where it is, for its devices to be used in turns."""
+    """Freeze every task where it is, and leave its devices to others for a while."""
 
     id: ActionId
 
@@ -47,7 +47,10 @@ class Resume(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class Resize(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Bring a running attempt to another placement that keeps the slots both have in common."""
+    """Bring a running attempt to another placement that keeps the slots both have in common.
+
+    Where only what shares are worth differs (see `in_place`), every task stays as it is.
+    """
 
     id: ActionId
     placement: Placement

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from heapq import heappop
-from math import isfinite
 
-from phalanx.cluster.cluster import Cluster, Health
-from phalanx.cluster.queues import RESOURCES, settled
-from phalanx.engine import attempts, cells_check, defragment, maintenance, reconfigure, sweeps, waiting
+from phalanx.cluster.cluster import Health
+from phalanx.engine import adjust, attempts, defragment, maintenance, reconfigure, sweeps, waiting
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.amend import amend, may_be_resized
+from phalanx.engine.amend import amend
+from phalanx.engine.check import check, check_plan
 from phalanx.engine.event import (
     Accepted,
     Advice,
@@ -34,16 +33,17 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.journal import Record
 from phalanx.engine.lacks import plan_without
-from phalanx.engine.plan import Claim, Plan
-from phalanx.engine.quotas import said
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
 from phalanx.engine.spending import Spending
 from phalanx.engine.state import State, Timer
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import never, no_wakeup
+from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_nothing
 from phalanx.policy.registry import policy as policy_named
-from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job
+
+FREEING = (Stop, Resize)
+"""Actions that come before claims: what they free may be claimed."""
 
 
 def apply(state: State, record: Record, line: bytes) -> None:
@@ -55,219 +55,58 @@ def apply(state: State, record: Record, line: bytes) -> None:
     body = record.body
     if isinstance(body, Plan):
         check_plan(state, body)
-    else:
-        check(state, body)
-    wakes = not isinstance(body, Plan) and _policy_wakes(state, record.now)
+        _follow(state, record, line)
+        _decision(state, body)
+        return
+    check(state, body)
+    wakes = state.policy.next_wakeup is not no_wakeup and _policy_wakes(state, record.now)
+    _follow(state, record, line)
+    if state.timers and state.timers[0].at_ms <= record.now:
+        _fire_timers(state)
+    _event(state, body)
+    if state.cluster_to_be is not None:
+        reconfigure.retire(state)
+    if state.cells is not None:
+        state.cells.follow(state.capacity)
+    _drop_moot_timers(state)
+    if state.policy.observe is not remember_nothing:
+        state.policy.observe(state.memory, body, record.now)
+    if wakes or isinstance(body, Advice):
+        waiting.rekey_all(state)
+    if state.policy.adjusts is not as_they_are:
+        adjust.review(state, body)
+
+
+def _follow(state: State, record: Record, line: bytes) -> None:
     state.seq = record.seq
     state.now = record.now
     state.digest.add(line)
-    if isinstance(body, Plan):
-        _decision(state, body)
-    else:
-        _fire_timers(state)
-        _event(state, body)
-        reconfigure.retire(state)
-        if state.cells is not None:
-            state.cells.follow(state.capacity)
-        _drop_moot_timers(state)
-        state.policy.observe(state.memory, body, record.now)
-        if isinstance(body, Advice) or wakes:
-            waiting.rekey_all(state)
 
 
 def _policy_wakes(state: State, now: int) -> bool:
     """Whether the moment has come at which everybody's key changes. With an adviser, it comes with the advice."""
     policy = state.policy
-    if policy.next_wakeup is no_wakeup or policy.adviser:
+    if policy.adviser:
         return False
     due_ms = policy.next_wakeup(state.memory, state.now)
     return due_ms is not None and due_ms <= now
 
 
-def check(state: State, event: Event) -> None:
-    """Raises ValueError if an event contradicts the State. News of attempts that are gone are no contradiction."""
-    if state.seq < 0 and not isinstance(event, ClusterDefined):
-        raise ValueError("the first record must define the cluster")
-    match event:
-        case ClusterDefined(cluster=cluster, policy=policy, placement=placement):
-            if state.seq >= 0:
-                raise ValueError("a cluster is defined once, by the first record")
-            _check_cluster(cluster)
-            policy_named(policy)
-            packing_named(placement)
-        case ClusterChanged(cluster=cluster):
-            _check_cluster(cluster)
-            reconfigure.check_cluster(state, cluster)
-        case PolicyChanged(policy=policy, placement=placement):
-            policy_named(policy)
-            packing_named(placement or "topology")
-        case TermBegun(term=term):
-            if term <= state.term:
-                raise ValueError(f"term {term} does not come after term {state.term}")
-        case JobSubmitted(job=job):
-            _check_job(state, job)
-        case JobChanged(job=job):
-            record = state.record(job.id)
-            attempt = record.attempt
-            if record.final is not None or (
-                attempt is not None and not may_be_resized(state, attempt, record.job, job)
-            ):
-                raise ValueError(
-                    f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
-                    "runs, how many members its roles may have, of which it needs no more than it has"
-                )
-            _check_request(state, job)
-        case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
-            record = state.record(name)
-            if record.final is not None:
-                raise ValueError(f"job {name} has already {record.final.value}")
-        case NodeHealthChanged(node=node):
-            _check_node(state, node)
-        case DeviceHealthChanged(node=node, device=device):
-            gpus = state.topology.nodes[_check_node(state, node)].gpus
-            if not 0 <= device < gpus:
-                raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
-        case Progress(job=name, metrics=metrics):
-            measured = (event.samples_per_s, event.gpu_busy, event.memory_gb, *metrics.values())
-            if not all(map(isfinite, measured)):
-                raise ValueError(f"progress of job {name}: expected finite numbers")
-        case Advice(policy=policy, body=advice):
-            if not all(map(isfinite, advice.values())):
-                raise ValueError(f"advice of policy {policy}: expected finite numbers")
-
-
-def _check_cluster(cluster: Cluster) -> None:
-    names = [node.name for node in cluster.nodes]
-    if len(dict.fromkeys(names)) < len(names):
-        raise ValueError("two nodes of the cluster have one name")
-    settled(cluster.queues, cluster.total)
-    if cluster.cells is not None:
-        cells_check.check_cluster(cluster)
-    for window in cluster.maintenance:
-        window.check(dict.fromkeys(names))
-
-
-def _check_node(state: State, node: str) -> int:
-    if node not in state.topology.number:
-        raise ValueError(f"there is no node {node!r}")
-    return state.topology.number[node]
-
-
-def _check_job(state: State, job: Job) -> None:
-    if not job.id:
-        raise ValueError("a job needs an id")
-    if job.id in state.jobs:
-        raise ValueError(f"there is a job {job.id!r} already")
-    for dependency in job.after:
-        if dependency.job not in state.jobs:
-            raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not exist")
-    _check_request(state, job)
-
-
-def _check_request(state: State, job: Job) -> None:
-    """Refuses what the cluster, the queue or the backend could never give."""
-    if not job.gang.roles:
-        raise ValueError(f"job {job.id} has no roles")
-    if state.quotas:
-        _check_queue(state, job)
-    if state.cells is not None:
-        cells_check.check_job(state.cells, job)
-    _check_topology(state, job.id, job.gang.topology)
-    _check_roles(state, job.id, job.gang.roles)
-    for task in tasks_of(job.gang.roles).values():
-        if task.share is not None and task.share.kind.value in state.lacks:
-            raise ValueError(f"job {job.id} asks for a share by {task.share.kind.value}, which the backend cannot give")
-    if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
-        raise ValueError(
-            f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
-        )
-
-
-def _check_queue(state: State, job: Job) -> None:
-    account = state.quotas.accounts.get(job.queue)
-    if account is None or not job.queue:
-        known = ", ".join(state.quotas.leaves()[:20])
-        raise ValueError(f"job {job.id} is for the queue {job.queue!r}, which there is not; there are {known}")
-    if account.inside:
-        inside = ", ".join(each.path for each in account.inside[:20])
-        raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")
-    for resource, amount in enumerate(need_of(job.gang.roles)):
-        most = state.quotas.ceiling(job.queue, resource)
-        if amount > most:
-            raise ValueError(
-                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, "
-                f"but the queue {job.queue} can have {said(most, resource)} at most"
-            )
-
-
-def _check_roles(state: State, job: str, roles: tuple[Role, ...]) -> None:
-    names = [role.name for role in roles]
-    for role in roles:
-        if names.count(role.name) > 1:
-            raise ValueError(f"job {job} has two roles named {role.name!r} side by side")
-        _check_role(state, job, role)
-
-
-def _check_role(state: State, job: str, role: Role) -> None:
-    if not 1 <= role.replicas_min <= role.replicas_max:
-        raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
-    task = role.task
-    if min(task.gpus, task.cpus_milli, task.memory_mb, task.nics, *(size for _, size in task.storage_gb), 0) < 0:
-        raise ValueError(f"job {job}, role {role.name}: a task asks for less than nothing")
-    _check_topology(state, job, role.topology)
-    _check_roles(state, job, role.members)
-
-
-def _check_topology(state: State, job: str, topology: Topology) -> None:
-    for level in (topology.required, topology.preferred):
-        if level and not state.topology.knows(level):
-            known = ", ".join(state.cluster.levels)
-            raise ValueError(f"job {job} asks for the level {level!r}; this cluster has {known}")
-
-
-def check_plan(state: State, plan: Plan) -> None:
-    """Raises ValueError if a decision contradicts the State."""
-    opened = {(claim.job, claim.attempt) for claim in plan.claims}
-    for claim in plan.claims:
-        record = state.record(claim.job)
-        if not _in_line(record, plan) or claim.attempt != record.attempts + 1:
-            raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
-        _check_claim(state, record, claim, takes_over=claim.waits or bool(plan.withdrawn))
-    for action in plan.actions:
-        job, attempt = action.id.job, action.id.attempt
-        if (job, attempt) not in opened and state.attempt(job, attempt) is None:
-            raise ValueError(f"an action for attempt {attempt} of job {job}, which there is not")
-        if isinstance(action, Stop):
-            StopReason(action.reason)
-    for reservation in plan.reservations or ():
-        if not _in_line(state.record(reservation.job), plan):
-            raise ValueError(f"a reservation for job {reservation.job}, which is not in line")
-    for verdict in plan.verdicts:
-        if not _in_line(state.record(verdict.job), plan):
-            raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
-    cells_check.check_steps(state, plan.cells)
-
-
-def _in_line(record: JobRecord, plan: Plan) -> bool:
-    """Whether a job waits, or will once the plan has taken its claim back."""
-    return record.queued is not None or (record.attempt is not None and record.attempt.key in plan.withdrawn)
-
-
-def _check_claim(state: State, record: JobRecord, claim: Claim, takes_over: bool) -> None:
-    for slot in claim.placement.slots:
-        node = _check_node(state, slot.node)
-        free = state.capacity.all_devices[node] if takes_over else state.capacity.free[node]
-        if slot.role not in record.tasks:
-            raise ValueError(f"a claim for role {slot.role!r}, which job {claim.job} does not have")
-        for device in slot.devices:
-            if slot.portion is None and not free >> device & 1:
-                raise ValueError(f"a claim of job {claim.job} on device {device} of {slot.node}, which is not free")
-
-
 def _event(state: State, event: Event) -> None:
+    # What there is most of comes first: cases are looked at in turn.
     match event:
         case JobSubmitted(job=job):
             _submit(state, job)
+        case Done(action=action):
+            _done(state, action)
+        case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason):
+            attempt = state.attempt(name, number)
+            if attempt is not None and not attempt.waits:
+                attempts.ended_by_itself(state, attempt, outcome, reason)
+        case Progress():
+            _progress(state, event)
+        case Accepted() | Advice() | TimerDue():
+            pass
         case JobChanged(job=job):
             amend(state, state.jobs[job.id], job)
         case JobCancelled(job=name):
@@ -276,22 +115,14 @@ def _event(state: State, event: Event) -> None:
             _hold(state, state.jobs[name], held=True)
         case JobReleased(job=name):
             _hold(state, state.jobs[name], held=False)
-        case Done(action=action):
-            _done(state, action)
         case Failed(action=action, reason=reason, retryable=retryable):
             _failed(state, action, reason, retryable)
         case Lost(action=action):
             _lost(state, action)
-        case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason):
-            attempt = state.attempt(name, number)
-            if attempt is not None and not attempt.waits:
-                attempts.ended_by_itself(state, attempt, outcome, reason)
         case NodeHealthChanged(node=node, health=health):
             _node_health(state, state.topology.number[node], health)
         case DeviceHealthChanged(node=node, device=device, health=health):
             _device_health(state, state.topology.number[node], device, health)
-        case Progress():
-            _progress(state, event)
         case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement, lacks=lacks):
             state.define(cluster)
             state.lacks = lacks
@@ -310,15 +141,11 @@ def _event(state: State, event: Event) -> None:
             state.term = term
             if lacks is not None and lacks != state.lacks:
                 plan_without(state, lacks)
-        case Accepted() | Advice() | TimerDue():
-            pass
 
 
 def _submit(state: State, job: Job) -> None:
-    gang, shape = job.gang, shape_of(job, state.minds_queues)
-    tasks = tasks_of(gang.roles)
-    needed = gpus_needed(gang, tasks)
-    record = JobRecord(job, state.now, len(state.jobs), job, needed, shape, tasks, need_of(gang.roles))
+    gang, shape = state.gangs.learn(job.gang), shape_of(job, state.minds_queues)
+    record = JobRecord(job, state.now, len(state.jobs), job, gang.gpus_min, shape, gang.tasks, gang.need)
     state.jobs[job.id] = record
     state.know_queue(job.queue)
     for dependency in job.after:
@@ -339,7 +166,7 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
 
 def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:
     """The attempt and the action an answer is about; None if it is late news."""
-    cut = state.cuts.pop(action, None)
+    cut = state.cuts.pop(action, None) if state.cuts else None
     if cut is not None:
         attempts.cut_answered(state, cut)
     attempt = state.attempt(action.job, action.attempt)
@@ -349,7 +176,7 @@ def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, ob
 
 
 def _done(state: State, action: ActionId) -> None:
-    cut = state.cuts.get(action)
+    cut = state.cuts.get(action) if state.cuts else None
     if cut is not None:
         state.capacity.set_layout(state.topology.number[cut.node], cut.device, cut.layout)
     attempt, asked = _action_of(state, action)
@@ -361,9 +188,9 @@ def _done(state: State, action: ActionId) -> None:
         case Stop():
             attempts.end(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
-            attempt.phase = Phase.SUSPENDED
+            attempts.change_phase(state, attempt, Phase.SUSPENDED)
         case Resume() if attempt.phase is Phase.RESUMING:
-            attempt.phase = Phase.RUNNING
+            attempts.change_phase(state, attempt, Phase.RUNNING)
         case Resize(placement=placement) if attempt.phase is Phase.RESIZING:
             attempts.resized(state, attempt, placement)
 
@@ -378,9 +205,9 @@ def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> Non
         case Stop():
             attempts.stop_failed(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
-            attempt.phase = Phase.RUNNING
+            attempts.phase_failed(state, attempt, Phase.RUNNING)
         case Resume() if attempt.phase is Phase.RESUMING:
-            attempt.phase = Phase.SUSPENDED
+            attempts.phase_failed(state, attempt, Phase.SUSPENDED)
         case Resize() if attempt.phase is Phase.RESIZING:
             attempts.resize_failed(state, attempt)
 
@@ -506,8 +333,9 @@ def _drop_moot_timers(state: State) -> None:
 
 
 def _is_moot(state: State, timer: Timer) -> bool:
-    attempt = state.attempt(timer.job, timer.attempt)
     match timer.kind:
+        case "action":
+            return _asked(state, timer) is None
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None
@@ -520,10 +348,8 @@ def _is_moot(state: State, timer: Timer) -> bool:
             return not maintenance.is_edge(state, timer.at_ms)
         case "defragment":
             return timer.at_ms != state.defragments_at_ms
-        case "action":
-            return _asked(state, timer) is None
         case _:
-            return attempt is None
+            return state.attempt(timer.job, timer.attempt) is None
 
 
 def _decision(state: State, plan: Plan) -> None:
@@ -537,12 +363,12 @@ def _decision(state: State, plan: Plan) -> None:
     for key in plan.withdrawn:
         attempts.withdraw(state, key)
     for action in plan.actions:
-        if isinstance(action, Stop | Resize):
+        if isinstance(action, FREEING):
             attempts.send(state, action)
     for claim in plan.claims:
         attempts.open_attempt(state, claim)
     for action in plan.actions:
-        if not isinstance(action, Stop | Resize):
+        if not isinstance(action, FREEING):
             attempts.send(state, action)
     for verdict in plan.verdicts:
         state.classes[state.jobs[verdict.job].shape].verdict = verdict.reason

@@ -5,12 +5,13 @@ from __future__ import annotations
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.engine.adjust import company_changed, exchange, settle
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, in_place
 from phalanx.policy.policy import Targets
 
 START_TIMEOUT_MS = 600_000
@@ -52,11 +53,11 @@ def open_attempt(state: State, claim: Claim) -> None:
     for booking in bookings:
         take(booking)
         arrive(state, attempt, booking)
+        if booking.portion is not None and booking.portion.revocable:
+            state.revocable[attempt.key] = attempt
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
-    if attempt.is_revocable:
-        state.revocable[attempt.key] = attempt
-    if state.quotas:
+    if claim.victims and state.quotas:
         _take_note_of_victims(state, claim)
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
     state.use(record.job.queue, usage_of(bookings), 1)
@@ -131,8 +132,10 @@ def send(state: State, action: Action) -> None:
             state.set_timer(state.now + grace_ms + STOP_MARGIN_MS, "action", *action.id[1:])
         case Suspend():
             attempt.phase = Phase.SUSPENDING
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Resume():
             attempt.phase = Phase.RESUMING
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Resize(placement=placement):
             _begin_resize(state, attempt, placement)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
@@ -164,6 +167,7 @@ def _begin(state: State, attempt: AttemptRecord) -> None:
 
 def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> None:
     state.to_stop.pop(attempt.key, None)
+    company_changed(state, attempt)
     attempt.phase = Phase.STOPPING
     attempt.stop_reason = reason
     if not attempt.ceding:
@@ -178,6 +182,9 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
 def _begin_resize(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     """New members get their devices at once; those that go cede theirs until the backend says they are gone."""
     attempt.phase = Phase.RESIZING
+    if in_place(attempt.placement, placement):
+        exchange(state, attempt, placement)
+        return
     bookings = state.bookings(attempt.job, placement)
     attempt.adding = [booking for booking in bookings if booking not in attempt.bookings]
     attempt.removing = [booking for booking in attempt.bookings if booking not in bookings]
@@ -218,6 +225,8 @@ def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     attempt.resize_failures = 0
     if not attempt.is_revocable:
         state.revocable.pop(attempt.key, None)
+    settle(state, attempt.job.id)
+    company_changed(state, attempt)
     _stand_anew(state, attempt)
 
 
@@ -226,6 +235,8 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
     if attempt.removing:
         want_stopped(state, attempt, StopReason.PREEMPTED)
         return
+    if not attempt.adding:
+        exchange(state, attempt, attempt.placement)
     attempt.count_service(state.now)
     for booking in attempt.adding:
         _give_up(state, attempt, booking, ceded=False)
@@ -233,10 +244,28 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
             state.cells.give_back(attempt.key, state.topology.nodes[booking.node].name, members(booking.devices))
     attempt.adding = []
     attempt.phase = Phase.RUNNING
-    attempt.resize_failures += 1
     _stand_anew(state, attempt)
+    _change_later(state, attempt)
+
+
+def _change_later(state: State, attempt: AttemptRecord) -> None:
+    attempt.resize_failures += 1
     attempt.grow_after_ms = state.now + backoff_ms(attempt.resize_failures)
     state.set_timer(attempt.grow_after_ms, "wake", attempt.job.id, attempt.number)
+
+
+def change_phase(state: State, attempt: AttemptRecord, phase: Phase) -> None:
+    """The backend says the attempt is suspended, or goes on."""
+    attempt.phase = phase
+    attempt.resize_failures = 0
+    settle(state, attempt.job.id)
+    company_changed(state, attempt)
+
+
+def phase_failed(state: State, attempt: AttemptRecord, phase: Phase) -> None:
+    """It could not be suspended, or not go on: it is what it was, and is asked again later."""
+    attempt.phase = phase
+    _change_later(state, attempt)
 
 
 def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool) -> None:
@@ -262,13 +291,14 @@ def started(state: State, attempt: AttemptRecord) -> None:
     rekey(state, record)
     expect_end(state, attempt)
     record.start_failures = 0
+    company_changed(state, attempt)
     if record.first_start_ms is None:
         record.first_start_ms = state.now
         call_dependents(state, record.job.id)
     if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
-    if state.quotas and (min_run_ms := state.quotas.accounts[record.job.queue].queue.min_run_ms):
+    if state.quotas.accounts and (min_run_ms := state.quotas.accounts[record.job.queue].queue.min_run_ms):
         state.set_timer(state.now + min_run_ms, "min_run", attempt.job.id, attempt.number)
     if attempt.job.max_run_ms is not None:
         state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
@@ -347,6 +377,7 @@ def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reas
 def _close(state: State, attempt: AttemptRecord) -> None:
     """Gives everything back that the attempt holds or was promised."""
     capacity = state.capacity
+    company_changed(state, attempt)
     if state.cells is not None:
         state.cells.gone(attempt.key)
     for booking in attempt.bookings:
@@ -370,6 +401,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     state.preparing.pop(attempt.key, None)
     state.elastic.pop(attempt.key, None)
     state.revocable.pop(attempt.key, None)
+    state.adjustments.pop(attempt.job.id, None)
     state.to_stop.pop(attempt.key, None)
     state.leaving.pop(attempt.key, None)
     record.attempt = None

@@ -8,7 +8,7 @@ from phalanx.cluster.cells import CellError
 from phalanx.cluster.cluster import CLUSTER, Cluster
 from phalanx.engine.cells import Tenancy
 from phalanx.engine.cells_steps import CellStep
-from phalanx.engine.state import State
+from phalanx.engine.state import NeverFitsError, State
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, request_of, shares_leaves, tasks_of
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.validate import validate
@@ -50,7 +50,8 @@ def check_job(tenancy: Tenancy, job: Job) -> None:
         validate(tenancy.cells.estate, request)
     except CellError as error:
         reason = str(error).removeprefix(f"group '{request.group}': ")
-        raise ValueError(f"job {job.id} can never run: {reason}") from None
+        known = request.virtual_cluster in tenancy.cells.estate.clusters
+        raise (NeverFitsError if known else ValueError)(f"job {job.id} can never run: {reason}") from None
 
 
 def _roles(roles: tuple[Role, ...]) -> Iterator[Role]:

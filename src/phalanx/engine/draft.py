@@ -11,6 +11,7 @@ from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
 from phalanx.engine import cells_seats
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
+from phalanx.engine.adjust import step_towards
 from phalanx.engine.elastic import missing, most, surplus
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
@@ -340,6 +341,17 @@ class Draft:
                 move = guaranteed(self.trial, attempt, gang)
                 if move is not None:
                     self._gather(move)
+
+    def adjust_shares(self) -> None:
+        """Changes shares as the policy wants them, of who runs and is not touched by this plan."""
+        state, untouchable = self.state, self.untouchable
+        for job, wanted in state.adjustments.items():
+            attempt = state.jobs[job].attempt
+            if attempt is not None and attempt.key not in untouchable and attempt.grow_after_ms <= self.now:
+                action = step_towards(state, attempt, wanted)
+                if action is not None:
+                    self._touched[attempt.key] = None
+                    self.actions.append(action)
 
     def _gather(self, move: Move) -> None:
         """Has an attempt go to where the trial has it hold devices already."""

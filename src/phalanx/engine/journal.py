@@ -22,6 +22,9 @@ PRESENT = b'"version":%d}' % VERSION
 
 GENESIS = b"phalanx journal"
 
+EMPTY = blake2b(digest_size=16)
+"""Copied for every link, which is quicker than to set a hash up anew."""
+
 
 class Record(msgspec.Struct, frozen=True):
     """One line of the journal."""
@@ -73,7 +76,10 @@ class Digest:
 
     def add(self, line: bytes) -> None:
         """Takes one more record in."""
-        self.link = blake2b(self.link + line, digest_size=16).digest()
+        link = EMPTY.copy()
+        link.update(self.link)
+        link.update(line)
+        self.link = link.digest()
 
     def __str__(self) -> str:
         return self.link.hex()

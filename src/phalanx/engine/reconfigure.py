@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.device import FULL_PERMILLE
 from phalanx.engine import attempts, maintenance, waiting
+from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
 from phalanx.engine.event import JobSubmitted
 from phalanx.engine.plan import Reason
@@ -17,6 +19,7 @@ from phalanx.engine.state import State
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import Targets
 from phalanx.policy.registry import policy as policy_named
+from phalanx.policy.view import Adjustment
 from phalanx.workload.gang import Role, Topology
 
 
@@ -221,6 +224,7 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     state.spending = state.spending.with_half_life(state.policy.half_life_ms or 0, state.now)
     state.reservations = ()
     state.head = ""
+    _let_all_run(state)
     for record in state.jobs.values():
         if record.final is None:
             _forget_policy(state, record)
@@ -230,6 +234,16 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     for record in in_line:
         waiting.line_up(state, record)
     _try_everybody(state)
+
+
+def _let_all_run(state: State) -> None:
+    """What the old policy wanted of shares is forgotten; who was suspended by it goes on."""
+    state.reviews.clear()
+    state.adjustments.clear()
+    for attempt in state.attempts_present():
+        if attempt.is_revocable:
+            state.adjustments[attempt.job.id] = Adjustment(compute_permille=FULL_PERMILLE)
+            settle(state, attempt.job.id)
 
 
 def _line_up_anew(state: State) -> None:

@@ -134,7 +134,7 @@ class AttemptRecord:
     @property
     def gpus(self) -> int:
         """GPUs it holds or has claimed."""
-        return sum(booking.devices.bit_count() for booking in self.bookings)
+        return sum([booking.devices.bit_count() for booking in self.bookings])
 
     @property
     def staying(self) -> list[Booking]:
@@ -220,6 +220,11 @@ class JobRecord:
     def running_since_ms(self) -> int | None:
         """Since when all its tasks run; None if they do not."""
         return self.attempt.started_ms if self.attempt is not None and self.attempt.started_ms >= 0 else None
+
+    @property
+    def saves(self) -> bool:
+        """Whether it saves its work, as far as is known."""
+        return self.job.checkpoint.saves or (self.attempt is not None and self.attempt.durable_step > 0)
 
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""

@@ -79,7 +79,7 @@ def _portion(trial: Trial, node: int, devices: int, portion: Portion | None) -> 
     """The same part of another device."""
     if portion is None:
         return None
-    wanted = replace(portion, turn=None, mig_offset=None)
+    wanted = replace(portion, turn=None, mig_offset=None, beside="")
     return fit(trial.state.capacity.load(node, devices.bit_length() - 1), wanted)
 
 

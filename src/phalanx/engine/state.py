@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.device import Portion
 from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.cells import Tenancy
 from phalanx.engine.ends import Ends
+from phalanx.engine.gangs import Gangs
 from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason, Reservation
@@ -25,9 +27,9 @@ from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets, all_stay
+from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets, all_stay, no_wakeup
 from phalanx.policy.registry import policy as policy_named
-from phalanx.policy.view import NodeView, Usage
+from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 
@@ -63,6 +65,8 @@ class State:
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
         self.revocable: dict[str, AttemptRecord] = {}
+        self.reviews: dict[str, None] = {}
+        self.adjustments: dict[str, Adjustment] = {}
         self.preparing: dict[str, AttemptRecord] = {}
         self.cuts: dict[ActionId, Repartition] = {}
         self.to_stop: dict[str, StopReason] = {}
@@ -113,6 +117,7 @@ class State:
         self.topology = Topology(cluster)
         self.capacity = Capacity(self.topology)
         self.fit = Fit(self.capacity)
+        self.gangs = Gangs()
         self.packing = Packing()
         self.stoppable = Stoppable(len(cluster.nodes))
         self.quotas = Quotas(cluster)
@@ -123,6 +128,11 @@ class State:
     def total(self) -> Usage:
         """What the cluster has."""
         return self._total
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that nobody has, on nodes that take work."""
+        return self.capacity.free_total
 
     def nodes(self) -> tuple[NodeView, ...]:
         """The nodes that take work, and who is there but for those who are leaving."""
@@ -149,6 +159,25 @@ class State:
         jobs.update(new)
         gpus = (capacity.all_devices[node] & ~capacity.unhealthy[node]).bit_count()
         return NodeView(self.topology.nodes[node].name, gpus, capacity.free[node].bit_count(), jobs)
+
+    def job(self, name: str) -> JobRecord:
+        """A job that was submitted."""
+        return self.record(name)
+
+    def sharing(self, job: str) -> tuple[dict[str, Portion], ...]:
+        """Who runs on each device that a job has a share of, by job, with what each has there; the job itself too."""
+        attempt = self.jobs[job].attempt
+        found: dict[tuple[int, int], dict[str, Portion]] = {}
+        for booking in attempt.bookings if attempt is not None else ():
+            for device in members(booking.devices if booking.portion is not None else 0):
+                holders = self.capacity.load(booking.node, device).holders
+                jobs = ((holder.rpartition("#")[0], portion) for holder, portion in holders.items())
+                found[booking.node, device] = {name: each for name, each in jobs if name == job or self._runs(name)}
+        return tuple(found.values())
+
+    def _runs(self, job: str) -> bool:
+        attempt = self.jobs[job].attempt
+        return attempt is not None and attempt.phase in (Phase.RUNNING, Phase.RESIZING)
 
     def usage(self, queue: str) -> Usage:
         """What the jobs of a queue and of those inside it hold or were promised, but for those who are leaving."""
@@ -178,12 +207,12 @@ class State:
             had.cpus_milli + sign * what.cpus_milli,
             had.memory_mb + sign * what.memory_mb,
         )
-        if self.quotas:
+        if self.quotas.accounts:
             self.quotas.use(queue, what, sign)
 
     def shortfall(self, record: JobRecord) -> Shortfall | None:
         """What of its queue's quota a job would exceed; None if it may have what it asks for."""
-        if not self.quotas:
+        if not self.quotas.accounts:
             return None
         queue, need = record.job.queue, record.need
         if self.quotas.budgets and need.gpu_permille:
@@ -299,9 +328,8 @@ class State:
     def attempt(self, job: str, number: int) -> AttemptRecord | None:
         """The attempt, if it is the job's present one; late news of older attempts concern nobody."""
         record = self.jobs.get(job)
-        if record is None or record.attempt is None or record.attempt.number != number:
-            return None
-        return record.attempt
+        attempt = record.attempt if record is not None else None
+        return attempt if attempt is not None and attempt.number == number else None
 
     def attempts_present(self) -> Iterator[AttemptRecord]:
         """All present attempts, by group."""
@@ -334,10 +362,17 @@ class State:
 
     def next_wakeup(self) -> int | None:
         """When something happens with no event from outside."""
-        own = self.timers[0].at_ms if self.timers else None
-        policy = self.policy.next_wakeup(self.memory, self.now)
-        reserved = min((each.at_ms for each in self.reservations if each.at_ms > self.now), default=None)
-        return min((at for at in (own, policy, reserved) if at is not None), default=None)
+        # Asked at every event, so that it is written out: generators cost more than what they would go through.
+        soonest = self.timers[0].at_ms if self.timers else None
+        if self.policy.next_wakeup is not no_wakeup:
+            at_ms = self.policy.next_wakeup(self.memory, self.now)
+            if at_ms is not None and (soonest is None or at_ms < soonest):
+                soonest = at_ms
+        for reservation in self.reservations:
+            at_ms = reservation.at_ms
+            if at_ms > self.now and (soonest is None or at_ms < soonest):
+                soonest = at_ms
+        return soonest
 
     def reason(self, job: str) -> Reason | None:
         """Why a job waits; None if it does not."""
@@ -372,12 +407,37 @@ class State:
             or self.defragmented_ms == self.now
             or self.elastic
             or self.revocable
-            or (self.surprised and self.reservations)
-            or any(reservation.at_ms <= self.now for reservation in self.reservations)
+            or self.adjustments
+            or (self.reservations and (self.surprised or self._is_reserved_time))
             or self.policy.targets is Targets.DRIFT
             or self.policy.relocates is not all_stay
             or self.policy.victims_vary
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a decision is about who waits, and nothing else: no quotas or cells, nobody who is to be stopped, has
+        been promised or reserved something, could be resized or moved, and no device that was ever shared or cut.
+        """
+        return not (
+            self.capacity.loads
+            or self.to_stop
+            or self.waiting_claims
+            or self.preparing
+            or self.elastic
+            or self.revocable
+            or self.adjustments
+            or self.reservations
+            or self.quotas.accounts
+            or self.cells is not None
+            or self.cluster.maintenance
+            or self.defragmented_ms == self.now
+            or self.policy.relocates is not all_stay
+        )
+
+    @property
+    def _is_reserved_time(self) -> bool:
+        return any(reservation.at_ms <= self.now for reservation in self.reservations)
 
     def fingerprint(self) -> tuple[object, ...]:
         """Everything true of the State, for comparing two moments or two histories."""
@@ -407,6 +467,7 @@ class State:
             tuple(self.cuts),
             tuple(self.elastic),
             tuple(self.leaving),
+            tuple(self.adjustments.items()),
             tuple(sorted(self.timers)),
             repr(self.memory),
             self.quotas.fingerprint(),
@@ -417,3 +478,7 @@ class State:
 
 class UnknownJobError(ValueError):
     """An event names a job that was never submitted."""
+
+
+class NeverFitsError(ValueError):
+    """A job asks for more than its queue or virtual cluster could ever have, whoever runs."""

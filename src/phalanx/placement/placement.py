@@ -40,6 +40,30 @@ class Placement:
         return tuple(dict.fromkeys(slot.node for slot in self.slots))
 
 
+def in_place(old: Placement, new: Placement) -> bool:
+    """Whether two placements differ in nothing but in what their shares are worth: nothing that is counted changes.
+
+    That is with whom a job shares its turn, and the compute of what is revocable, which nobody is promised.
+    """
+    return old != new and len(old.slots) == len(new.slots) and all(map(_counts_the_same, old.slots, new.slots))
+
+
+def _counts_the_same(old: Slot, new: Slot) -> bool:
+    was, will_be = old.portion, new.portion
+    if was is None or will_be is None:
+        return old == new
+    places = [(slot.rank, slot.role, slot.node, slot.devices) for slot in (old, new)]
+    return places[0] == places[1] and _counted(was) == _counted(will_be)
+
+
+def _counted(portion: Portion) -> tuple[object, ...]:
+    """What of a portion nobody else can have; compute that is revocable anybody can."""
+    return (
+        *(portion.mode, portion.memory_mb, portion.mig_profile, portion.mig_offset, portion.turns, portion.turn),
+        None if portion.revocable else portion.compute_permille,
+    )
+
+
 class Lack(StrEnum):
     """What a gang that does not fit lacks: the dominant cause, from the most lasting to the most passing."""
 

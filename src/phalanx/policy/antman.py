@@ -1,8 +1,8 @@
 """antman: opportunistic jobs live on what guaranteed ones leave of their GPUs (Xiao et al., OSDI 2020).
 
 A job that fits the quota of its queue is guaranteed: its share of a device is all of it, and it goes ahead of everybody
-else. Any other is opportunistic: it takes idle GPUs, or the idle moments of those that guaranteed jobs have, with its
-memory on the host, and gives way within a step. When its queue has quota again, it is promoted.
+else. Any other is opportunistic: it takes idle GPUs, or what guaranteed jobs leave of theirs, with its memory on the
+host and as much compute as leaves those their own measured step times. When its queue has quota again, it is promoted.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ from typing import Any
 from phalanx.policy.about import About
 from phalanx.policy.gandiva import load_of
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Memory, Policy
+from phalanx.policy.policy import Key, Memory, Policy, as_they_are
 from phalanx.policy.portions import with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
+from phalanx.policy.throttle import Throttle, observe_levels
 from phalanx.policy.view import JobView, Moment, Place
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Kind
 from phalanx.workload.share import ShareAsk, ShareKind
 
-WHOLE = {ShareKind.FRACTION: 1000, ShareKind.MPS: 100}
-"""All of a device, in the numbers of each kind of share."""
-
 PERMILLE = 1000
+OWN = ShareAsk(ShareKind.FRACTION, PERMILLE)
+LEFT = ShareAsk(ShareKind.FRACTION, PERMILLE, revocable=True)
 
 
 def antman(parameters: Parameters) -> Policy:
-    """`quota` is GPUs by queue; `share=false` has opportunistic jobs on idle GPUs only, `throttle=false` unchecked."""
+    """`quota` is GPUs by queue; `share=false` has opportunistic jobs on idle GPUs only, `throttle=false` unchecked.
+
+    `tolerance` is by how many percent steps of guaranteed jobs may take longer, `interval` how long that is measured,
+    `retry` after which time opportunistic jobs are given more again.
+    """
     quota = parameters.per_queue("quota")
     share = parameters.boolean("share", default=True)
     promote = parameters.boolean("promote", default=True)
-    kind = ShareKind.FRACTION if parameters.boolean("throttle", default=True) else ShareKind.MPS
-    own, left = ShareAsk(kind, WHOLE[kind]), ShareAsk(kind, WHOLE[kind], revocable=True)
+    throttles = parameters.boolean("throttle", default=True)
+    tolerance = parameters.integer("tolerance", default=5, least=0)
+    throttle = Throttle(tolerance, parameters.duration_ms("interval", "1m"), parameters.duration_ms("retry", "30m"))
 
     def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
         """Who is guaranteed: all of a job's roles, which is a size that changes nothing, tells it from the others."""
@@ -50,7 +55,7 @@ def antman(parameters: Parameters) -> Policy:
         return found
 
     def shape(job: JobView, at: Moment) -> Gang:
-        return with_share(job.job.gang, own if job.sizes else left)
+        return with_share(job.job.gang, OWN if job.sizes else LEFT)
 
     def places(job: JobView, at: Moment) -> Sequence[Place]:
         """Idle GPUs first, of the least loaded nodes; then those of others, the least used device first."""
@@ -64,8 +69,10 @@ def antman(parameters: Parameters) -> Policy:
         sizes=sizes,
         shape=shape,
         places=places,
-        observe=observe,
+        adjusts=throttle.adjusts if throttles else as_they_are,
+        observe=observe_with_levels if throttles else observe,
         next_wakeup=next_round,
+        reports_ms=throttle.interval_ms if throttles else None,
         parameters=parameters.given,
         about=ABOUT,
     )
@@ -99,10 +106,16 @@ def observe(memory: Memory, event: Any, now: int) -> None:
             memory["next_ms"] = now
 
 
+def observe_with_levels(memory: Memory, event: Any, now: int) -> None:
+    """Likewise, and takes note of what jobs say of their steps."""
+    observe_levels(memory, event, now)
+    observe(memory, event, now)
+
+
 ABOUT = About(
     summary="guaranteed jobs within quotas, opportunistic ones on what they leave of their GPUs",
     prior_knowledge="none",
-    algorithm="quotas, with opportunistic sharing of devices",
+    algorithm="quotas, with opportunistic sharing of devices by measured step times",
     decides_by="whether the quota of a queue has room, then arrival time",
     dimensions="spatial",
     preemption="no: opportunistic jobs are held back on their device",

@@ -1,7 +1,8 @@
 """gandiva: jobs of one size side by side, in turns where there are too many, moved together (Xiao et al., OSDI 2018).
 
 A job goes to a node on which jobs of its own size are, else to an empty one, else to any other, the least loaded first.
-Where no GPU is free it takes turns with others on nodes of its own size. When GPUs come free, jobs that are spread over
+Where no GPU is free it takes turns with others on nodes of its own size; two of those are tried at the same time, and
+stay so if they get more done. When GPUs come free, jobs that are spread over
 nodes gather on one, and those on nearly empty nodes leave them. Elastic jobs take what is idle and give it back.
 """
 
@@ -13,9 +14,10 @@ from typing import Any
 
 from phalanx.policy.about import About
 from phalanx.policy.growth import elastic_roles
+from phalanx.policy.packing import Packing, observe_pairs
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_asked
-from phalanx.policy.portions import with_share
+from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_asked, as_they_are
+from phalanx.policy.portions import asks_for_shares, with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
 from phalanx.policy.view import JobView, Moment, NodeView, Place
 from phalanx.workload.gang import Gang
@@ -29,13 +31,16 @@ PERCENT = 100
 
 def gandiva(parameters: Parameters) -> Policy:
     """`turns` is how many jobs take turns on a device at most, `threshold` the free GPUs, in percent of a node, that
-    need no moving.
+    need no moving; `interval` is how long a pair runs before it is judged, `retry` when one that was undone is tried
+    again.
     """
     turns = parameters.integer("turns", default=2, least=1, most=8)
     threshold = parameters.integer("threshold", default=75, least=0)
     affinity = parameters.boolean("affinity", default=True)
     migrate = parameters.boolean("migrate", default=True)
     grow = parameters.boolean("grow", default=True)
+    packs = parameters.boolean("packing", default=True) and turns > 1
+    packing = Packing(parameters.duration_ms("interval", "1m"), parameters.duration_ms("retry", "1h"))
 
     def relocates(at: Moment) -> Sequence[tuple[str, str]]:
         return tuple(Gathering(at.nodes(), threshold).moves())
@@ -46,8 +51,10 @@ def gandiva(parameters: Parameters) -> Policy:
         places=by_affinity if affinity else anywhere,
         relocates=relocates if migrate else all_stay,
         sizes=lend_idle if grow else at_minimum,
-        observe=observe,
+        adjusts=packing.adjusts if packs else as_they_are,
+        observe=observe_with_pairs if packs else observe,
         next_wakeup=next_round,
+        reports_ms=packing.interval_ms if packs else None,
         parameters=parameters.given,
         about=ABOUT,
     )
@@ -66,7 +73,8 @@ def _shape(turns: int) -> Shape:
 def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
     """Nodes of its own size, then without any, then of others, the least loaded first; then nodes of its size in turns.
 
-    A gang that fits no one node is tried over all of them before it has to share.
+    A gang that fits no one node is tried over all of them before it has to share. One that asks for parts of devices
+    itself may have them anywhere.
     """
     nodes = at.nodes()
     gang = job.job.gang
@@ -85,6 +93,8 @@ def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
         places += [Place((node.name,), crowded=True) for node in kinds[0][:NODES_TRIED]]
         if gang.gpus_max > own:
             places.append(Place(tuple(node.name for node in kinds[0]), crowded=True))
+    if asks_for_shares(gang):
+        places.append(Place(tuple(node.name for node in nodes), crowded=True))
     return places
 
 
@@ -210,13 +220,19 @@ def observe(memory: Memory, event: Any, now: int) -> None:
     memory["next_ms"] = now if elastic else None
 
 
+def observe_with_pairs(memory: Memory, event: Any, now: int) -> None:
+    """Likewise, and takes note of what jobs that share devices say of themselves."""
+    observe_pairs(memory, event, now)
+    observe(memory, event, now)
+
+
 ABOUT = About(
-    summary="jobs of one size together, in turns when there are too many, moved together again",
+    summary="jobs of one size together, in turns or packed when there are too many, moved together again",
     prior_knowledge="none",
-    algorithm="affinity, time-slicing and migration",
+    algorithm="affinity, time-slicing, packing and migration",
     decides_by="where jobs of the same size are, then arrival time",
     dimensions="none",
-    preemption="no: turns on a device, and moves",
+    preemption="no: turns on a device, packing, and moves",
     starvation="nobody waits while there are turns; then in the order of arrival",
     placement="by affinity: nodes of the job's size first, least loaded",
     source="Xiao et al., OSDI 2018",

@@ -14,7 +14,7 @@ from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
 from phalanx.policy.factor import Factor
 from phalanx.policy.policy import Memory, Policy, QueueOrder, Reserve, Targets, Victims, no_wakeup
-from phalanx.policy.view import JobView, Moment, Place, RunView, Usage
+from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
 
 KEY = "a tuple of whole numbers"
@@ -247,6 +247,18 @@ def _relocates(policy: Policy) -> Callable[[Moment], Sequence[tuple[str, str]]]:
     return relocates
 
 
+def _adjusts(policy: Policy) -> Callable[[Memory, JobView, Moment], Mapping[str, Adjustment]]:
+    guard = Guard(policy.name, "adjusts", policy.adjusts)
+
+    def adjusts(memory: Memory, job: JobView, at: Moment) -> Any:
+        answer = guard.call(_job(job), memory, job, at)
+        if not isinstance(answer, Mapping) or not all(map(_is_adjustment, answer.values())):
+            raise guard.refuse(_job(job), answer, "by job, an Adjustment: a job or None, and 0 to 1000 or None")
+        return answer
+
+    return adjusts
+
+
 def _changes(policy: Policy) -> Callable[[JobView, Moment], int | None]:
     guard = Guard(policy.name, "changes", policy.changes)
 
@@ -325,6 +337,13 @@ def _job(job: JobView) -> str:
     return f"job {job.job.id}"
 
 
+def _is_adjustment(value: object) -> bool:
+    if not isinstance(value, Adjustment):
+        return False
+    beside, permille = value
+    return isinstance(beside, str | None) and (permille is None or (_is_moment(permille) and 0 <= permille <= 1000))
+
+
 def _is_moment(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -343,6 +362,7 @@ GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "sizes": _sizes,
     "places": _places,
     "relocates": _relocates,
+    "adjusts": _adjusts,
     "changes": _changes,
     "due": _due,
     "observe": _observe,

@@ -9,7 +9,7 @@ from typing import Any
 
 from phalanx.policy.about import NOTHING_SAID, About
 from phalanx.policy.factor import Factor
-from phalanx.policy.view import JobView, Moment, Place, RunView, Usage
+from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
 
 Memory = dict[str, Any]
@@ -24,6 +24,7 @@ Shape = Callable[[JobView, Moment], Gang]
 Sizes = Callable[[Sequence[JobView], Moment], Mapping[str, Mapping[str, int]]]
 Places = Callable[[JobView, Moment], Sequence[Place]]
 Relocates = Callable[[Moment], Sequence[tuple[str, str]]]
+Adjusts = Callable[[Memory, JobView, Moment], Mapping[str, Adjustment]]
 Changes = Callable[[JobView, Moment], int | None]
 Factors = Callable[[JobView, Moment], tuple[Factor, ...]]
 Due = Callable[[JobView, Moment], None]
@@ -114,6 +115,11 @@ def all_stay(at: Moment) -> Sequence[tuple[str, str]]:
     return ()
 
 
+def as_they_are(memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
+    """Nobody's shares change while it runs."""
+    return {}
+
+
 def no_change(job: JobView, at: Moment) -> int | None:
     """For orders in which a job's place changes only with events."""
     return None
@@ -155,7 +161,9 @@ class Policy:
 
     `places` are sets of nodes in which a gang is tried in turn, and in no other. `relocates` is asked when nobody waits
     and nobody is being resized: which running jobs should go to which node, so that they or the cluster are better
-    off; those move that land there at once.
+    off; those move that land there at once. `adjusts` is asked when a job with shares of devices has reported, or
+    somebody has begun or ceased to run on one of them, or runs there in another way: it may take note of that in the
+    memory, and says whose shares are to be changed where they are.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
@@ -182,6 +190,7 @@ class Policy:
     sizes: Sizes = as_large_as_fits
     places: Places = anywhere
     relocates: Relocates = all_stay
+    adjusts: Adjusts = as_they_are
     changes: Changes = no_change
     due: Due = nothing_due
     observe: Observe = remember_nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
+from phalanx.cluster.device import Portion
 from phalanx.cluster.queues import Queue
 from phalanx.workload.job import Job
 
@@ -35,6 +36,17 @@ class Place(NamedTuple):
     crowded: bool = False
 
 
+class Adjustment(NamedTuple):
+    """What is to be different of the shares of a job that runs; None is as it is.
+
+    On devices that are taken in turns `beside` is the job with which it shares its turn, or empty: nobody.
+    `compute_permille` is the most that revocable shares may have; at 0 the job is suspended until it may have more.
+    """
+
+    beside: str | None = None
+    compute_permille: int | None = None
+
+
 class Moment(Protocol):
     """The cluster at a moment."""
 
@@ -50,8 +62,18 @@ class Moment(Protocol):
     def total(self) -> Usage:
         """What the cluster has."""
 
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that nobody has, on nodes that take work."""
+
     def nodes(self) -> tuple[NodeView, ...]:
         """The nodes that take work, and who is there. It is worked out anew each time: not for every job."""
+
+    def job(self, name: str) -> JobView:
+        """A job that was submitted."""
+
+    def sharing(self, job: str) -> tuple[Mapping[str, Portion], ...]:
+        """Who runs on each device that a job has a share of, by job, with what each has there; the job itself too."""
 
     def usage(self, queue: str) -> Usage:
         """What the jobs of a queue, and of those inside it, have now."""
@@ -127,6 +149,10 @@ class JobView(Protocol):
     @property
     def marks(self) -> dict[str, int]:
         """What the policy remembers of this job. Written only by `due`."""
+
+    @property
+    def saves(self) -> bool:
+        """Whether it saves its work: it was submitted as one that does, or has told of what it saved since it runs."""
 
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heappush
 
-from phalanx.engine.action import Action, Repartition, Resize, Start, Stop
+from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, Event, Outcome
 from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
@@ -50,6 +50,9 @@ def _go_on(backend: VirtualBackend, life: Life, asked: Action, attempt: AttemptR
         case Resize(placement=placement):
             life.next = placement
             delay_ms = costs.resize_ms
+        case Resume():
+            life.next = attempt.placement
+            delay_ms = 0
         case Stop(grace_ms=grace_ms):
             life.leaving = True
             delay_ms = min(costs.checkpoint_ms + costs.stop_ms, grace_ms)

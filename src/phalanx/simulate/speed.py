@@ -17,6 +17,7 @@ from phalanx.placement.placement import Placement
 from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
 from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
 from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
+from phalanx.simulate.packed import guaranteed_speed, kept, packed_speed
 from phalanx.simulate.step import best_communication_ms, communication_ms, compute_ms
 from phalanx.simulate.training import best_batch, gets_done, is_adaptive, noise_scale
 from phalanx.workload.family import Family, family_of
@@ -37,7 +38,7 @@ SENDING = 0.3
 """The part of a step that workers and parameter servers send in, at the numbers asked for: an assumption of ours."""
 
 KEPT_MAX = 20_000
-"""Speeds of meshes that are remembered: past that many all are forgotten, which costs time and changes nothing."""
+"""Speeds that are remembered: past that many all are forgotten, which costs time and changes nothing."""
 
 INTERFERENCES: dict[Family, Interference] = {
     # Embeddings are copies in device memory, which lose more by switching: see `placement.sharing`.
@@ -53,6 +54,7 @@ class _Known:
     rooms: dict[tuple[str, ...], Room] = field(default_factory=dict)
     compact_ms: dict[tuple[object, ...], float] = field(default_factory=dict)
     meshed: dict[tuple[object, ...], float] = field(default_factory=dict)
+    in_one_slot: dict[tuple[object, ...], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,16 +82,53 @@ class SpeedModel:
         """The speed of a job that shares no device: locality × hardware × elasticity, or by the steps of its mesh."""
         if placement.mesh and self.topology.cluster.links:
             return self._meshed(job, placement)
+        if len(placement.slots) == 1:
+            return self._in_one_slot(job, placement)
         return self._plain(job, placement)
 
-    def shared(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
+    def _in_one_slot(self, job: Job, placement: Placement) -> float:
+        """Likewise, remembered: on a node that is not split, only the number and type of the GPUs count."""
+        (slot,) = placement.slots
+        number = self.topology.number[slot.node]
+        if self.topology.layouts[number].levels:
+            return self._plain(job, placement)
+        key = (job.gang, job.labels, self.topology.nodes[number].gpu_type, len(slot.devices))
+        speeds = self._known.in_one_slot
+        speed = speeds.get(key)
+        if speed is None:
+            if len(speeds) >= KEPT_MAX:
+                speeds.clear()
+            speed = speeds[key] = self._plain(job, placement)
+        return speed
+
+    def shared(
+        self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None] = ()
+    ) -> float:
         """What neighbours leave of the speed of a task with a portion of a device, where 1 is the portion for itself.
 
-        `beside` are the portions that others hold of the same device. A job of several tasks, which go in step, is as
-        fast as its slowest.
+        `beside` are the portions that others hold of the same device, `company` the jobs of these, where they are
+        known. A job of several tasks, which go in step, is as fast as its slowest. What is revocable was asked for as
+        all of a device: its speed is that of the compute it has.
         """
+        throttled = portion.revocable and portion.mode is Mode.FRACTION
+        held = portion.compute_permille / FULL_PERMILLE if throttled else 1.0
         if not beside:
-            return 1.0
+            return held
+        others = [(each, other) for each, other in zip(beside, company, strict=bool(company)) if other is not None]
+        if portion.mode is Mode.TURNS:
+            packed = [
+                self.kept(job, other) for each, other in others if job.id == each.beside or other.id == portion.beside
+            ]
+            if packed:
+                return packed_speed(packed, len(beside) + 1, self._interference(job).switch_overhead)
+        if throttled:
+            kept_beside = [self.kept(job, other) for each, other in others if not each.revocable]
+            if kept_beside:
+                return held * min(kept_beside) * min(1.0, FULL_PERMILLE / _revocable_permille((portion, *beside)))
+        return held * self._divided(job, portion, beside) * self._undisturbed(job, portion, others)
+
+    def _divided(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
+        """What is left of a portion that is divided in time or space from those beside it."""
         is_half = portion.mode is Mode.FRACTION and portion.compute_permille < FULL_PERMILLE
         if is_half and not portion.revocable and may_pair(job.gang):
             # It asked for the whole device, and somebody gave it half.
@@ -97,7 +136,23 @@ class SpeedModel:
         holders = {str(i): each for i, each in enumerate((portion, *beside))}
         guaranteed = sum(each.compute_permille for each in holders.values() if not each.revocable)
         load = DeviceLoad(None, 0, holders=holders, guaranteed_permille=guaranteed)
-        return 1.0 / slowdown(load, "0", self.interferences.get(_family(job), INTERFERENCE))
+        return 1.0 / slowdown(load, "0", self._interference(job))
+
+    def _undisturbed(self, job: Job, portion: Portion, others: Sequence[tuple[Portion, Job]]) -> float:
+        """What those with revocable parts of its device leave of the speed of one who has a guaranteed part."""
+        if portion.mode is not Mode.FRACTION or portion.revocable:
+            return 1.0
+        revocable = [(each.compute_permille, self.kept(job, other)) for each, other in others if each.revocable]
+        return guaranteed_speed(revocable, self._interference(job).scavenged_permille)
+
+    def _interference(self, job: Job) -> Interference:
+        return self.interferences.get(_family(job), INTERFERENCE)
+
+    def kept(self, job: Job, beside: Job) -> float:
+        """What a job keeps of its speed that runs at the same time as another, by what was measured of their models."""
+        models = _label(job, MODEL_LABEL), _label(beside, MODEL_LABEL)
+        measured = self.throughputs.kept(self._reference(job), *models) if self.throughputs is not None else None
+        return kept(_family(job), _family(beside)) if measured is None else measured
 
     def _plain(self, job: Job, placement: Placement) -> float:
         gpus = placement.gpus
@@ -208,7 +263,9 @@ class Neutral(SpeedModel):
     def alone(self, job: Job, placement: Placement) -> float:
         return 1.0
 
-    def shared(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
+    def shared(
+        self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None] = ()
+    ) -> float:
         return 1.0
 
     def adapted(self, job: Job, placement: Placement, done: float) -> float:
@@ -235,6 +292,10 @@ def served(job: Job, placement: Placement) -> float:
     return 1.0 / (1.0 - SENDING + SENDING * traffic)
 
 
+def _revocable_permille(portions: Sequence[Portion]) -> int:
+    return sum(each.compute_permille for each in portions if each.revocable)
+
+
 def asked_gpus(job: Job) -> int:
     """The GPUs with which a job takes its duration: those of its label, else the most it can use."""
     label = _label(job, GPUS_LABEL)
@@ -242,7 +303,10 @@ def asked_gpus(job: Job) -> int:
 
 
 def _label(job: Job, name: str) -> str:
-    return next((value for key, value in job.labels if key == name), "")
+    for key, value in job.labels:
+        if key == name:
+            return value
+    return ""
 
 
 def _family(job: Job) -> Family:

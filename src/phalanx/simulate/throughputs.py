@@ -85,8 +85,9 @@ def _rate(value: object, where: str, gpu_type: str) -> float:
 
 
 def _gavels(path: str, told: dict[str, Any]) -> Iterator[Throughput]:
-    """Gavel's file: by type, by `('model (batch size N)', gpus)`, alone (`null`); what it tells of pairs is left."""
+    """Gavel's file: by type, by `('model (batch size N)', gpus)`, alone (`null`) and, on one GPU, beside another."""
     found: dict[tuple[str, int], list[tuple[str, float]]] = {}
+    beside: dict[tuple[str, int], list[tuple[str, str, float]]] = {}
     for gpu_type, measured in told.items():
         if gpu_type.endswith(SPREAD):
             continue
@@ -97,8 +98,24 @@ def _gavels(path: str, told: dict[str, Any]) -> Iterator[Throughput]:
             model, gpus = _model_and_gpus(key, where)
             rate = rates.get(ALONE) if isinstance(rates, dict) else None
             found.setdefault((model, gpus), []).append((gpu_type.upper(), _rate(rate, where, gpu_type)))
+            for other, pair in rates.items():
+                if other != ALONE and gpus == 1:
+                    name, others = _model_and_gpus(other, where)
+                    if others == 1:
+                        told_of = (
+                            gpu_type.upper(),
+                            name,
+                            _pair_rate(pair, f"{where}: beside {brief(other)}", gpu_type),
+                        )
+                        beside.setdefault((model, gpus), []).append(told_of)
     for (model, gpus), steps in found.items():
-        yield Throughput(model, batch_of(model), gpus, tuple(steps))
+        yield Throughput(model, batch_of(model), gpus, tuple(steps), tuple(beside.get((model, gpus), ())))
+
+
+def _pair_rate(pair: Any, where: str, gpu_type: str) -> float:
+    if not isinstance(pair, list) or len(pair) != 2:
+        raise ThroughputError(f"{where}: {gpu_type}: expected steps a second of both, found {brief(json.dumps(pair))}")
+    return _rate(pair[0], where, gpu_type)
 
 
 def _model_and_gpus(key: str, where: str) -> tuple[str, int]:

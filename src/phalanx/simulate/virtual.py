@@ -14,7 +14,7 @@ from math import ceil
 from phalanx.cluster.device import Portion
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, in_place
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.ledger import Ledger, permille_of
 from phalanx.simulate.report_of import report_of
@@ -22,6 +22,7 @@ from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.trace import Ending
 from phalanx.simulate.training import is_adaptive, next_noise
 from phalanx.simulate.work import Work
+from phalanx.workload.job import Job
 
 Fault = Callable[[Action], Event | None]
 
@@ -29,6 +30,8 @@ Due = tuple[int, int, Event, int]
 """When, in which order, what, and for which version of a life."""
 
 ENDLESS = Work(None)
+
+ENDS = (AttemptEnded, JobCancelled)
 
 NOISE_CHANGED = -1
 """The step of a report that is not due by the clock, but because the noise of a job's gradients has changed."""
@@ -55,6 +58,7 @@ class Life:
     speed: float = 0.0
     version: int = 0
     leaving: bool = False
+    reports_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -63,7 +67,7 @@ class VirtualBackend:
 
     `works` says what each job has to do; one that is not in it, or has no duration, never ends by itself. `fault` may
     answer an action with a `Failed` or `Lost` instead of carrying it out. With `reports_ms` elastic jobs that end by
-    themselves say how far they are, so often.
+    themselves, and those that have shares of devices, say how far they are, so often.
     """
 
     works: Mapping[str, Work]
@@ -79,6 +83,7 @@ class VirtualBackend:
     resizes: int = 0
     moves: int = 0
     sharers: dict[tuple[str, int], dict[tuple[str, int], Portion]] = field(default_factory=dict)
+    resting: dict[tuple[str, int], dict[str, None]] = field(default_factory=dict)
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on; its answer is due after its delay."""
@@ -108,15 +113,23 @@ class VirtualBackend:
         match action:
             case Start(placement=placement):
                 self._hold(life, placement, now)
-                life.next = placement
+                # A stop of an attempt whose start has failed may still be unanswered: it does not concern this one.
+                life.next, life.leaving = placement, False
                 return self.costs.start_ms + (self.costs.restore_ms if life.saved_ms else 0)
             case Stop():
                 return self._stop(life, action, now)
-            case Resize(placement=placement):
+            case Resize(placement=placement) if life.placement is not None and in_place(life.placement, placement):
+                # Nobody joins or leaves: it runs on, and from now on in another way.
+                life.next = placement
+                return 0
+            case Resize():
                 self._pause(life, action.id.job, now)
                 return self._resize(life, action, now)
             case Suspend():
                 self._pause(life, action.id.job, now)
+                if life.placement is not None:
+                    self._rest(action.id.job, life.placement)
+                    self._retime_neighbours(action.id.job, life.placement, now)
                 return 0
             case Resume():
                 life.next = life.placement
@@ -189,6 +202,7 @@ class VirtualBackend:
         """Lets a job run where it is to run, and works out when it will have ended."""
         work = self.works.get(job, ENDLESS)
         assert life.placement is not None, f"{job} has no place to run at"
+        self._wake(job, life.placement)
         self._join(job, life.placement)
         life.since_ms = now
         life.speed = self._speed_of(job, work, life.placement)
@@ -196,8 +210,9 @@ class VirtualBackend:
         if work.duration_ms is not None:
             left_ms = max(work.duration_ms - life.done_ms, 0)
             self._at(now + ceil(left_ms / life.speed), self._ending(job, life, work), life.version)
-            if self.reports_ms is not None and work.job is not None and work.job.gang.elastic:
-                self._at(now + self.reports_ms, Progress(job, life.newest[0]), life.version)
+            if self.reports_ms is not None and work.job is not None and _reports(work.job, life.placement):
+                life.reports_ms = self.reports_ms
+                self._at(now + life.reports_ms, Progress(job, life.newest[0]), life.version)
             if work.job is not None and is_adaptive(work.job):
                 self._expect_noise(life, job, work, now)
 
@@ -219,9 +234,10 @@ class VirtualBackend:
         left = 1.0
         for slot in placement.slots:
             if slot.portion is not None:
-                beside = self.sharers[slot.node, slot.devices[0]]
-                others = [portion for (other, rank), portion in beside.items() if (other, rank) != (job, slot.rank)]
-                left = min(left, self.speed.shared(work.job, slot.portion, others))
+                sharers = self.sharers[slot.node, slot.devices[0]]
+                others = {other: portion for other, portion in sharers.items() if other != (job, slot.rank)}
+                company = [self.works.get(other, ENDLESS).job for other, _ in others]
+                left = min(left, self.speed.shared(work.job, slot.portion, list(others.values()), company))
         return self.speed.alone(work.job, placement) * left
 
     def _join(self, job: str, placement: Placement) -> None:
@@ -230,12 +246,16 @@ class VirtualBackend:
                 self.sharers.setdefault((slot.node, slot.devices[0]), {})[job, slot.rank] = slot.portion
 
     def _part(self, job: str, placement: Placement) -> None:
+        if not self.sharers:
+            return
         for slot in placement.slots:
             if slot.portion is not None:
-                self.sharers[slot.node, slot.devices[0]].pop((job, slot.rank), None)
+                self.sharers.get((slot.node, slot.devices[0]), {}).pop((job, slot.rank), None)
 
     def _retime_neighbours(self, job: str, placement: Placement, now: int) -> None:
         """Works out anew when those end who share devices with a job that came or went."""
+        if not self.sharers:
+            return
         neighbours: dict[str, None] = {}
         for slot in placement.slots:
             if slot.portion is not None:
@@ -268,8 +288,9 @@ class VirtualBackend:
             at_ms, _, event, version = heappop(due)
             if isinstance(event, Done):
                 self._done(event.action, at_ms)
-            elif isinstance(event, AttemptEnded | JobCancelled) and not self._ends(event, version, at_ms):
-                continue
+            elif isinstance(event, ENDS):
+                if not self._ends(event, version, at_ms):
+                    continue
             elif isinstance(event, Progress):
                 if self.lives[event.job].version != version:
                     continue
@@ -284,12 +305,19 @@ class VirtualBackend:
         if life.leaving:
             self._release(life, action, now)
         elif life.next is not None:
-            if life.placement != life.next:
-                self._book(life, action, now)
-                self._hold(life, life.next, now)
+            self._pause(life, action.job, now)
+            if life.placement is not life.next:
+                self._go_where_next(life, life.next, action, now)
             placement, life.next = life.next, None
             self._run(life, action.job, now)
             self._retime_neighbours(action.job, placement, now)
+
+    def _go_where_next(self, life: Life, place: Placement, action: ActionId, now: int) -> None:
+        if life.placement is not None and in_place(life.placement, place):
+            life.placement = place
+        elif life.placement != place:
+            self._book(life, action, now)
+            self._hold(life, place, now)
 
     def _ends(self, event: AttemptEnded | JobCancelled, version: int, now: int) -> bool:
         """Whether a job ends now, as was worked out when it was let run."""
@@ -310,14 +338,41 @@ class VirtualBackend:
             self._pause(life, due.job, now)
             self._run(life, due.job, now)
         elif self.reports_ms is not None:
-            self._at(now + self.reports_ms, due, version)
+            self._expect_report(life, work, due, version, now)
         done_ms = life.done_ms + (now - life.since_ms) * life.speed
         return report_of(work, due, life.placement, done_ms, life.speed)
+
+    def _expect_report(self, life: Life, work: Work, due: Progress, version: int, now: int) -> None:
+        """An elastic job reports again and again. One that shares devices would say the same as long as nothing
+        changes: it does so ever more seldom, and not while it has its devices for itself.
+        """
+        assert work.job is not None, f"{due.job} is not known"
+        assert life.placement is not None, f"{due.job} does not run"
+        if not work.job.gang.elastic:
+            if not self._has_company(life.placement):
+                return
+            life.reports_ms *= 2
+        self._at(now + life.reports_ms, due, version)
+
+    def _has_company(self, placement: Placement) -> bool:
+        """Whether others run on a job's devices, or rest there."""
+        shared = _shared_devices(placement)
+        return any(self.resting.get(device) or len(self.sharers[device]) > 1 for device in shared)
+
+    def _rest(self, job: str, placement: Placement) -> None:
+        for device in _shared_devices(placement):
+            self.resting.setdefault(device, {})[job] = None
+
+    def _wake(self, job: str, placement: Placement) -> None:
+        if self.resting:
+            for device in _shared_devices(placement):
+                self.resting.get(device, {}).pop(job, None)
 
     def _release(self, life: Life, action: ActionId, now: int) -> None:
         self._book(life, action, now)
         placement, life.placement, life.leaving = life.placement, None, False
         if placement is not None:
+            self._wake(action.job, placement)
             self._retime_neighbours(action.job, placement, now)
 
     def held_ms(self, job: str, now: int) -> int:
@@ -339,10 +394,21 @@ class VirtualBackend:
 
     def next_event_ms(self) -> int | None:
         """When the next event is due. Moments of ends that have become void are nobody's."""
-        while self.due and self._is_void(self.due[0]):
-            heappop(self.due)
-        return self.due[0][0] if self.due else None
+        due = self.due
+        # What does not depend on how fast a job runs has no version, and is never void.
+        while due and due[0][3] >= 0 and self._is_void(due[0]):
+            heappop(due)
+        return due[0][0] if due else None
 
     def _is_void(self, due: Due) -> bool:
         _, _, event, version = due
         return isinstance(event, AttemptEnded | JobCancelled | Progress) and self.lives[event.job].version != version
+
+
+def _reports(job: Job, placement: Placement) -> bool:
+    """Whether somebody may want to know how a job fares: it could be larger or smaller, or shares devices."""
+    return job.gang.elastic or any(slot.portion is not None for slot in placement.slots)
+
+
+def _shared_devices(placement: Placement) -> list[tuple[str, int]]:
+    return [(slot.node, slot.devices[0]) for slot in placement.slots if slot.portion is not None]

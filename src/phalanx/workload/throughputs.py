@@ -10,12 +10,16 @@ _BATCH = re.compile(r"\(?\s*batch\s*(?:size)?\s*[=:]?\s*(\d+)\s*\)?", re.IGNOREC
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one model does with a batch on so many GPUs, by GPU type. A batch of 0 is any."""
+    """What one model does with a batch on so many GPUs, by GPU type. A batch of 0 is any.
+
+    `beside` is what it does at the same time as another model on the same GPU: by GPU type and that model.
+    """
 
     model: str
     batch: int
     gpus: int
     steps_per_s: tuple[tuple[str, float], ...]
+    beside: tuple[tuple[str, str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,17 @@ class Throughputs:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    _kept: dict[tuple[str, tuple[str, int], tuple[str, int]], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
     def __post_init__(self) -> None:
         for row in self.rows:
             name, _ = _parts(row.model)
+            alone = dict(row.steps_per_s)
+            for gpu_type, other, rate in row.beside:
+                if alone.get(gpu_type, 0.0) > 0 and rate > 0:
+                    self._kept.setdefault((gpu_type, (name, row.batch), _parts(other)), rate / alone[gpu_type])
             for batch in dict.fromkeys((row.batch, 0)):
                 by_gpus = self._by_model.setdefault((name, batch), {})
                 by_gpus.setdefault(row.gpus, dict(row.steps_per_s))
@@ -51,6 +63,10 @@ class Throughputs:
         steps = by_gpus[max(counts) if counts else min(by_gpus)]
         here, there = steps.get(gpu_type.upper(), 0.0), steps.get(reference.upper(), 0.0)
         return here / there if here > 0 and there > 0 else None
+
+    def kept(self, gpu_type: str, model: str, other: str) -> float | None:
+        """What a model keeps of its speed at the same time as another on one GPU; None if that was not measured."""
+        return self._kept.get((gpu_type.upper(), _parts(model), _parts(other)))
 
     def _found(self, model: str) -> dict[int, dict[str, float]] | None:
         name, batch = _parts(model)

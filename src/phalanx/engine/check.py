@@ -1,0 +1,223 @@
+"""What the State refuses: events and decisions that contradict it, before anything changes."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.queues import RESOURCES, settled
+from phalanx.engine import cells_check, reconfigure
+from phalanx.engine.action import Stop
+from phalanx.engine.amend import may_be_resized
+from phalanx.engine.event import (
+    Advice,
+    AttemptEnded,
+    ClusterChanged,
+    ClusterDefined,
+    DeviceHealthChanged,
+    Done,
+    Event,
+    JobCancelled,
+    JobChanged,
+    JobHeld,
+    JobReleased,
+    JobSubmitted,
+    NodeHealthChanged,
+    PolicyChanged,
+    Progress,
+    TermBegun,
+)
+from phalanx.engine.plan import Claim, Plan
+from phalanx.engine.quotas import said
+from phalanx.engine.records import JobRecord, StopReason, need_of, tasks_of
+from phalanx.engine.state import NeverFitsError, State
+from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.registry import policy as policy_named
+from phalanx.workload.gang import Role, Topology
+from phalanx.workload.job import Job
+
+
+def check(state: State, event: Event) -> None:
+    """Raises ValueError if an event contradicts the State. News of attempts that are gone are no contradiction."""
+    if state.seq < 0 and not isinstance(event, ClusterDefined):
+        raise ValueError("the first record must define the cluster")
+    match event:
+        case Done() | AttemptEnded():
+            # What there is most of comes first: cases are looked at in turn.
+            pass
+        case JobSubmitted(job=job):
+            _check_job(state, job)
+        case ClusterDefined(cluster=cluster, policy=policy, placement=placement):
+            if state.seq >= 0:
+                raise ValueError("a cluster is defined once, by the first record")
+            _check_cluster(cluster)
+            policy_named(policy)
+            packing_named(placement)
+        case ClusterChanged(cluster=cluster):
+            _check_cluster(cluster)
+            reconfigure.check_cluster(state, cluster)
+        case PolicyChanged(policy=policy, placement=placement):
+            policy_named(policy)
+            packing_named(placement or "topology")
+        case TermBegun(term=term):
+            if term <= state.term:
+                raise ValueError(f"term {term} does not come after term {state.term}")
+        case JobChanged(job=job):
+            record = state.record(job.id)
+            attempt = record.attempt
+            if record.final is not None or (
+                attempt is not None and not may_be_resized(state, attempt, record.job, job)
+            ):
+                raise ValueError(
+                    f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
+                    "runs, how many members its roles may have, of which it needs no more than it has"
+                )
+            _check_request(state, job)
+        case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
+            record = state.record(name)
+            if record.final is not None:
+                raise ValueError(f"job {name} has already {record.final.value}")
+        case NodeHealthChanged(node=node):
+            _check_node(state, node)
+        case DeviceHealthChanged(node=node, device=device):
+            gpus = state.topology.nodes[_check_node(state, node)].gpus
+            if not 0 <= device < gpus:
+                raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+        case Progress(job=name, metrics=metrics):
+            measured = (event.samples_per_s, event.gpu_busy, event.memory_gb, *metrics.values())
+            if not all(map(isfinite, measured)):
+                raise ValueError(f"progress of job {name}: expected finite numbers")
+        case Advice(policy=policy, body=advice):
+            if not all(map(isfinite, advice.values())):
+                raise ValueError(f"advice of policy {policy}: expected finite numbers")
+
+
+def _check_cluster(cluster: Cluster) -> None:
+    names = [node.name for node in cluster.nodes]
+    if len(dict.fromkeys(names)) < len(names):
+        raise ValueError("two nodes of the cluster have one name")
+    settled(cluster.queues, cluster.total)
+    if cluster.cells is not None:
+        cells_check.check_cluster(cluster)
+    for window in cluster.maintenance:
+        window.check(dict.fromkeys(names))
+
+
+def _check_node(state: State, node: str) -> int:
+    if node not in state.topology.number:
+        raise ValueError(f"there is no node {node!r}")
+    return state.topology.number[node]
+
+
+def _check_job(state: State, job: Job) -> None:
+    if not job.id:
+        raise ValueError("a job needs an id")
+    if job.id in state.jobs:
+        raise ValueError(f"there is a job {job.id!r} already")
+    for dependency in job.after:
+        if dependency.job not in state.jobs:
+            raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not exist")
+    _check_request(state, job)
+
+
+def _check_request(state: State, job: Job) -> None:
+    """Refuses what the cluster, the queue or the backend could never give."""
+    if not job.gang.roles:
+        raise ValueError(f"job {job.id} has no roles")
+    if state.quotas:
+        _check_queue(state, job)
+    if state.cells is not None:
+        cells_check.check_job(state.cells, job)
+    known = state.gangs.get(job.gang)
+    if known is None:
+        _check_topology(state, job.id, job.gang.topology)
+        _check_roles(state, job.id, job.gang.roles)
+    for task in (known.tasks if known is not None else tasks_of(job.gang.roles)).values():
+        if task.share is not None and task.share.kind.value in state.lacks:
+            raise ValueError(f"job {job.id} asks for a share by {task.share.kind.value}, which the backend cannot give")
+    if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
+        raise ValueError(
+            f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
+        )
+
+
+def _check_queue(state: State, job: Job) -> None:
+    account = state.quotas.accounts.get(job.queue)
+    if account is None or not job.queue:
+        known = ", ".join(state.quotas.leaves()[:20])
+        raise ValueError(f"job {job.id} is for the queue {job.queue!r}, which there is not; there are {known}")
+    if account.inside:
+        inside = ", ".join(each.path for each in account.inside[:20])
+        raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")
+    for resource, amount in enumerate(need_of(job.gang.roles)):
+        most = state.quotas.ceiling(job.queue, resource)
+        if amount > most:
+            raise NeverFitsError(
+                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, "
+                f"but the queue {job.queue} can have {said(most, resource)} at most"
+            )
+
+
+def _check_roles(state: State, job: str, roles: tuple[Role, ...]) -> None:
+    names = [role.name for role in roles]
+    for role in roles:
+        if names.count(role.name) > 1:
+            raise ValueError(f"job {job} has two roles named {role.name!r} side by side")
+        _check_role(state, job, role)
+
+
+def _check_role(state: State, job: str, role: Role) -> None:
+    if not 1 <= role.replicas_min <= role.replicas_max:
+        raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
+    task = role.task
+    if min(task.gpus, task.cpus_milli, task.memory_mb, task.nics, *(size for _, size in task.storage_gb), 0) < 0:
+        raise ValueError(f"job {job}, role {role.name}: a task asks for less than nothing")
+    _check_topology(state, job, role.topology)
+    _check_roles(state, job, role.members)
+
+
+def _check_topology(state: State, job: str, topology: Topology) -> None:
+    for level in (topology.required, topology.preferred):
+        if level and not state.topology.knows(level):
+            known = ", ".join(state.cluster.levels)
+            raise ValueError(f"job {job} asks for the level {level!r}; this cluster has {known}")
+
+
+def check_plan(state: State, plan: Plan) -> None:
+    """Raises ValueError if a decision contradicts the State."""
+    opened = {(claim.job, claim.attempt) for claim in plan.claims}
+    for claim in plan.claims:
+        record = state.record(claim.job)
+        if not _in_line(record, plan) or claim.attempt != record.attempts + 1:
+            raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
+        _check_claim(state, record, claim, takes_over=claim.waits or bool(plan.withdrawn))
+    for action in plan.actions:
+        job, attempt = action.id.job, action.id.attempt
+        if (job, attempt) not in opened and state.attempt(job, attempt) is None:
+            raise ValueError(f"an action for attempt {attempt} of job {job}, which there is not")
+        if isinstance(action, Stop):
+            StopReason(action.reason)
+    for reservation in plan.reservations or ():
+        if not _in_line(state.record(reservation.job), plan):
+            raise ValueError(f"a reservation for job {reservation.job}, which is not in line")
+    for verdict in plan.verdicts:
+        if not _in_line(state.record(verdict.job), plan):
+            raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
+    if plan.cells:
+        cells_check.check_steps(state, plan.cells)
+
+
+def _in_line(record: JobRecord, plan: Plan) -> bool:
+    """Whether a job waits, or will once the plan has taken its claim back."""
+    return record.queued is not None or (record.attempt is not None and record.attempt.key in plan.withdrawn)
+
+
+def _check_claim(state: State, record: JobRecord, claim: Claim, takes_over: bool) -> None:
+    for slot in claim.placement.slots:
+        node = _check_node(state, slot.node)
+        free = state.capacity.all_devices[node] if takes_over else state.capacity.free[node]
+        if slot.role not in record.tasks:
+            raise ValueError(f"a claim for role {slot.role!r}, which job {claim.job} does not have")
+        for device in slot.devices:
+            if slot.portion is None and not free >> device & 1:
+                raise ValueError(f"a claim of job {claim.job} on device {device} of {slot.node}, which is not free")

@@ -1,0 +1,65 @@
+"""Company: how long a step of a job takes beside those who run on its devices, as it says itself.
+
+What is read of a report: `step_ms` of its metrics, or its samples a second where it has no such metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from phalanx.cluster.device import Portion
+from phalanx.policy.policy import Memory
+
+Companions = tuple[tuple[str, str, int], ...]
+"""Those who run on a job's devices: who, packed with whom, and with how much compute."""
+
+REPORTS_COUNTED = 4
+"""About so many of the last reports make up what is known of a job in its present company."""
+
+SECOND_MS = 1000.0
+
+
+def observe_steps(memory: Memory, event: Any, now: int) -> None:
+    """Takes note of the last report of each job, until the job has ended."""
+    # Events are known by the names they have in the journal: this room lies below the one that defines them.
+    match type(event).__name__:
+        case "Progress":
+            step_ms = _step_ms(event)
+            if step_ms > 0:
+                memory.setdefault("reported", {})[event.job] = (now, step_ms)
+        case "JobCancelled" | "AttemptEnded":
+            memory.get("reported", {}).pop(event.job, None)
+            memory.get("stays", {}).pop(event.job, None)
+
+
+def _step_ms(event: Any) -> float:
+    told: float = event.metrics.get("step_ms", 0.0)
+    if told > 0 or event.samples_per_s <= 0:
+        return told
+    return SECOND_MS / float(event.samples_per_s)
+
+
+def companions(job: str, devices: Sequence[Mapping[str, Portion]]) -> Companions:
+    """Who runs on the devices of a job."""
+    found = {name: portion for device in devices for name, portion in device.items()}
+    return tuple((name, each.beside, each.compute_permille) for name, each in sorted(found.items()))
+
+
+def step_ms(memory: Memory, job: str, present: Companions, now: int, settle_ms: int) -> float | None:
+    """How long a step of a job takes in this company; None if it has not said so since the company is like that.
+
+    A report tells of the time before it: those that come too soon tell of another company.
+    """
+    stays = memory.setdefault("stays", {})
+    stay = stays.get(job)
+    if stay is None or stay[0] != present:
+        stay = stays[job] = (present, now, None, 0, -1)
+    since_ms, count, heard_ms = stay[1], stay[3], stay[4]
+    known_ms: float | None = stay[2]
+    at_ms, told_ms = memory.get("reported", {}).get(job, (-1, 0.0))
+    if at_ms > heard_ms and at_ms >= since_ms + settle_ms:
+        count = min(count + 1, REPORTS_COUNTED)
+        known_ms = told_ms if known_ms is None else known_ms + (told_ms - known_ms) / count
+        stays[job] = (present, since_ms, known_ms, count, at_ms)
+    return known_ms
