@@ -39,7 +39,7 @@ from phalanx.simulate.virtual import Fault, VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.workload.array import members
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
-from phalanx.workload.job import After, Array, Dependency, Job, Kind
+from phalanx.workload.job import After, Array, Checkpointing, Dependency, Job, Kind
 
 
 def racked(racks: int, nodes: int, gpus: int = 8, **node: Any) -> Cluster:
@@ -74,7 +74,11 @@ def a_job(
     task: dict[str, Any] | None = None,
     **job: Any,
 ) -> Job:
-    """A job of `count` tasks of `gpus` GPUs each. `task` holds further fields of the Task, `job` those of the Job."""
+    """A job of `count` tasks of `gpus` GPUs each, which saves its work.
+
+    `task` holds further fields of the Task, `job` those of the Job.
+    """
+    job.setdefault("checkpoint", Checkpointing(saves=True))
     return Job(id, Gang((workers(count, gpus, **(task or {})),), Topology(required, preferred)), **job)
 
 
@@ -189,6 +193,7 @@ def stops(plan: Plan) -> list[str]:
 
 NOT_COMPARED = (
     "fit",
+    "gangs",
     "packing",
     "topology",
     "cluster",

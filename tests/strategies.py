@@ -117,6 +117,6 @@ def jobs(draw: st.DrawFn, cluster: Cluster, name: str, now: int = 0, others: tup
         after=after,
         array=draw(st.sampled_from([None, None, None, Array((0, 1, 2), 1), Array((0, 1, 2), 2)])),
         preemptible=draw(st.sampled_from([True, True, True, False])),
-        checkpoint=Checkpointing(cost_ms=draw(st.sampled_from([0, 100]))),
+        checkpoint=draw(st.sampled_from([Checkpointing(saves=True), Checkpointing(cost_ms=100)])),
         retry_limit=draw(st.sampled_from([0, 1])),
     )

@@ -53,7 +53,7 @@ OUTCOMES = st.sampled_from(list(Outcome))
 NUMBERS = st.integers(0, 1_000)
 OFTEN = st.sampled_from([True, True, False])
 
-MOVING = ("priority",)
+MOVING = ("priority", "phalanx")
 """Policies that move running jobs out of the way."""
 
 
@@ -113,7 +113,7 @@ class Engine(RuleBasedStateMachine):
 
     def watch(self, plan: Plan, before: list[object]) -> None:
         for claim in plan.claims:
-            job = self.state.jobs[claim.job].job
+            job = self.placed(claim.job)
             self.judge.check_placement(job, claim.placement)
             self.judge.check_open(claim.placement)
             self.check_victims_may_be_stopped(job, claim)
@@ -126,6 +126,10 @@ class Engine(RuleBasedStateMachine):
                 self.start(action)
             if isinstance(action, Resize):
                 self.resize(action)
+
+    def placed(self, job: str) -> Job:
+        """What is to be placed of a job."""
+        return self.state.jobs[job].job
 
     def start(self, action: Start) -> None:
         """What is told to start must find its devices empty."""
@@ -141,7 +145,7 @@ class Engine(RuleBasedStateMachine):
         self.judge.check_open(Placement(tuple(slot for slot in action.placement.slots if slot not in old)))
         if len(old) == len(action.placement.slots):
             assert not devices_of(action.placement) & devices_of(attempt.placement), "a move that stays in part"
-            assert self.policy in MOVING or self.cluster.defragment_ms
+            assert self.policy.partition(":")[0] in MOVING or self.cluster.defragment_ms
         else:
             assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
         self.judge.resizes[attempt.key] = action.placement

@@ -8,7 +8,8 @@
     steps:
       - submit: {a: 8, b: 2x4 rack}       # NAME: GPUS or COUNTxGPUS or MIN-MAXxGPUS, then a required level
         with: {priority: 5}               # further fields of the jobs of this step; of each task: cpus, memory_gb,
-                                          #   divisible; times: duration_s, deadline_s (on the clock of the table)
+                                          #   divisible; times: duration_s, deadline_s (on the clock of the table);
+                                          #   saves: false for jobs that do not save their work
         expect: {a: n0, b: gpus}          # where it is (node or node+node), else its reason or state
       - {after_s: 10, end: [a]}           # time passes, then: done, failed, lost, end, cancel, hold, release,
         stops: [b]                        #   saved (a durable checkpoint), node: {n0: failed},
@@ -16,9 +17,11 @@
         starts: [c]
 
 A step says what happens, in this order: time passes, jobs are submitted, the rest. A step in which only time passes
-wakes whoever asked to be woken by then. `starts`, `stops`, `victims` and
-`resizes` are what the plan says; left out, they are not looked at. New starts are reported done at once unless the file
-says `starts_take_time: true`; stops always wait for a `done`. With `advised: true` the policy's adviser is asked.
+wakes whoever asked to be woken by then. `starts`, `stops`, `victims`, `resizes`, `suspends` and `resumes` are what the
+plan says; `beside: {b: a}` with whom a job shares its turn ('': nobody) and `compute: {a: 500}` how many thousandths of
+a device its first task may have, once the plan is carried out. What is left out is not looked at. New starts are
+reported done at once unless the file says `starts_take_time: true`; stops always wait for a `done`. With
+`advised: true` the policy's adviser is asked.
 """
 
 from __future__ import annotations
@@ -34,9 +37,10 @@ from builders import World, a_job, of_roles, starts, stops, within, workers
 from phalanx.advice.registry import adviser
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.device import Portion
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue
-from phalanx.engine.action import ActionId, Resize, Start
+from phalanx.engine.action import ActionId, Resize, Resume, Start, Suspend
 from phalanx.engine.event import (
     AttemptEnded,
     Done,
@@ -55,7 +59,7 @@ from phalanx.engine.plan import Plan
 from phalanx.engine.turn import verify
 from phalanx.policy.registry import BUILTIN, split
 from phalanx.workload.gang import Role
-from phalanx.workload.job import Job, Kind
+from phalanx.workload.job import Checkpointing, Job, Kind
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
@@ -75,7 +79,7 @@ HAPPENINGS = (
     "node",
     "reports",
 )
-CHECKS = ("with", "expect", "starts", "stops", "victims", "resizes")
+CHECKS = ("with", "expect", "starts", "stops", "victims", "resizes", "suspends", "resumes", "beside", "compute")
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -176,6 +180,8 @@ def a_job_of(name: str, shape: object, fields: dict[str, Any]) -> Job:
     fields |= {f"{key[:-2]}_ms": 1000 * fields.pop(key) for key in ("duration_s", "deadline_s") if key in fields}
     if "kind" in fields:
         fields["kind"] = Kind(fields["kind"])
+    if "saves" in fields:
+        fields["checkpoint"] = Checkpointing(saves=fields.pop("saves"))
     if "labels" in fields:
         fields["labels"] = tuple(fields["labels"].items())
     if found["gpus"]:
@@ -226,6 +232,10 @@ def check(world: World, step: dict[str, Any], plan: Plan, place: str) -> None:
         "stops": sorted(stops(plan)),
         "victims": {claim.job: sorted(key.rpartition("/")[0] for key in claim.victims) for claim in plan.claims},
         "resizes": {a.id.job: len(a.placement.slots) for a in plan.actions if isinstance(a, Resize)},
+        "suspends": [a.id.job for a in plan.actions if isinstance(a, Suspend)],
+        "resumes": [a.id.job for a in plan.actions if isinstance(a, Resume)],
+        "beside": {name: portion(world, name).beside for name in step.get("beside", {})},
+        "compute": {name: portion(world, name).compute_permille for name in step.get("compute", {})},
     }
     for what, found in told.items():
         if what in step:
@@ -233,6 +243,15 @@ def check(world: World, step: dict[str, Any], plan: Plan, place: str) -> None:
             assert found == expected, f"{place}: {what}"
     for name, expected in step.get("expect", {}).items():
         assert situation(world, name, str(expected)) == str(expected), f"{place}: {name}"
+
+
+def portion(world: World, name: str) -> Portion:
+    """The part of a device that the first task of a job holds."""
+    attempt = world.job(name).attempt
+    assert attempt is not None, f"{name} has no devices"
+    found = attempt.bookings[0].portion
+    assert found is not None, f"{name} has whole devices"
+    return found
 
 
 def situation(world: World, name: str, like: str) -> str:

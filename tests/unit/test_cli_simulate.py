@@ -93,7 +93,7 @@ def test_programs_get_the_object_that_the_design_names(say: Any) -> None:
 
 def test_people_get_a_summary_and_how_long_jobs_took(say: Any) -> None:
     shown = say(*RUN)
-    assert "POLICY    fifo\n" in shown
+    assert "POLICY    phalanx\n" in shown
     assert "JOBS      60 submitted: 60 completed\n" in shown
     assert [line.split("  ")[0] for line in shown.splitlines()[-3:]] == [
         "to completion",
@@ -228,7 +228,84 @@ def test_a_job_larger_than_the_cluster_never_fits_and_holds_up_nobody(
         "never_fit": 1,
         "unfinished": 0,
     }
-    assert captured.err == "note: 1 job fits no part of this cluster; the largest that waits is huge, 64 GPUs\n"
+    assert captured.err == "note: 1 job never fits its cluster: job huge asks for 64 GPUs\n"
+
+
+QUOTAS = """
+name: shared
+nodes: [{count: 2, gpus: 8}]
+queues:
+  - {name: small, limit: {gpus: 4}}
+  - {name: large, deserved: {gpus: 12}}
+"""
+
+VIRTUAL_CLUSTERS = """
+name: shared
+levels: [node, socket]
+nodes: [{count: 2, gpus: 8, split: {socket: 2}}]
+virtual_clusters:
+  small: {cells: [{level: socket}]}
+  large: {cells: [{level: node}]}
+"""
+
+
+@pytest.fixture
+def of_two_sizes(tmp_path: Path) -> Any:
+    """The options of a run in which `big` and `bigger` are too large for the queue `small`, and `fits` is not."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text(
+        "job_id,submit_s,duration_s,gpus,queue,cancel_s\n"
+        "big,0,60,8,small,\nfits,1,60,4,small,\nbigger,2,60,16,small,30\nother,3,60,8,large,\n"
+    )
+
+    def options(cluster: str) -> list[str]:
+        path = tmp_path / "cluster.yaml"
+        path.write_text(cluster)
+        return ["--cluster", str(path), "--trace", str(trace)]
+
+    return options
+
+
+def test_a_job_that_can_never_fit_its_queue_is_counted_and_the_run_goes_on(
+    of_two_sizes: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    per_job = tmp_path / "jobs.csv"
+    arguments = ["simulate", *of_two_sizes(QUOTAS), "--per-job", str(per_job)]
+    assert run(cli, [*arguments, "-o", "json"]) == Exit.OK
+    captured = capsys.readouterr()
+    summary = json.loads(captured.out)
+    why = "job bigger asks for 16 GPUs, but the queue small can have 4 at most"
+    assert summary["jobs"] | {"submitted": 4, "completed": 2, "never_fit": 2, "unfinished": 0} == summary["jobs"]
+    assert summary["never_fit"] == {"queue": {"jobs": 2, "largest": "bigger", "gpus": 16, "why": why}}
+    assert captured.err == f"note: 2 jobs never fit their queue; the largest: {why}\n"
+    rows = {row["job_id"]: row for row in csv.DictReader(per_job.read_text().splitlines())}
+    assert (rows["big"]["state"], rows["big"]["submit_s"], rows["big"]["attempts"]) == ("waiting", "0.0", "0")
+    assert run(cli, arguments) == Exit.OK
+    assert "4 submitted: 2 completed, 2 never fit" in capsys.readouterr().out
+
+
+def test_a_job_that_can_never_fit_its_virtual_cluster_is_counted_and_the_run_goes_on(
+    of_two_sizes: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, ["simulate", *of_two_sizes(VIRTUAL_CLUSTERS), "-o", "json"]) == Exit.OK
+    captured = capsys.readouterr()
+    summary = json.loads(captured.out)
+    assert (summary["jobs"]["completed"], summary["never_fit"]["virtual_cluster"]["jobs"]) == (2, 2)
+    assert "note: 2 jobs never fit their virtual cluster; the largest: job bigger can never run" in captured.err
+
+
+def test_a_queue_that_there_is_not_ends_the_run(of_two_sizes: Any, tmp_path: Path, refusal: Any) -> None:
+    options = of_two_sizes(QUOTAS.replace("small", "tiny"))
+    assert "job big is for the queue 'small', which there is not; there are" in refusal("simulate", *options)
+
+
+def test_a_run_without_those_who_never_fit_goes_on_where_it_was_saved(
+    of_two_sizes: Any, tmp_path: Path, say: Any
+) -> None:
+    options, half = of_two_sizes(QUOTAS), str(tmp_path / "half.sim")
+    say("simulate", *options, "--until", "10s", "--save", half)
+    whole = without_run(say("simulate", *options, "-o", "json"))
+    assert without_run(say("simulate", "--resume", half, "-o", "json")) == whole
 
 
 def test_bad_rows_are_dropped_and_counted_if_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def test_a_group_of_nodes_becomes_nodes() -> None:
         )
         for name in ("n0", "n1")
     )
-    assert (read.levels, read.policy, read.name) == (("node",), "fifo", "cluster")
+    assert (read.levels, read.policy, read.name) == (("node",), "phalanx", "cluster")
 
 
 def test_nodes_are_numbered_on_from_group_to_group() -> None:
@@ -128,6 +128,11 @@ def test_links_tiers_overcommit_and_policy_are_read() -> None:
 def test_a_site_has_gpu_types_of_its_own() -> None:
     read = cluster("gpu_types: {Chip9: {memory_gb: 48}}\nnodes: [{gpus: 4, gpu_type: Chip9}]")
     assert (read.nodes[0].gpu_type, read.nodes[0].gpu_memory_gb) == ("Chip9", 48.0)
+
+
+def test_a_gpu_type_of_no_memory_has_none() -> None:
+    read = cluster("gpu_types: {Chip9: {memory_gb: 0}}\nnodes: [{gpus: 4, gpu_type: Chip9}]")
+    assert [node.gpu_memory_gb for node in read.nodes] == [0]
 
 
 def test_gpus_need_no_type() -> None:

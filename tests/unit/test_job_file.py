@@ -78,7 +78,7 @@ def test_the_example_of_the_design_is_read_whole() -> None:
     assert read.duration_ms == 14_400_000
     assert read.after == (Dependency("4820", After.SUCCESS),)
     assert read.array == Array(tuple(range(32)), 4)
-    assert read.checkpoint == Checkpointing(0, 2000)
+    assert read.checkpoint == Checkpointing(0, 2000, saves=True)
     assert read.retry_limit == 3
 
 

@@ -48,7 +48,7 @@ def test_an_order_that_is_no_tuple_of_whole_numbers_is_refused(key: object, show
 
 
 def test_a_key_of_a_queue_that_is_no_tuple_is_refused() -> None:
-    told = misbehaves(world_of(queue_order=lambda queue, usage, at: 0.5))
+    told = misbehaves(world_of(queue_order=lambda queue, usage, at: 0.5), a_job("a"), a_job("b"))
     assert told == "policy mine: queue_order(queue default) returned 0.5: expected a tuple of whole numbers"
 
 

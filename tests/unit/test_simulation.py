@@ -153,7 +153,8 @@ SPECS = (
         "gandiva",
         "gavel",
     ),
-    *("kai", "las", "multifactor", "optimus", "pollux", "priority", "singularity", "sjf"),
+    *("kai", "las", "multifactor", "optimus", "phalanx", "pollux", "priority", "singularity"),
+    "sjf",
     *("srtf", "srtf:by=gpus", "themis"),
     *("tiresias-gittins:samples=60/600/6000/60000", "tiresias-las", "tiresias-las:starvation=1", "volcano", "yarn-cs"),
 )

@@ -16,6 +16,9 @@ NODE = "node"
 CLUSTER = "cluster"
 """The level above all: everything lies in it."""
 
+DEFAULT_POLICY = "phalanx"
+"""What a cluster is decided by if its owner does not say. A record that does not say is older, and means `fifo`."""
+
 
 class Health(StrEnum):
     """Health of a device or node. Only `healthy` takes new work; `failed` ends what runs there."""

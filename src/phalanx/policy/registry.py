@@ -21,6 +21,7 @@ from phalanx.policy.las import las
 from phalanx.policy.multifactor import multifactor
 from phalanx.policy.optimus import optimus
 from phalanx.policy.parameters import Defaults, Parameter, ParameterError, Parameters
+from phalanx.policy.phalanx import phalanx
 from phalanx.policy.policy import Policy
 from phalanx.policy.pollux import pollux
 from phalanx.policy.priority import priority
@@ -48,6 +49,7 @@ BUILTIN: Mapping[str, Factory] = {
     "las": las,
     "multifactor": multifactor,
     "optimus": optimus,
+    "phalanx": phalanx,
     "pollux": pollux,
     "priority": priority,
     "singularity": singularity,

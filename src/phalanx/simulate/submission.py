@@ -49,7 +49,7 @@ class Submitter:
             priority=traced.priority,
             duration_ms=traced.duration_ms if traced.kind is not Kind.SERVICE else None,
             deadline_ms=traced.deadline_ms,
-            checkpoint=Checkpointing(0, traced.checkpoint_cost_ms),
+            checkpoint=Checkpointing(0, traced.checkpoint_cost_ms, saves=True),
             labels=_labels(traced),
         )
 

@@ -54,10 +54,11 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """How the job saves its work. `interval_ms` 0 means the scheduler chooses."""
+    """How the job saves its work, if it `saves` it at all. `interval_ms` 0 means the scheduler chooses."""
 
     interval_ms: int = 0
     cost_ms: int = 0
+    saves: bool = False
 
 
 class ProbeKind(StrEnum):

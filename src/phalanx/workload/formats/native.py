@@ -326,7 +326,9 @@ def _read_min_available(fields: Fields, kind: Kind, gang: Gang) -> int:
 
 def _read_checkpoint(field: Field) -> Checkpointing:
     fields = field.mapping(CHECKPOINT_KEYS)
-    return Checkpointing(fields.get("interval", _read_interval, 0), fields.get("cost", Field.duration_ms, 0))
+    return Checkpointing(
+        fields.get("interval", _read_interval, 0), fields.get("cost", Field.duration_ms, 0), saves=True
+    )
 
 
 def _read_interval(field: Field) -> int:

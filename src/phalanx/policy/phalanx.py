@@ -1,0 +1,108 @@
+"""phalanx: what the product decides by where nobody says otherwise. Nothing need be known of a job.
+
+Composed of what has been shown to work elsewhere: least attained service in levels that grow (Tiresias, NSDI 2019),
+with promotion of who has waited long; priorities before all (Borg, EuroSys 2015); others moved together before anybody
+is stopped (KAI); whoever fits may pass. Ours are the measure of service, between Tiresias' two, and that the price of
+being stopped counts: a job that does not save its work is never stopped for one of its own priority.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+
+from phalanx.policy.about import About
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Key, Policy, Targets, nobody
+from phalanx.policy.view import JobView, Moment, RunView
+
+LEVEL, RISEN, RISEN_MS, SAVES = "level", "risen", "risen_ms", "saves"
+KEPT = -1
+"""The level of who runs and does not save its work: before all others of its priority."""
+
+MEDIAN = 500
+THOUSAND = 1000
+
+
+def phalanx(parameters: Parameters) -> Policy:
+    """`first` is the service in seconds of one GPU that the first level has, and every other has `factor` times that of
+    the one before. Who has waited `patience` times as long as it ever ran rises by a level (0: never). `moves` says
+    whether jobs are moved together for one that does not fit, `stops=all` that work which is not saved does not count.
+    """
+    first_ms = 1000 * parameters.integer("first", default=600, least=1)
+    factor = parameters.integer("factor", default=4, least=2)
+    patience = parameters.integer("patience", default=3)
+    moves = parameters.boolean("moves", default=True)
+    stops_all = parameters.choice("stops", ("savers", "all")) == "all"
+
+    def border_ms(level: int) -> int:
+        return first_ms * int(factor**level)
+
+    def level_of(service_ms: int) -> int:
+        level = 0
+        while service_ms >= border_ms(level):
+            level += 1
+        return level
+
+    def order(job: JobView, at: Moment) -> Key:
+        if job.has_devices and not stops_all and not job.marks.get(SAVES, job.job.checkpoint.saves):
+            return (-job.job.priority, KEPT, 0, job.submitted_ms, job.number)
+        level = max(job.marks.get(LEVEL, 0) - job.marks.get(RISEN, 0), 0)
+        return (-job.job.priority, level, 0 if job.has_devices else 1, job.submitted_ms, job.number)
+
+    def changes(job: JobView, at: Moment) -> int | None:
+        if job.running_since_ms is not None:
+            service_ms = service_of(job, at.now)
+            left_ms = border_ms(level_of(service_ms)) - service_ms
+            return at.now + THOUSAND * left_ms // isqrt(THOUSAND * THOUSAND * max(job.gpus, 1)) + 1
+        if not patience or job.has_devices or job.marks.get(LEVEL, 0) <= job.marks.get(RISEN, 0):
+            return None
+        since_ms = max(job.marks.get(RISEN_MS, job.submitted_ms), job.stopped_ms or 0)
+        return max(since_ms + patience * max(job.executed_ms(at.now), first_ms), at.now + 1)
+
+    def due(job: JobView, at: Moment) -> None:
+        if job.has_devices:
+            job.marks[LEVEL] = level_of(service_of(job, at.now))
+            job.marks[SAVES] = int(job.saves)
+        else:
+            job.marks[RISEN] = job.marks.get(RISEN, 0) + 1
+            job.marks[RISEN_MS] = at.now
+
+    return Policy(
+        "phalanx",
+        order=order,
+        targets=Targets.RANK,
+        moves=anybody if moves else nobody,
+        changes=changes,
+        due=due,
+        estimate_permille=MEDIAN,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
+
+
+def service_of(job: JobView, now: int) -> int:
+    """What a job has had: the geometric mean of its time and its GPU time, so its time by the root of its GPUs.
+
+    By time alone large jobs take too much of the cluster before they step back, by GPU time they step back so soon that
+    they hardly get on. A job without GPUs counts as one with one.
+    """
+    executed_ms = job.executed_ms(now)
+    return isqrt(executed_ms * max(job.service_gpu_ms(now), executed_ms))
+
+
+def anybody(head: JobView, other: RunView, at: Moment) -> bool:
+    """Who may be moved at all is moved before anybody is stopped."""
+    return True
+
+
+ABOUT = About(
+    summary="the default: priority, then least attained service with promotion; moves before it stops",
+    prior_knowledge="none",
+    algorithm="multi-level feedback over attained service",
+    decides_by="priority, attained service, time waited, whether work is saved",
+    dimensions="spatial and temporal",
+    preemption="of jobs that save their work, at the borders of levels; of all for a higher priority; moves first",
+    starvation="who has waited a multiple of its run rises; low priorities may starve",
+    placement="packed by topology, consolidated by moving",
+    source="ours, after Tiresias (NSDI 2019), Borg (EuroSys 2015) and KAI",
+)

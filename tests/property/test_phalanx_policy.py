@@ -1,0 +1,28 @@
+"""The default policy on random histories: nobody loses unsaved work to one of its own priority."""
+
+from __future__ import annotations
+
+from test_engine_properties import QuotaEngine, RankingEngine
+
+from phalanx.workload.job import Job
+
+POLICY = "phalanx:first=1,factor=2,patience=1"
+
+
+class PhalanxEngine(RankingEngine):
+    policy = POLICY
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        """No job of these histories tells of what it saved."""
+        return victim.checkpoint.saves or head.priority > victim.priority
+
+
+class QuotaPhalanxEngine(QuotaEngine):
+    policy = POLICY
+
+    def may_stop(self, head: Job, victim: Job) -> bool:
+        return head.queue != victim.queue or victim.checkpoint.saves or head.priority > victim.priority
+
+
+TestPhalanx = PhalanxEngine.TestCase
+TestQuotaPhalanx = QuotaPhalanxEngine.TestCase
