@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from phalanx.simulate.metrics import Cost, Totals, summarize
+from phalanx.simulate.never_fit import NeverFit, TooSmall
 from phalanx.simulate.result import JobResult, Result, Stay, Timeline
 
 
@@ -41,6 +42,11 @@ def a_waiting_job(job_id: str = "1", **fields: Any) -> JobResult:
     )
 
 
+def too_large(*jobs: str) -> dict[str, NeverFit]:
+    """Jobs that no part of the cluster could hold."""
+    return {job: NeverFit(TooSmall.CLUSTER, f"job {job} asks for 64 GPUs") for job in jobs}
+
+
 def some_totals(**fields: Any) -> Totals:
     """A cluster of 8 GPUs of which half was held for 100 s."""
     values: dict[str, Any] = {
@@ -54,7 +60,7 @@ def some_totals(**fields: Any) -> Totals:
         "fragmentation": 0.25,
         "moves": 2,
         "resizes": 3,
-        "never_fit": (),
+        "never_fit": {},
         "events": 17,
         "digest": "abc123",
         **fields,

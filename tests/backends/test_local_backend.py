@@ -205,6 +205,18 @@ def test_a_task_runs_as_the_user_it_is_given(make: Callable[..., Bench], tmp_pat
     assert bench.printed().splitlines() == [str(pwd.getpwnam("nobody").pw_uid), pwd.getpwnam("nobody").pw_dir]
 
 
+def test_what_runs_is_ended_with_all_it_brought_forth_once_its_folder_is_deleted(bench: Bench) -> None:
+    bench.start("sh", "-c", "echo $$; setsid sleep 600 & echo $!; wait")
+    until(lambda: len(bench.printed().split()) == 2)
+    pids = [int(pid) for pid in bench.printed().split()]
+    shepherd = json.loads((bench.data / "jobs" / "7" / "1" / "state.json").read_text())["pid"]
+    shutil.rmtree(bench.data / "jobs" / "7")
+    ended = bench.end()
+    assert (ended.outcome, ended.reason) == (Outcome.LOST, "lost: the folder of the attempt was deleted")
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in (*pids, shepherd)))
+    assert not (bench.data / "jobs" / "7").exists()
+
+
 def test_an_unknown_user_is_refused(make: Callable[..., Bench]) -> None:
     refused = make(unix_user=lambda job: "nosuchuser").start("true")
     assert isinstance(refused, Failed)
@@ -258,6 +270,11 @@ def test_a_task_of_a_service_is_restarted_when_it_ends(bench: Bench) -> None:
         kind=Kind.SERVICE,
     )
     until(lambda: bench.printed() == "0\n1\n2\n")
+    told = [line for line in bench.printed(stream="err").splitlines() if line.startswith("phalanx: exit 1: task 0")]
+    assert [line.rpartition("; ")[2] for line in told] == [
+        "it is started again in 0.1 s",
+        "it is started again in 0.2 s",
+    ]
     assert not any(isinstance(event, AttemptEnded) for event in bench.backend.events(0))
     bench.stop()
 

@@ -210,7 +210,7 @@ CLUSTERS = {
 }
 
 
-SIZED = ("antman", "gandiva", "optimus", "pollux")
+SIZED = ("antman", "gandiva", "optimus", "phalanx", "pollux")
 """Policies that size or reshape gangs as they run, for which another judge is needed: see test_sized_policies.py."""
 
 

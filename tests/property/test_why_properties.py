@@ -13,8 +13,8 @@ from builders import World, a_job, everything
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
-from phalanx.engine.apply import check
 from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.check import check
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import (
     AttemptEnded,

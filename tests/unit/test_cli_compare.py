@@ -53,6 +53,21 @@ def test_people_get_a_row_for_each_policy_and_a_star_for_the_best(say: Any) -> N
     assert "JAIN" in say(*RUN, *POLICIES, "-o", "wide").splitlines()[0]
 
 
+def test_a_job_that_can_never_fit_its_queue_ends_no_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, trace = tmp_path / "cluster.yaml", tmp_path / "trace.csv"
+    cluster.write_text("nodes: [{count: 1, gpus: 8}]\nqueues: [{name: a, limit: {gpus: 4}}]\n")
+    trace.write_text("job_id,submit_s,duration_s,gpus,queue\n1,0,60,4,a\n2,30,60,8,a\n")
+    arguments = ["compare", "--cluster", str(cluster), "--trace", str(trace), *POLICIES, "-o", "json"]
+    assert run(cli, arguments) == Exit.OK
+    captured = capsys.readouterr()
+    assert [(each["jobs"]["completed"], each["jobs"]["never_fit"]) for each in json.loads(captured.out)] == [(1, 1)] * 3
+    assert (
+        captured.err == "note: 1 job never fits its queue: job 2 asks for 8 GPUs, but the queue a can have 4 at most\n"
+    )
+
+
 def test_seeds_give_intervals_and_loads_give_curves(say: Any) -> None:
     arguments = (*RUN, *POLICIES[:4], "--vary", "load=0.5:1:0.5", "--seeds", "2")
     varied = json.loads(say(*arguments, "-o", "json"))

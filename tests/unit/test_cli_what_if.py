@@ -131,3 +131,18 @@ def test_a_cluster_that_is_a_number_has_no_nodes_to_fail(tmp_path: Path, capsys:
     assert run(cli, [*RUN, "--placement", "count", "--save", path]) == Exit.OK
     assert run(cli, ["what-if", "--state", path, "--fail", "pool"]) == Exit.ERROR
     assert "it has no nodes that could fail" in capsys.readouterr().err
+
+
+def test_a_job_that_can_never_fit_its_queue_does_not_start_and_the_future_goes_on(tmp_path: Path, say: Any) -> None:
+    cluster, trace, half = tmp_path / "cluster.yaml", tmp_path / "trace.csv", str(tmp_path / "half.sim")
+    cluster.write_text("nodes: [{count: 1, gpus: 8}]\nqueues: [{name: a, limit: {gpus: 4}}]\n")
+    trace.write_text("job_id,submit_s,duration_s,gpus,queue\n1,0,60,4,a\n2,30,60,8,a\n")
+    say("simulate", "--cluster", str(cluster), "--trace", str(trace), "--until", "10s", "--save", half)
+    job = Path(a_job(tmp_path, 8))
+    job.write_text(job.read_text() + "queue: a\n")
+    futures = json.loads(say("what-if", "--state", half, "--job", str(job), "-o", "json"))
+    [mine] = futures["jobs"]
+    assert (mine["state"], mine["start_s"]) == ("waiting", None)
+    assert mine["why"] == f"job {mine['job_id']} asks for 8 GPUs, but the queue a can have 4 at most"
+    assert (futures["as_it_is"]["jobs"]["never_fit"], futures["what_if"]["jobs"]["never_fit"]) == (1, 2)
+    assert "does not start: job 3 asks for 8 GPUs" in say("what-if", "--state", half, "--job", str(job))

@@ -73,6 +73,13 @@ def test_jobs_that_may_not_be_known_are_told_by_their_queue() -> None:
     assert sooner(answer) == "it would start now if 1 job of queue x (6 GPUs) ended"
 
 
+def test_one_gpu_is_told_as_one() -> None:
+    world = World(flat(1, 1))
+    world.run(a_job("a", 1))
+    world.submit(a_job("b", 1))
+    assert because(why(world.state, "b")).startswith("it needs 1 GPU and 0 are free")
+
+
 def test_a_job_that_runs_is_told_as_it_is() -> None:
     world = World(flat(1, 8))
     world.run(a_job("a", 6))

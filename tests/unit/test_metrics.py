@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from phalanx.simulate.fairness import jain, served, worst_ftf
 from phalanx.simulate.metrics import Cost, per_job_csv, percentile, spread, summarize
+from phalanx.simulate.never_fit import NeverFit, TooSmall, never_fit_notes
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.table import MEASURES, comparison_rows, count_text, duration_text
-from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals
+from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
 KEYS = (
     "schema, policy, jobs, makespan_s, jct_s, wait_s, queued_s, gpu_allocated, gpu_busy, fragmentation, preemptions, "
@@ -52,9 +53,31 @@ def test_every_job_is_counted_once() -> None:
         a_job_result("6", state="running", end_s=None),
         a_waiting_job("7", state="cancelled"),
     ]
-    counts = summarize(jobs, some_totals(never_fit=("4", "7")))["jobs"]
+    counts = summarize(jobs, some_totals(never_fit=too_large("4", "7")))["jobs"]
     assert counts == {"submitted": 7, "completed": 1, "failed": 1, "cancelled": 2, "never_fit": 1, "unfinished": 2}
     assert counts["submitted"] == sum(counts.values()) - counts["submitted"]
+
+
+def test_what_is_too_small_for_jobs_that_never_fit_is_told_with_the_largest_of_them() -> None:
+    jobs = [a_job_result("1"), a_waiting_job("2"), a_waiting_job("3", gpus=16), a_waiting_job("4", gpus=8)]
+    of_queue = {job: NeverFit(TooSmall.QUEUE, f"job {job} is too large for its queue") for job in ("3", "4")}
+    summary = summarize(jobs, some_totals(never_fit={**too_large("2"), **of_queue}))
+    assert summary["never_fit"] == {
+        "cluster": {"jobs": 1, "largest": "2", "gpus": 1, "why": "job 2 asks for 64 GPUs"},
+        "queue": {"jobs": 2, "largest": "3", "gpus": 16, "why": "job 3 is too large for its queue"},
+    }
+    assert list(never_fit_notes(summary)) == [
+        "1 job never fits its cluster: job 2 asks for 64 GPUs",
+        "2 jobs never fit their queue; the largest: job 3 is too large for its queue",
+    ]
+
+
+def test_where_all_jobs_fit_nothing_is_told_of_those_that_do_not() -> None:
+    summary = summarize(
+        [a_waiting_job("1"), a_waiting_job("2", state="cancelled")], some_totals(never_fit=too_large("2"))
+    )
+    assert "never_fit" not in summary
+    assert not list(never_fit_notes(summary))
 
 
 def test_a_state_that_is_none_is_refused() -> None:
@@ -79,7 +102,7 @@ def test_times_to_completion_are_of_completed_jobs_and_waits_of_started_ones() -
         a_waiting_job("3", queued_s=70.0),
         a_waiting_job("4", queued_s=999.0),
     ]
-    summary = summarize(jobs, some_totals(never_fit=("4",)))
+    summary = summarize(jobs, some_totals(never_fit=too_large("4")))
     assert summary["jct_s"] == {"mean": 110.0, "p50": 110.0, "p95": 110.0, "p99": 110.0}
     assert summary["wait_s"]["mean"] == 20.0
     assert summary["queued_s"] == {"mean": 38.333333, "p50": 35.0, "p95": 70.0, "p99": 70.0}
@@ -186,7 +209,7 @@ def test_a_queue_that_never_asked_for_anything_counts_for_nobody() -> None:
 def test_fairness_leaves_out_jobs_that_never_fit() -> None:
     jobs = [a_job_result("1", queue="a", start_s=0.0), a_waiting_job("2", queue="b", queued_s=110.0)]
     assert summarize(jobs, some_totals())["fairness"]["jain"] == 0.5
-    assert summarize(jobs, some_totals(never_fit=("2",)))["fairness"]["jain"] == 1.0
+    assert summarize(jobs, some_totals(never_fit=too_large("2")))["fairness"]["jain"] == 1.0
 
 
 def test_a_job_alone_is_as_fast_as_its_ideal() -> None:

@@ -28,7 +28,7 @@ from phalanx.simulate.report.series import POINTS_MAX, cumulative, thin
 from phalanx.simulate.report.text import chart_text, labels, page_text, script_json
 from phalanx.simulate.result import Result, Stay, Timeline
 from phalanx.simulate.vary import curves
-from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals
+from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
 pytestmark = pytest.mark.needs("plotly")
 
@@ -227,6 +227,13 @@ def test_jobs_that_all_wait_make_a_page() -> None:
     timeline = Timeline([0.0], [0.0], [1], [1], [0.0])
     page = Page(report_page([Result(summarize(jobs, some_totals()), {}, jobs, timeline, [])], "Waiting"))
     assert page.charts == ["chart-allocation", "chart-waiting-jobs", "chart-waiting-gpus", "chart-fragmentation"]
+
+
+def test_jobs_that_never_fit_are_told_of_with_what_is_too_small_for_them() -> None:
+    jobs = [a_job_result("1"), a_waiting_job("2", gpus=64)]
+    result = Result(summarize(jobs, some_totals(never_fit=too_large("2"))), {}, jobs, Timeline([], [], [], [], []), [])
+    page = report_page([result, result], "t")
+    assert page.count("<p>1 job never fits its cluster: job 2 asks for 64 GPUs.</p>") == 1
 
 
 def test_a_report_without_results_is_refused() -> None:

@@ -63,7 +63,17 @@ class GangTrial:
     def seat(self) -> bool:
         """Seats the gang at full size, or, if it is elastic, as large as fits; at least at its minimum."""
         gang = self.job.gang
+        if len(gang.roles) == 1 and _is_anywhere(gang.topology) and _is_lone(gang.roles[0]):
+            return self._seat_alone(gang.roles[0])
         return self._group(gang.roles, gang.topology, Range(0, len(self.capacity.topology.nodes)), "")
+
+    def _seat_alone(self, role: Role) -> bool:
+        """One task takes the best node: what the search would come to, without searching."""
+        ask = self.fit.ask(role.task, self.job)
+        for best in self.packing.ranked(self.capacity, ask.gpus, self.fit.passing(ask) & self.among):
+            self._book_tasks(ask, role.name, lowest(best), 1)
+            return True
+        return False
 
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
         """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in."""
@@ -415,6 +425,22 @@ class GangTrial:
 
     def _holder(self) -> str:
         return f"{self.job.id}#{self.first_rank + len(self.seats)}"
+
+
+def _is_lone(role: Role) -> bool:
+    """Whether a role is one task on whole devices that may lie anywhere."""
+    return (
+        role.replicas_max == 1
+        and not role.members
+        and role.task.share is None
+        and role.task.gpus > 0
+        and _is_anywhere(role.topology)
+    )
+
+
+def _is_anywhere(topology: Topology) -> bool:
+    # Mostly it is the very same object, and comparing fields costs much more than that.
+    return topology is ANYWHERE or topology == ANYWHERE
 
 
 def _less(roles: tuple[Role, ...], less: int) -> tuple[Role, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.topology import Topology
@@ -30,10 +31,16 @@ def placement_of(trial: GangTrial) -> Placement:
 def slots_of(topology: Topology, seats: Sequence[Seat], first_rank: int) -> tuple[Slot, ...]:
     """Seats by names, ranked from `first_rank` on."""
     nodes = topology.nodes
-    return tuple(
-        Slot(rank, seat.role, nodes[seat.booking.node].name, tuple(members(seat.booking.devices)), seat.booking.portion)
-        for rank, seat in enumerate(seats, start=first_rank)
-    )
+    slots = []
+    for rank, (role, (node, devices, _, portion, _)) in enumerate(seats, start=first_rank):
+        slots.append(Slot(rank, role, nodes[node].name, device_numbers(devices), portion))
+    return tuple(slots)
+
+
+@lru_cache(maxsize=4096)
+def device_numbers(devices: int) -> tuple[int, ...]:
+    """A set of devices as their numbers: nodes have few devices, so that the same sets come again and again."""
+    return tuple(members(devices))
 
 
 def lack(fit: Fit, job: Job) -> Lack:
@@ -41,7 +48,7 @@ def lack(fit: Fit, job: Job) -> Lack:
     task, count = largest_task(job)
     ask = fit.ask(task, job)
     capacity = fit.capacity
-    if not ever(fit, job):
+    if not (ask.room >= count if _is_plain(job) else ever(fit, job)):
         return Lack.NEVER
     healthy = ask.eligible & capacity.open
     if fit.healthy_room(task, ask) < count:
@@ -51,7 +58,8 @@ def lack(fit: Fit, job: Job) -> Lack:
     everywhere = ask.eligible == capacity.topology.everything
     if (capacity.free_total if everywhere else capacity.free_gpus(healthy)) < task.gpus * count:
         return Lack.GPUS
-    if capacity.free_gpus(fit.passing(ask)) < task.gpus * count:
+    passing = fit.passing(ask)
+    if passing != capacity.topology.everything and capacity.free_gpus(passing) < task.gpus * count:
         return Lack.AMOUNT
     return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
 
@@ -72,9 +80,9 @@ def ever(fit: Fit, job: Job) -> bool:
 
 def _is_plain(job: Job) -> bool:
     """Whether a gang is so many equal tasks on whole devices that may lie anywhere: then counting is enough."""
-    (role, *others) = job.gang.roles
-    closeness = (role.topology.required, job.gang.topology.required)
-    return not others and not role.members and role.task.share is None and not any(closeness)
+    role = job.gang.roles[0]
+    required = role.topology.required or job.gang.topology.required
+    return len(job.gang.roles) == 1 and not role.members and role.task.share is None and not required
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:
@@ -93,6 +101,9 @@ def refusal(fit: Fit, job: Job) -> Refusal:
 
 def largest_task(job: Job) -> tuple[Task, int]:
     """The task that takes most of the gang's GPUs, and how many there must be."""
+    first = job.gang.roles[0]
+    if len(job.gang.roles) == 1 and not first.members:
+        return first.task, first.replicas_min
     leaves: list[tuple[Task, int]] = []
 
     def walk(roles: tuple[Role, ...], times: int) -> None:

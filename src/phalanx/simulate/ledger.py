@@ -73,9 +73,11 @@ class Ledger:
 
 def permille_of(placement: Placement) -> int:
     """Thousandths of GPUs a placement takes. What is revocable takes nothing from anybody."""
-    return sum(
-        FULL_PERMILLE * len(slot.devices)
-        if slot.portion is None
-        else slot.portion.compute_permille * (not slot.portion.revocable)
-        for slot in placement.slots
-    )
+    permille = 0
+    for slot in placement.slots:
+        portion = slot.portion
+        if portion is None:
+            permille += FULL_PERMILLE * len(slot.devices)
+        elif not portion.revocable:
+            permille += portion.compute_permille
+    return permille

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from phalanx.engine.records import JobState
 from phalanx.simulate.fairness import jain, served, worst_ftf
+from phalanx.simulate.never_fit import NeverFit, never_fit_figures
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.tiers import tier_figures
 from phalanx.workload.tier import Tier
@@ -40,7 +41,7 @@ class Totals:
     fragmentation: float | None
     moves: int
     resizes: int
-    never_fit: tuple[str, ...]
+    never_fit: Mapping[str, NeverFit]
     events: int
     digest: str
     end_s: float | None = None
@@ -66,13 +67,14 @@ def summarize(
     `alone_s` says of a job how long it would have run with all its GPUs and no neighbours; `worst_ftf` needs it.
     `tiers`, where any job has one above basic, has the object tell what tiers had of what they were promised.
     """
-    never_fit = frozenset(totals.never_fit)
-    fitting = [job for job in jobs if job.job_id not in never_fit]
+    stranded = [job for job in jobs if job.job_id in totals.never_fit and not JobState(job.state).final]
+    fitting = [job for job in jobs if job.job_id not in totals.never_fit]
     completed = [job for job in jobs if job.state == JobState.SUCCEEDED]
     return {
         "schema": SCHEMA,
         "policy": totals.policy,
-        "jobs": _counts(jobs, never_fit),
+        "jobs": _counts(jobs, len(stranded)),
+        **_never_fit(stranded, totals),
         "makespan_s": _makespan_s(jobs),
         "jct_s": spread([job.jct_s for job in completed if job.jct_s is not None]),
         "wait_s": spread([job.wait_s for job in jobs if job.wait_s is not None]),
@@ -135,10 +137,9 @@ def _csv_value(value: object) -> object:
             return value
 
 
-def _counts(jobs: Sequence[JobResult], never_fit: frozenset[str]) -> dict[str, int]:
+def _counts(jobs: Sequence[JobResult], stranded: int) -> dict[str, int]:
     """Every job is in one of the counts, so that they add up to what was submitted."""
     states = [JobState(job.state) for job in jobs]
-    stranded = sum(not state.final and job.job_id in never_fit for job, state in zip(jobs, states, strict=True))
     return {
         "submitted": len(jobs),
         "completed": states.count(JobState.SUCCEEDED),
@@ -147,6 +148,10 @@ def _counts(jobs: Sequence[JobResult], never_fit: frozenset[str]) -> dict[str, i
         "never_fit": stranded,
         "unfinished": sum(not state.final for state in states) - stranded,
     }
+
+
+def _never_fit(stranded: Sequence[JobResult], totals: Totals) -> dict[str, Any]:
+    return {"never_fit": never_fit_figures(stranded, totals.never_fit)} if stranded else {}
 
 
 def _makespan_s(jobs: Sequence[JobResult]) -> float | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobRecord
+from phalanx.engine.records import JobRecord, JobState
 from phalanx.simulate.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
+from phalanx.simulate.never_fit import never_fit
 from phalanx.simulate.result import JobResult, Result, Stay
+from phalanx.simulate.run import Refused
 from phalanx.simulate.simulation import Simulation
 from phalanx.workload.tier import Tier, tier_of
 
@@ -20,6 +21,7 @@ GPU_S = FULL_PERMILLE * 1000
 def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Result:
     """What a run came to, so far. `policy` is the policy as its user wrote it."""
     jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
+    jobs.extend(_refused(refused, simulation.run.state.now) for refused in simulation.run.refused.values())
     totals = _totals(simulation, policy, jobs)
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
     return Result(
@@ -59,6 +61,25 @@ def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:
     )
 
 
+def _refused(refused: Refused, now: int) -> JobResult:
+    """A job that was never taken on stands as one that waits."""
+    return JobResult(
+        job_id=refused.job.id,
+        queue=refused.job.queue,
+        state=JobState.WAITING.value,
+        submit_s=refused.at_ms / 1000,
+        start_s=None,
+        end_s=None,
+        wait_s=None,
+        queued_s=max(now - refused.at_ms, 0) / 1000,
+        jct_s=None,
+        gpus=refused.job.gang.gpus_max,
+        attempts=0,
+        preemptions=0,
+        lost_gpu_s=0.0,
+    )
+
+
 NOTHING = Account()
 
 
@@ -89,18 +110,11 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
         fragmentation=simulation.sampler.mean_fragmentation(state.now),
         moves=backend.moves,
         resizes=backend.resizes,
-        never_fit=tuple(_never_fit(simulation)),
+        never_fit=never_fit(simulation.run),
         events=state.seq + 1,
         digest=str(state.digest),
         end_s=end_s,
     )
-
-
-def _never_fit(simulation: Simulation) -> Iterator[str]:
-    state = simulation.run.state
-    for waiting in state.classes.values():
-        if waiting.verdict is Reason.NEVER_FITS:
-            yield from (job for _, job in waiting.jobs)
 
 
 def _stays(simulation: Simulation) -> Iterator[Stay]:

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.backend import Backend
 from phalanx.engine.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan
-from phalanx.engine.state import State
+from phalanx.engine.state import NeverFitsError, State
 from phalanx.engine.turn import record, turn
 from phalanx.workload.job import Job
 
 Adviser = Callable[[State, int], Advice]
 
 
+class Refused(NamedTuple):
+    """A job that was not taken on, since its queue or virtual cluster could never have what it asks for, and why."""
+
+    at_ms: int
+    job: Job
+    why: str
+
+
 @dataclass(slots=True)
 class Run:
-    """One run: a state, its journal, and what is still to arrive, as (milliseconds, event) in order of time."""
+    """One run: a state, its journal, and what is still to arrive, as (milliseconds, event) in order of time.
+
+    Jobs that can never fit their queue or virtual cluster are `refused`, and the run goes on without them.
+    """
 
     backend: Backend
     arrivals: Iterator[tuple[int, Event]]
     state: State = field(default_factory=State)
     journal: Journal = field(default_factory=Journal)
     adviser: Adviser | None = None
+    refused: dict[str, Refused] = field(default_factory=dict)
     _next: tuple[int, Event] | None = None
 
     @classmethod
@@ -47,10 +60,41 @@ class Run:
 
     def turn(self, now: int) -> Plan:
         """Takes the turn of a moment, and has its plan carried out."""
-        plan = turn(self.state, self.journal, self._happening(now), now)
+        # Ends before arrivals, as in the simulators of the field.
+        self.fold(self.backend.events(now), now)
+        self._arrive(now)
+        if self.adviser is not None:
+            due = self.state.policy.next_wakeup(self.state.memory, self.state.now)
+            if due is not None and due <= now:
+                self.fold((self.adviser(self.state, now),), now)
+        return self.decide(now)
+
+    def decide(self, now: int) -> Plan:
+        """Decides, and has the plan carried out."""
+        plan = turn(self.state, self.journal, (), now)
         for action in plan.actions:
             self.backend.carry_out(action, now)
         return plan
+
+    def _arrive(self, now: int) -> None:
+        while self._next is not None and self._next[0] <= now:
+            event = self._next[1]
+            if not isinstance(event, JobCancelled) or not self._is_over(event.job):
+                self.fold((event,), now)
+            self._next = next(self.arrivals, None)
+
+    def _is_over(self, job: str) -> bool:
+        return job in self.refused or self.state.record(job).final is not None
+
+    def fold(self, events: Iterable[Event], now: int) -> None:
+        """Takes note of events; a job that can never fit is refused."""
+        for event in events:
+            try:
+                record(self.state, self.journal, event, now)
+            except NeverFitsError as error:
+                if not isinstance(event, JobSubmitted):
+                    raise
+                self.refused[event.job.id] = Refused(now, event.job, str(error))
 
     def finish(self, steps_max: int = 10_000_000) -> State:
         """Steps until nothing happens any more."""
@@ -61,26 +105,12 @@ class Run:
 
     def next_moment(self) -> int | None:
         """When something happens next; None if nothing ever will."""
-        moments = (
-            self._next[0] if self._next else None,
-            self.backend.next_event_ms(),
-            self.state.next_wakeup(),
-        )
-        at = min((moment for moment in moments if moment is not None), default=None)
-        return None if at is None else max(at, self.state.now)
-
-    def _happening(self, now: int) -> Iterator[Event]:
-        """Ends before arrivals, as in the simulators of the field."""
-        yield from self.backend.events(now)
-        while self._next is not None and self._next[0] <= now:
-            event = self._next[1]
-            if not (isinstance(event, JobCancelled) and self.state.record(event.job).final is not None):
-                yield event
-            self._next = next(self.arrivals, None)
-        if self.adviser is not None:
-            due = self.state.policy.next_wakeup(self.state.memory, self.state.now)
-            if due is not None and due <= now:
-                yield self.adviser(self.state, now)
+        soonest = self._next[0] if self._next is not None else None
+        for at_ms in (self.backend.next_event_ms(), self.state.next_wakeup()):
+            if at_ms is not None and (soonest is None or at_ms < soonest):
+                soonest = at_ms
+        now = self.state.now
+        return now if soonest is not None and soonest < now else soonest
 
 
 def submissions(jobs: Iterable[tuple[int, Job]]) -> Iterator[tuple[int, Event]]:

@@ -21,7 +21,7 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.journal import Count, Journal
 from phalanx.engine.state import State
-from phalanx.engine.turn import record, turn
+from phalanx.engine.turn import record
 from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
@@ -132,7 +132,7 @@ class Simulation:
         """Has events happen at the moment the run has reached: other nodes, another policy, jobs, failures."""
         run = self.run
         now = run.state.now
-        plan = turn(run.state, run.journal, events, now)
+        run.fold(events, now)
         for event in events:
             if isinstance(event, ClusterChanged):
                 self.cluster = event.cluster
@@ -143,8 +143,7 @@ class Simulation:
                 self.setup = replace(self.setup, policy=event.policy)
                 self._have_reports()
                 self._ask_for_advice()
-        for action in plan.actions:
-            run.backend.carry_out(action, now)
+        run.decide(now)
 
     def capacity_gpu_s(self, begin_s: float, end_s: float) -> float:
         """GPU time that the cluster had from one moment to another, as it was at each."""
@@ -156,14 +155,15 @@ class Simulation:
 
     def go(self, until_ms: int | None = None, watch: Watch | None = None) -> None:
         """Steps to the end, or until a moment; `watch` is shown the State after every turn."""
-        run, look, ledger, state = self.run, self.sampler.look, self.backend.ledger, self.run.state
+        run, sampler, ledger, state = self.run, self.sampler, self.backend.ledger, self.run.state
         with calm():
             while True:
                 at = run.next_moment()
                 if at is None or (until_ms is not None and at > until_ms):
                     return
                 run.turn(at)
-                look(state, ledger.held_now)
+                if state.now >= sampler.next_ms or state.in_line > sampler.waiting_peak:
+                    sampler.look(state, ledger.held_now)
                 if watch is not None:
                     watch(state)
 

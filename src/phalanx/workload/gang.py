@@ -18,8 +18,15 @@ class Topology:
 ANYWHERE = Topology()
 
 
+class Hashed:
+    """Remembers its hash: jobs are looked up by what they ask for again and again, and that never changes."""
+
+    __slots__ = ("_hash",)
+    _hash: int
+
+
 @dataclass(frozen=True, slots=True)
-class Task:
+class Task(Hashed):
     """What one process tree asks of one node. Requests are booked; limits may exceed them up to the overcommit.
 
     One that is `divisible` may be given to several nodes, GPU by GPU, by a policy that holds waiting for worse.
@@ -37,6 +44,15 @@ class Task:
     storage_gb: tuple[tuple[str, int], ...] = ()
     divisible: bool = False
 
+    def __hash__(self) -> int:
+        """Of what mostly tells tasks apart."""
+        try:
+            return self._hash
+        except AttributeError:
+            known = (self.gpus, self.gpu_types, self.share, self.cpus_milli, self.memory_mb).__hash__()
+            object.__setattr__(self, "_hash", known)
+            return known
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
@@ -52,6 +68,10 @@ class Role:
     task: Task = field(default_factory=Task)
     members: tuple[Role, ...] = ()
     topology: Topology = ANYWHERE
+
+    def __hash__(self) -> int:
+        """Likewise, of what mostly tells roles apart."""
+        return (self.replicas_max, self.task, self.members).__hash__()
 
     @property
     def gpus_each(self) -> int:
@@ -69,11 +89,20 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
+class Gang(Hashed):
     """All roles of a job. It starts with at least the minimum of every role, at once, or not at all."""
 
     roles: tuple[Role, ...]
     topology: Topology = ANYWHERE
+
+    def __hash__(self) -> int:
+        """Likewise, by the roles alone."""
+        try:
+            return self._hash
+        except AttributeError:
+            known = self.roles.__hash__()
+            object.__setattr__(self, "_hash", known)
+            return known
 
     @property
     def gpus_min(self) -> int:
@@ -83,13 +112,16 @@ class Gang:
     @property
     def gpus_max(self) -> int:
         """GPUs the gang can use at most."""
-        return sum(role.gpus_each_max * role.replicas_max for role in self.roles)
+        gpus = 0
+        for role in self.roles:
+            gpus += (role.gpus_each_max if role.members else role.task.gpus) * role.replicas_max
+        return gpus
 
     @property
     def elastic(self) -> bool:
         """Whether the gang may run with fewer than all its members."""
-        return any(_elastic(role) for role in self.roles)
+        return any(map(_elastic, self.roles))
 
 
 def _elastic(role: Role) -> bool:
-    return role.replicas_min < role.replicas_max or any(_elastic(member) for member in role.members)
+    return role.replicas_min < role.replicas_max or any(map(_elastic, role.members))

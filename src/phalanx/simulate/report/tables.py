@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from phalanx.simulate.never_fit import never_fit_notes
 from phalanx.simulate.report.chart import Grid, Labelled
 from phalanx.simulate.report.text import page_text
 from phalanx.simulate.result import Result
@@ -43,7 +44,13 @@ def outcomes(results: Labelled) -> str:
             "<p>The policies completed different numbers of jobs, and times to completion are over completed jobs: "
             "compare them with care.</p>"
         )
-    return table
+    return table + _never_fit(results)
+
+
+def _never_fit(results: Labelled) -> str:
+    """What is too small for jobs that can never start: said once, where all runs say the same."""
+    notes = dict.fromkeys(note for _, result in results for note in never_fit_notes(result.summary))
+    return "".join(f"<p>{page_text(note, VALUE_LENGTH_MAX)}.</p>" for note in notes)
 
 
 def setup(results: Labelled) -> str:

@@ -1,0 +1,89 @@
+"""Shortcuts: what a decision leaves out where it makes no difference makes no difference."""
+
+from __future__ import annotations
+
+import pytest
+
+from builders import World, a_job, racked
+from phalanx.cluster.cluster import Cluster, Node, flat
+from phalanx.engine import cycle
+from phalanx.engine.event import ClusterChanged
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import JobRecord
+from phalanx.engine.state import State
+from phalanx.placement import gang
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.traces.synthetic import Synthetic, synthesize
+from phalanx.workload.gang import Role
+
+CLUSTER = Cluster(tuple(Node(f"n{i}", (f"r{i // 2}",), 8) for i in range(4)), ("rack", "node"))
+TRACE = synthesize(Synthetic(jobs=120, gpus=32, load=1.5, sweeps=0.2, elastic=0.1, cancelled=0.1), 3)
+
+
+def digest(policy: str, placement: str = "topology") -> str:
+    simulation = Simulation(Setup(CLUSTER, TRACE, policy, placement))
+    simulation.begin()
+    simulation.go()
+    return str(simulation.run.state.digest)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "backfill", "tiresias-las", "priority", "yarn-cs"])
+def test_who_waits_alone_starts_just_as_it_would_from_the_line(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual, found = cycle._who_waits_alone, []
+
+    def watched(state: State) -> JobRecord | None:
+        alone = usual(state)
+        found.append(alone)
+        return alone
+
+    monkeypatch.setattr(cycle, "_who_waits_alone", watched)
+    short = digest(policy)
+    assert any(alone is not None for alone in found)
+    assert any(alone is None for alone in found)
+    monkeypatch.setattr(cycle, "_who_waits_alone", lambda state: None)
+    assert digest(policy) == short
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "fifo:skip=true", "priority", "backfill"])
+def test_those_behind_a_head_that_still_does_not_fit_wait_on_just_as_the_line_would_have_it(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, found = cycle._wait_on, []
+
+    def watched(state: State) -> Plan | None:
+        found.append(usual(state))
+        return found[-1]
+
+    monkeypatch.setattr(cycle, "_wait_on", watched)
+    short = digest(policy)
+    assert any(plan is not None for plan in found) == (policy == "fifo")
+    monkeypatch.setattr(cycle, "_wait_on", lambda state: None)
+    assert digest(policy) == short
+
+
+@pytest.mark.parametrize("placement", ["topology", "pack", "spread", "random"])
+def test_one_task_is_seated_just_where_the_search_would_have_it(
+    placement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, found = gang._is_lone, []
+
+    def watched(role: Role) -> bool:
+        found.append(usual(role))
+        return found[-1]
+
+    monkeypatch.setattr(gang, "_is_lone", watched)
+    short = digest("fifo:skip=true", placement)
+    assert True in found
+    assert False in found
+    monkeypatch.setattr(gang, "_is_lone", lambda role: False)
+    assert digest("fifo:skip=true", placement) == short
+
+
+def test_a_gang_that_was_taken_on_once_is_looked_through_again_where_the_cluster_is_another() -> None:
+    world = World(racked(2, 1, gpus=2))
+    for name in ("a", "b"):
+        world.run(a_job(name, required="rack"))
+        world.end(name)
+    world.turn(ClusterChanged(flat(2, 2)))
+    with pytest.raises(ValueError, match="job c asks for the level 'rack'; this cluster has node"):
+        world.submit(a_job("c", required="rack"))
