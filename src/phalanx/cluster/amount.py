@@ -73,6 +73,12 @@ class Amount:
         self.ceding[node] += change
         self._refresh(node)
 
+    def leave(self, node: int, change: int) -> None:
+        """Takes from what is held and from what is being left at once, so that the index is looked at once."""
+        self.held[node] -= change
+        self.ceding[node] -= change
+        self._refresh(node)
+
     def claim(self, node: int, change: int) -> None:
         """Adds to what is promised to those who wait for the leaving ones."""
         self.claimed[node] += change

@@ -88,7 +88,35 @@ class Capacity:
 
     def hold(self, booking: Booking) -> None:
         """Gives a booking to somebody who starts now."""
-        node, devices, needs, portion, holder = booking
+        for number, amount in booking.needs:
+            self.amounts[number].hold(booking.node, amount)
+        self._take(booking)
+
+    def release(self, booking: Booking) -> None:
+        """Takes back what was held."""
+        for number, amount in booking.needs:
+            self.amounts[number].hold(booking.node, -amount)
+        self._take_back(booking)
+
+    def vacate(self, booking: Booking) -> None:
+        """Takes back what somebody held who was leaving."""
+        if booking.portion is None:
+            self.ceding[booking.node] &= ~booking.devices
+        for number, amount in booking.needs:
+            self.amounts[number].leave(booking.node, amount)
+        self._take_back(booking)
+
+    def occupy(self, booking: Booking) -> None:
+        """Undoes `vacate`."""
+        for number, amount in booking.needs:
+            self.amounts[number].leave(booking.node, -amount)
+        self._take(booking)
+        if booking.portion is None:
+            self.ceding[booking.node] |= booking.devices
+
+    def _take(self, booking: Booking) -> None:
+        """Gives the devices of a booking to its holder."""
+        node, devices, _, portion, holder = booking
         assert not self.held[node] & devices, f"{self._name(node)}: a device is given twice"
         if portion is None:
             assert not self.shared[node] & devices, f"{self._name(node)}: a shared device is given whole"
@@ -97,15 +125,13 @@ class Capacity:
             add(self.load(node, devices.bit_length() - 1), holder, portion)
             self.shared[node] |= devices
             self._refresh_share(node)
-        for number, amount in needs:
-            self.amounts[number].hold(node, amount)
         if devices:
             self._count_task(node, 1)
         self._refresh(node)
 
-    def release(self, booking: Booking) -> None:
-        """Takes back what was held."""
-        node, devices, needs, portion, holder = booking
+    def _take_back(self, booking: Booking) -> None:
+        """Takes the devices of a booking from its holder."""
+        node, devices, _, portion, holder = booking
         if portion is None:
             assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that nobody held"
             self.held[node] ^= devices
@@ -115,8 +141,6 @@ class Capacity:
             if not load.holders:
                 self.shared[node] ^= devices
             self._refresh_share(node)
-        for number, amount in needs:
-            self.amounts[number].hold(node, -amount)
         if devices:
             self._count_task(node, -1)
         self.grown |= self.topology.bit[node]

@@ -141,13 +141,8 @@ class Trial:
     def vacate(self, bookings: Iterable[Booking]) -> None:
         """As if those who are leaving these were gone. What of them was promised stays promised."""
         for booking in bookings:
-            self.state.capacity.keep(booking)
-            self.state.capacity.release(booking)
-            self._undo.append((self._occupy, booking))
-
-    def _occupy(self, booking: Booking) -> None:
-        self.state.capacity.hold(booking)
-        self.state.capacity.cede(booking)
+            self.state.capacity.vacate(booking)
+            self._undo.append((self.state.capacity.occupy, booking))
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Seats up to so many more members of a role beside those an attempt has."""
