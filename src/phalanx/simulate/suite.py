@@ -31,8 +31,13 @@ JOBS = 400
 """Jobs of a run: as many as let all runs of the standard suite finish within half an hour on two processors."""
 SCHEMA = 1
 
-NEEDS = {"tiresias-gittins": "tiresias-gittins:samples=300/1200/3600/14400/43200/172800/604800"}
-"""Policies that cannot do without parameters, with those that the suite gives them: GPU-seconds of Philly's jobs."""
+NEEDS = {
+    "antman": "antman:interval=30m,retry=5h",
+    "tiresias-gittins": "tiresias-gittins:samples=300/1200/3600/14400/43200/172800/604800",
+}
+"""Policies with the parameters that the suite gives them: of Philly's jobs their GPU-seconds; and where jobs run for
+weeks, a report every minute is most of the events.
+"""
 
 Dress = Callable[[Trace, Random], Trace]
 
