@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hypothesis import settings
 from test_engine_properties import QuotaEngine, RankingEngine
 
 from phalanx.workload.job import Job
@@ -26,3 +27,5 @@ class QuotaPhalanxEngine(QuotaEngine):
 
 TestPhalanx = PhalanxEngine.TestCase
 TestQuotaPhalanx = QuotaPhalanxEngine.TestCase
+TestPhalanx.settings = settings(max_examples=20, stateful_step_count=40)
+TestQuotaPhalanx.settings = settings(max_examples=10, stateful_step_count=40)
