@@ -6,7 +6,7 @@ import pytest
 
 from builders import World, a_job, racked
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine import cycle
+from phalanx.engine import cycle, shortcut
 from phalanx.engine.event import ClusterChanged
 from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobRecord
@@ -29,18 +29,18 @@ def digest(policy: str, placement: str = "topology") -> str:
 
 @pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "backfill", "tiresias-las", "priority", "yarn-cs"])
 def test_who_waits_alone_starts_just_as_it_would_from_the_line(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, found = cycle._who_waits_alone, []
+    usual, found = shortcut._who_waits_alone, []
 
     def watched(state: State) -> JobRecord | None:
         alone = usual(state)
         found.append(alone)
         return alone
 
-    monkeypatch.setattr(cycle, "_who_waits_alone", watched)
+    monkeypatch.setattr(shortcut, "_who_waits_alone", watched)
     short = digest(policy)
     assert any(alone is not None for alone in found)
     assert any(alone is None for alone in found)
-    monkeypatch.setattr(cycle, "_who_waits_alone", lambda state: None)
+    monkeypatch.setattr(shortcut, "_who_waits_alone", lambda state: None)
     assert digest(policy) == short
 
 
@@ -48,16 +48,16 @@ def test_who_waits_alone_starts_just_as_it_would_from_the_line(policy: str, monk
 def test_those_behind_a_head_that_still_does_not_fit_wait_on_just_as_the_line_would_have_it(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, found = cycle._wait_on, []
+    usual, found = cycle.wait_on, []
 
     def watched(state: State) -> Plan | None:
         found.append(usual(state))
         return found[-1]
 
-    monkeypatch.setattr(cycle, "_wait_on", watched)
+    monkeypatch.setattr(cycle, "wait_on", watched)
     short = digest(policy)
     assert any(plan is not None for plan in found) == (policy == "fifo")
-    monkeypatch.setattr(cycle, "_wait_on", lambda state: None)
+    monkeypatch.setattr(cycle, "wait_on", lambda state: None)
     assert digest(policy) == short
 
 

@@ -5,36 +5,31 @@ Each step is a function of its own; a decision runs on a trial that is undone, s
 
 from __future__ import annotations
 
-from phalanx.engine.action import ActionId, Start
 from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
 from phalanx.engine.line import Line
 from phalanx.engine.maintenance import spare_ms
-from phalanx.engine.plan import LACK_REASON, Claim, Plan, Reason, Verdict
+from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.room import make_room, room_by_defragmenting
+from phalanx.engine.shortcut import start_alone, wait_on
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context
-from phalanx.placement.place import lack, placement_of
-from phalanx.placement.placement import Lack, Placement
-from phalanx.policy.policy import all_stay, never
+from phalanx.placement.place import lack
+from phalanx.placement.placement import Lack
+from phalanx.policy.policy import all_stay
 
 
 def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
     if not state.unsettled:
         return Plan(head=state.head)
-    wait_on = _wait_on(state)
-    if wait_on is not None:
-        return wait_on
+    short = wait_on(state) or start_alone(state)
+    if short is not None:
+        return short
     with Trial(state) as trial:
-        # Who waits alone stands in no line: if it fits, that is all there is to decide.
-        alone = _who_waits_alone(state)
-        seated = trial.seat(alone) if alone is not None else None
-        if alone is not None and seated is not None:
-            return _started(state, alone, placement_of(seated))
         draft = Draft(trial, now)
         # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
@@ -67,49 +62,6 @@ def decide(state: State, now: int) -> Plan:
             draft.adjust_shares()
         # 7. The difference between what is and what should be, and why the rest waits.
         return draft.plan(line.verdicts, line.head, line.exhaustive)
-
-
-def _wait_on(state: State) -> Plan | None:
-    """The plan by which all wait on behind the head: nobody may pass it or makes room for it, nobody came before it,
-    and it still does not fit. None where that is not so.
-    """
-    head = state.jobs.get(state.head)
-    if head is None or head.queued is None or not _holds_up_all(state):
-        return None
-    with Trial(state) as trial:
-        if trial.seat(head) is not None:
-            return None
-    missing = lack(state.fit, head.asked)
-    if missing is Lack.NEVER:
-        return None
-    reason, first = LACK_REASON[missing], (head.queued, head.job.id)
-    news = state.classes[head.shape].verdict is not reason
-    behind = any(waiting.head > first for waiting in state.classes.values())
-    return Plan(verdicts=(Verdict(head.job.id, reason),) if news else (), head=head.job.id, exhaustive=not behind)
-
-
-def _holds_up_all(state: State) -> bool:
-    """Whether nothing but the head is to be looked at, as long as it does not fit."""
-    policy = state.policy
-    if policy.backfill is not never or policy.orders_queues or policy.preempts or state.reserves:
-        return False
-    return state.is_plain and state.newest_class <= state.clean_seq
-
-
-def _who_waits_alone(state: State) -> JobRecord | None:
-    """The only job that waits, on whole devices, where nobody else is to be looked at or told to do anything."""
-    if len(state.classes) != 1 or not state.is_plain:
-        return None
-    (waiting,) = state.classes.values()
-    record = state.jobs[waiting.jobs[0][1]]
-    return record if len(waiting.jobs) == 1 and record.gpus_min else None
-
-
-def _started(state: State, record: JobRecord, placement: Placement) -> Plan:
-    """The plan that starts a job on free devices, none of which has to be cut first, and does nothing else."""
-    job, number = record.job.id, record.attempts + 1
-    start = Start(ActionId(state.term, job, number, 0), placement)
-    return Plan((Claim(job, number, placement),), (start,))
 
 
 def _walk(line: Line, draft: Draft) -> None:

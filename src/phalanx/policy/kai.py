@@ -13,7 +13,7 @@ from phalanx.policy.about import About
 from phalanx.policy.fair import BORROWS, DUE, ONE, by_priority, is_due_more, lower_in_queue
 from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, saturation, sides
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, nobody
+from phalanx.policy.policy import Key, Policy, anybody, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
 from phalanx.policy.wants import need_of, observe_wants
 from phalanx.workload.job import Kind
@@ -75,11 +75,6 @@ def kai(parameters: Parameters) -> Policy:
         parameters=parameters.given,
         about=ABOUT,
     )
-
-
-def anybody(head: JobView, other: RunView, at: Moment) -> bool:
-    """Who may be stopped at all may also be moved."""
-    return True
 
 
 def within_quota(job: JobView, at: Moment) -> int | None:

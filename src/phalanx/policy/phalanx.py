@@ -12,8 +12,8 @@ from math import isqrt
 
 from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, Targets, nobody
-from phalanx.policy.view import JobView, Moment, RunView
+from phalanx.policy.policy import Key, Policy, Targets, anybody, nobody
+from phalanx.policy.view import JobView, Moment
 
 LEVEL, RISEN, RISEN_MS, SAVES = "level", "risen", "risen_ms", "saves"
 KEPT = -1
@@ -88,11 +88,6 @@ def service_of(job: JobView, now: int) -> int:
     """
     executed_ms = job.executed_ms(now)
     return isqrt(executed_ms * max(job.service_gpu_ms(now), executed_ms))
-
-
-def anybody(head: JobView, other: RunView, at: Moment) -> bool:
-    """Who may be moved at all is moved before anybody is stopped."""
-    return True
 
 
 ABOUT = About(

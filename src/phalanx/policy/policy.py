@@ -80,6 +80,11 @@ def nobody(head: JobView, victim: RunView, at: Moment) -> bool:
     return False
 
 
+def anybody(head: JobView, other: RunView, at: Moment) -> bool:
+    """Whoever lets itself be moved, and saves its work, is moved before anybody is stopped."""
+    return True
+
+
 def nothing_kept(queue: str, at: Moment) -> int:
     """No queue is spared."""
     return 0
