@@ -11,6 +11,7 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import account_of_digest
 from phalanx.server.accounts.roles import Account
 from phalanx.server.accounts.tokens import digest_of
@@ -37,8 +38,9 @@ class Context:
     database: Database
     engine: Engine
     figures: HttpFigures
+    edition: Edition
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
-    _accounts_of: tuple[int, int] = (-1, -1)
+    _accounts_of: int = -1
     _gpu_types: tuple[int, tuple[str, ...]] = (0, ())
     _secret: bytes | None = None
 
@@ -51,17 +53,19 @@ class Context:
             return query(connection, *arguments)
 
     async def account(self, token: str) -> Account | None:
-        """The account that a token stands for. Known ones are kept until the loop tells that accounts changed."""
-        version = (self.engine.epoch, self.engine.news.accounts)
-        if version != self._accounts_of or len(self._accounts) > ACCOUNTS_KEPT:
-            self._accounts, self._accounts_of = {}, version
+        """The account that a token stands for. Known ones are kept while no account changes."""
+        edition = self.edition.number
+        if edition != self._accounts_of or len(self._accounts) > ACCOUNTS_KEPT:
+            self._accounts, self._accounts_of = {}, edition
+        # What is read below belongs to the edition that was in force before it was read, even if that ends meanwhile.
+        kept = self._accounts
         digest = digest_of(token)
-        known = self._accounts.get(digest)
+        known = kept.get(digest)
         if known is not None and wall_ms() - known[1] < 1_000:
             return known[0]
         found = await self.read(account_of_digest, digest, wall_ms())
         if found is not None:
-            self._accounts[digest] = (found, wall_ms())
+            kept[digest] = (found, wall_ms())
         return found
 
     async def secret(self) -> bytes:

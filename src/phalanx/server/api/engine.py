@@ -26,8 +26,7 @@ class Engine:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._writer: asyncio.StreamWriter | None = None
         self._changed = asyncio.Event()
-        self.news = News(-1, 0)
-        self.epoch = 0
+        self.news = News(-1)
 
     @property
     def connected(self) -> bool:
@@ -46,7 +45,6 @@ class Engine:
             with suppress(OSError, asyncio.IncompleteReadError):
                 with short_address(self._path) as address:
                     reader, self._writer = await asyncio.open_unix_connection(address, limit=BUFFER_BYTES)
-                self.epoch += 1
                 try:
                     await self._listen(reader)
                 finally:
@@ -94,7 +92,7 @@ class Engine:
         if self._writer is not None:
             self._writer.close()
         self._writer = None
-        self.news = News(-1, self.news.accounts)
+        self.news = News(-1)
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(_broken())

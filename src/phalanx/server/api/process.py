@@ -8,6 +8,7 @@ import sys
 
 import uvicorn
 
+from phalanx.server.accounts.edition import Edition
 from phalanx.server.api.app import create_app
 from phalanx.server.api.context import Context
 from phalanx.server.api.engine import Engine
@@ -49,6 +50,7 @@ def context_for(options: Options) -> Context:
         open_reader(options.store_url),
         Engine(options.file("run", "engine.sock"), options.file("log", "loop.log")),
         HttpFigures(),
+        Edition(options.file("run")),
     )
 
 

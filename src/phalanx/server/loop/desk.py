@@ -48,7 +48,7 @@ class Desk:
         self._poked, self._poke = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._poked, selectors.EVENT_READ)
         self._visitors: dict[int, Visitor] = {}
-        self._news = News(-1, 0)
+        self._news = News(-1)
 
     def poke(self) -> None:
         """Ends the present or next `wait`. May be called from any thread and from signal handlers."""

@@ -10,6 +10,7 @@ from phalanx.engine.event import Event
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.server.accounts.edition import Edition
 from phalanx.server.clock import Clock
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.counsel import Counsel
@@ -34,6 +35,7 @@ class Surroundings:
     backend: LiveBackend
     desk: Desk
     clock: Clock
+    edition: Edition
     snapshotter: Snapshotter
     pulse: Pulse
     need_room: Callable[[], None]
@@ -88,7 +90,7 @@ class Loop:
         around.pulse.measure(self._state)
 
     def _announce(self) -> None:
-        self._around.desk.announce(News(self._state.seq, self._office.accounts_version))
+        self._around.desk.announce(News(self._state.seq))
 
     def _take_in(self, asked: list[Asked], events: list[Event], now: int) -> None:
         """Makes what was asked for and what has happened durable, in one transaction, and only then answers."""
@@ -106,6 +108,8 @@ class Loop:
         except StoreError as error:
             self._apologise(asked, error)
             raise
+        if self._office.has_changed_accounts():
+            self._around.edition.advance()
         for each, answer in zip(asked, answers, strict=True):
             self._around.desk.answer(each.visitor, answer)
 

@@ -98,7 +98,7 @@ class Office:
         self._connection: Connection | None = None
         self._entries: list[dict[str, Any]] = []
         self._tidied_ms = 0
-        self.accounts_version = 0
+        self._accounts_changed = False
 
     def answer(self, connection: Connection, request: Request, now: int) -> Answer:
         """Carries out a request. The answer may be sent once the transaction is durable."""
@@ -167,6 +167,11 @@ class Office:
         if self._now - self._tidied_ms > TIDY_MS:
             self._tidied_ms = self._now
             connection.execute(delete(idempotency).where(idempotency.c.at_ms < self._now - KEY_MS))
+
+    def has_changed_accounts(self) -> bool:
+        """Whether accounts have changed since this was last asked."""
+        changed, self._accounts_changed = self._accounts_changed, False
+        return changed
 
     @singledispatchmethod
     def _do(self, body: Mutation) -> Any:
@@ -299,7 +304,7 @@ class Office:
     def _account(self, body: PutUser | DropUser | PutRole | AddToken | RevokeToken) -> Any:
         assert self._connection is not None
         done = ledger.change(self._connection, body, self._now)
-        self.accounts_version += 1
+        self._accounts_changed = True
         return done
 
     def _need_adviser(self, policy: str) -> None:

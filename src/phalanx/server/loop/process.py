@@ -23,6 +23,7 @@ from phalanx.engine.event import ClusterDefined, TermBegun
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
+from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import change, has_users, unix_user_of
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
@@ -197,12 +198,15 @@ def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Des
         newest = newest_first(connection)
         kept = settings.get(connection, notices.KEY)
         settings.put(connection, "backend", _told(backend.offer()))
+    edition = Edition(options.file("run"))
+    edition.advance()
     desk = Desk(options.file("run", "engine.sock"), log.warning)
     around = Surroundings(
         database=database,
         backend=backend,
         desk=desk,
         clock=Clock(state.now),
+        edition=edition,
         snapshotter=Snapshotter(options.store_url, newest[0].seq if newest else -1, desk.leave_open, log.warning),
         pulse=Pulse(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
         need_room=_Room(options.data),

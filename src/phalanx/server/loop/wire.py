@@ -196,10 +196,9 @@ class Answer(msgspec.Struct, frozen=True, tag=True):
 
 
 class News(msgspec.Struct, frozen=True, tag=True):
-    """Tells every worker how far the journal is durable, and how often accounts have changed."""
+    """Tells every worker how far the journal is durable."""
 
     seq: int
-    accounts: int
 
 
 _request = msgspec.msgpack.Decoder(Request)
