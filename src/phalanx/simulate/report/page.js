@@ -60,6 +60,17 @@
   }, { rootMargin: "600px" });
   charts.forEach((chart) => near.observe(chart));
 
+  // Those out of sight follow one by one, so that scrolling, searching and saving the page find them drawn.
+  function drawAnother() {
+    const chart = charts.find((each) => !drawn.has(each));
+    if (chart) {
+      near.unobserve(chart);
+      draw(chart);
+      setTimeout(drawAnother, 100);
+    }
+  }
+  addEventListener("load", () => setTimeout(drawAnother, 1000));
+
   dark.addEventListener("change", () => drawn.forEach(draw));
   addEventListener("beforeprint", () => charts.filter((chart) => !drawn.has(chart)).forEach(draw));
 })();
