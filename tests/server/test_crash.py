@@ -100,12 +100,12 @@ def test_lists_are_read_while_the_loop_does_nothing_but_decide(folder: Path) -> 
 
 def test_a_revoked_token_lets_nobody_in_from_the_answer_on_whichever_worker_is_asked(folder: Path) -> None:
     server = Server(folder, "--backend", "rehearsal", "--workers", "2").start()
-    for round in range(20):
-        made = server.client.post("/tokens", json={"name": f"t{round}"}).raise_for_status().json()
+    for number in range(20):
+        made = server.client.post("/tokens", json={"name": f"t{number}"}).raise_for_status().json()
         visitors = [server.as_user(made["token"]) for _ in range(4)]
         assert [visitor.get("/jobs").status_code for visitor in visitors] == [200] * 4
         server.client.delete(f"/tokens/{made['id']}").raise_for_status()
-        assert [visitor.get("/jobs").status_code for visitor in visitors] == [401] * 4, f"round {round}"
+        assert [visitor.get("/jobs").status_code for visitor in visitors] == [401] * 4, f"token {number}"
         for visitor in visitors:
             visitor.close()
     server.stop()

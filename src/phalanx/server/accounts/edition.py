@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+from functools import cached_property
 from pathlib import Path
 
 FILE = "accounts"
@@ -20,11 +21,15 @@ class Edition:
     """
 
     def __init__(self, folder: Path) -> None:
-        descriptor = os.open(folder / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._path = folder / FILE
+
+    @cached_property
+    def _bytes(self) -> mmap.mmap:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             if os.fstat(descriptor).st_size < NUMBER.size:
                 os.ftruncate(descriptor, NUMBER.size)
-            self._bytes = mmap.mmap(descriptor, NUMBER.size)
+            return mmap.mmap(descriptor, NUMBER.size)
         finally:
             os.close(descriptor)
 
