@@ -23,6 +23,8 @@ from phalanx.engine.action import Action
 from phalanx.engine.event import Event
 from phalanx.workload.job import Job
 
+TURN_MS = 300
+
 
 class CarryOut(msgspec.Struct, tag=True):
     """An action to be carried out, and the job it is about."""
@@ -115,7 +117,7 @@ class HostedBackend:
 
 def main(data: Path) -> None:
     jobs: dict[str, Job] = {}
-    backend = LocalBackend(Yard(data, pens=find_grounds()), jobs.__getitem__)
+    backend = LocalBackend(Yard(data, pens=find_grounds(), turn_ms=TURN_MS), jobs.__getitem__)
     lock = threading.Lock()
 
     def say(message: Event | Adopting) -> None:

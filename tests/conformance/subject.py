@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from hosted import HostedBackend
+from hosted import TURN_MS, HostedBackend
 from programs import COMMANDS, Program
 
 from phalanx.backends.capability import Offer
@@ -82,7 +82,7 @@ class LocalSubject:
 
     def __init__(self) -> None:
         self.data = Path(tempfile.mkdtemp(prefix="conformance-"))
-        self.yard = Yard(self.data, pens=find_grounds())
+        self.yard = Yard(self.data, pens=find_grounds(), turn_ms=TURN_MS)
         self.offer = local_offer(self.yard)
         self.jobs: dict[str, Job] = {}
         self._ahead_ms = 0

@@ -21,6 +21,7 @@ from phalanx.engine.action import ActionId, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import Done, Failed, Outcome
 from phalanx.engine.records import JobState, Phase
 from phalanx.placement.placement import Placement, Slot
+from phalanx.workload.share import turn_ask
 
 START_TIMEOUT_MS = 600_000
 FIRST = ActionId(1, "a", 1, 0)
@@ -581,6 +582,80 @@ def test_a_suspended_attempt_can_be_stopped(rig: Rig) -> None:
     assert rig.ask(Suspend(suspend)) == Done(suspend)
     assert rig.ask(Stop(stop, GRACE_MS, "hardware")) == Done(stop)
     assert rig.subject.living("a") == 0
+
+
+def take_turns(rig: Rig, program: Program) -> None:
+    """Jobs a and b of two tasks each, all four on one device in turns."""
+    for name in ("a", "b"):
+        rig.run(name, program, count=2, task={"share": turn_ask(4)})
+    places = [{(slot.node, *slot.devices) for slot in rig.attempt(name).placement.slots} for name in ("a", "b")]
+    assert places[0] == places[1], "they share"
+
+
+def switches(rig: Rig, count: int) -> None:
+    """Looks on until the turn has gone from one to the other so often. At most one of the two gets on between two
+    looks, but for the look in which it goes.
+    """
+    printed, had_it, both, gone = {"a": 0, "b": 0}, "", 0, 0
+
+    def look() -> bool:
+        nonlocal had_it, both, gone
+        now = {name: sum(rig.subject.printed(name, rank) for rank in range(2)) for name in printed}
+        got_on = [name for name in printed if now[name] > printed[name]]
+        printed.update(now)
+        both += len(got_on) == 2
+        if len(got_on) == 1 and got_on[0] != had_it:
+            had_it, gone = got_on[0], gone + 1
+        return gone > count
+
+    rig.until(look)
+    assert both <= gone + 2
+
+
+@about(Program.TICKING, Capability.TURNS, Capability.LOGS)
+def test_gangs_that_take_turns_on_their_devices_run_one_after_the_other(rig: Rig) -> None:
+    take_turns(rig, Program.TICKING)
+    switches(rig, 6)
+
+
+@about(Program.POLITE, Capability.TURNS, Capability.NOTICE)
+def test_one_whose_turn_it_is_not_hears_notice_all_the_same(rig: Rig) -> None:
+    take_turns(rig, Program.POLITE)
+    for name in ("a", "b"):
+        stop = ActionId(1, name, 1, 1)
+        assert rig.ask(Stop(stop, 3_600_000, "preempted")) == Done(stop)
+
+
+@about(Program.TICKING, Capability.TURNS, Capability.SUSPEND, Capability.LOGS)
+def test_one_that_is_suspended_is_passed_over_until_it_is_resumed(rig: Rig) -> None:
+    take_turns(rig, Program.TICKING)
+    suspend, resume = ActionId(1, "a", 1, 1), ActionId(1, "a", 1, 2)
+    assert rig.ask(Suspend(suspend)) == Done(suspend)
+    printed = rig.subject.printed("a", 0), rig.subject.printed("b", 0)
+    rig.until(lambda: rig.subject.printed("b", 0) > printed[1] + 500)
+    assert rig.subject.printed("a", 0) == printed[0]
+    assert rig.ask(Resume(resume)) == Done(resume)
+    switches(rig, 3)
+
+
+@about(Program.TICKING, Capability.TURNS, Capability.RESIZE, Capability.LOGS)
+def test_two_that_are_packed_run_at_the_same_time(rig: Rig) -> None:
+    take_turns(rig, Program.TICKING)
+    for name, other in (("a", "b"), ("b", "a")):
+        slots = rig.attempt(name).placement.slots
+        packed = tuple(replace(slot, portion=replace(slot.portion, beside=other)) for slot in slots if slot.portion)
+        resize = ActionId(1, name, 1, 1)
+        assert rig.ask(Resize(resize, Placement(packed))) == Done(resize)
+    printed = {name: rig.subject.printed(name, 0) for name in ("a", "b")}
+    rig.until(lambda: all(rig.subject.printed(name, 0) > printed[name] + 500 for name in printed))
+
+
+@about(Program.TICKING, Capability.TURNS, Capability.ADOPT, Capability.LOGS)
+def test_turns_go_round_again_after_a_crash(apart: Rig) -> None:
+    take_turns(apart, Program.TICKING)
+    apart.crash()
+    switches(apart, 4)
+    assert apart.record("a").attempts == apart.record("b").attempts == 1
 
 
 @about(Program.FOREVER, Capability.ADOPT)

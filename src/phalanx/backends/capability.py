@@ -21,6 +21,7 @@ class Capability(StrEnum):
     CONTAINERS = "containers"
     UNIX_USER = "unix_user"
     PROBE = "probe"
+    TURNS = "turns"
     FRACTION = "fraction"
     MPS = "mps"
     MIG = "mig"
@@ -39,6 +40,7 @@ MEANING: dict[Capability, str] = {
     Capability.CONTAINERS: "a task runs in the image it names",
     Capability.UNIX_USER: "a task runs as another Unix user",
     Capability.PROBE: "the tasks of a service are probed and restarted",
+    Capability.TURNS: "jobs that take a device in turns run one after the other, a while each",
     Capability.FRACTION: "a task has a part of a device's time",
     Capability.MPS: "a task has a part of a device's threads",
     Capability.MIG: "a device is cut into instances",

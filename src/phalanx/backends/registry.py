@@ -18,6 +18,9 @@ from phalanx.workload.job import Job
 GROUP = "phalanx.backends"
 """An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`."""
 
+TURN_MS = 60_000
+"""Gandiva's: long against what a switch costs, short for who waits for their turn (Xiao et al., OSDI 2018)."""
+
 BUILT_IN = {"local": "phalanx.backends.local.entry"}
 
 
@@ -40,7 +43,8 @@ class Setting:
     """What a server gives a backend to work with.
 
     `data` is the server's folder, `jobs` gives the job of an id. `environment` gives further variables of an attempt,
-    such as where it reports its progress; `unix_user` names the user a job's tasks run as.
+    such as where it reports its progress; `unix_user` names the user a job's tasks run as. Who takes a device in turns
+    runs for `turn_ms` before the next.
     """
 
     data: Path
@@ -48,6 +52,7 @@ class Setting:
     cluster: Cluster
     environment: Callable[[str, int], Mapping[str, str]] = no_variables
     unix_user: Callable[[Job], str] = same_user
+    turn_ms: int = TURN_MS
 
 
 def backend_names() -> tuple[str, ...]:

@@ -37,6 +37,15 @@ class ListenError(PhalanxError):
     "--url", default="", metavar="URL", help="Where jobs and people reach it, if not at the --listen address."
 )
 @click.option("--job-user", default="", metavar="NAME", help="The Unix user of tasks whose user has none of their own.")
+@click.option(
+    "--turn",
+    "turn_s",
+    type=click.IntRange(1, 86_400),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a job that takes a GPU in turns runs before the next does.",
+)
 @click.option("--ready-file", default="", metavar="FILE", help="Write there, when ready, what `-o json` prints.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", help="What to print when ready."
@@ -56,6 +65,7 @@ def up(
     alerts: str,
     url: str,
     job_user: str,
+    turn_s: int,
     ready_file: str,
     output: Output,
 ) -> int:
@@ -82,6 +92,7 @@ def up(
         alerts=_absolute(alerts),
         public_url=_checked_url(url),
         job_user=_known_user(job_user),
+        turn_s=turn_s,
     )
     first = not options.file("admin.token").exists()
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.backends.registry import TURN_MS
+
 PORT = 8470
 
 
@@ -27,6 +29,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     alerts: str = ""
     job_user: str = ""
+    turn_s: int = TURN_MS // 1000
     public_url: str = ""
     rate_limit: int = 2_000
     body_bytes_max: int = 32 << 20

@@ -23,7 +23,15 @@ def _nobody() -> None:
     """Nobody is to be woken: what is due is told by `next_event_ms`."""
 
 
-SHOWN = (Capability.ADOPT, Capability.RESIZE, Capability.SUSPEND, Capability.FRACTION, Capability.MPS, Capability.MIG)
+SHOWN = (
+    Capability.ADOPT,
+    Capability.RESIZE,
+    Capability.SUSPEND,
+    Capability.TURNS,
+    Capability.FRACTION,
+    Capability.MPS,
+    Capability.MIG,
+)
 """What of a plan can be rehearsed."""
 
 

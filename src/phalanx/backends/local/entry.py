@@ -28,4 +28,5 @@ def _yard(setting: Setting) -> Yard:
         setting.unix_user,
         device_names(setting.cluster),
         find_grounds(),
+        setting.turn_ms,
     )

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, cast
 
-from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order
+from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order, Turn
 
 PRIVATE, SHARED = 0o600, 0o644
 """Orders hold secrets; what tasks of another user read holds none."""
@@ -23,6 +23,7 @@ class AttemptFolder:
         self.notice_path = f"{path}/shared/notice.json"
         self.gang_path = f"{path}/shared/gang.json"
         self.lock_path = f"{path}/lock"
+        self._turn_path = f"{path}/turn.json"
 
     def make(self) -> None:
         """Makes the folder; what the tasks themselves read lies in `shared`."""
@@ -72,6 +73,15 @@ class AttemptFolder:
     def write_order(self, order: Order) -> None:
         """Puts down what is asked for."""
         write_durably(self.order_path, order)
+
+    def turn(self) -> Turn | None:
+        """The devices that it takes in turns; None if there are none."""
+        return cast("Turn | None", _read(self._turn_path))
+
+    def write_turn(self, turn: Turn) -> None:
+        """Puts down which devices it takes in turns, if any."""
+        if turn["places"]:
+            write_durably(self._turn_path, turn)
 
     def write_state(self, state: AttemptState) -> None:
         """Puts down what became of it."""

@@ -15,6 +15,8 @@ from phalanx.backends.local.flock import Flock, PassedOn
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.orphans import end_orphans
 from phalanx.backends.local.papers import Answer, AttemptState, Ending
+from phalanx.backends.local.rota import Key, turn_of
+from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
@@ -41,6 +43,7 @@ class Herd:
         self._hand_over = emit
         self._fence = Fence(yard.data)
         self._flocks: dict[tuple[str, int], Flock] = {}
+        self._turns = Turns(yard.turn_ms, self._send)
         self._selector = selectors.DefaultSelector()
 
     def watch(self, handle: int, hook: Callable[[], None]) -> None:
@@ -49,8 +52,9 @@ class Herd:
 
     def attend(self) -> None:
         """Waits for the next thing and sees to it."""
-        for key, _ in self._selector.select():
+        for key, _ in self._selector.select(self._turns.patience_s()):
             key.data()
+        self._turns.look()
 
     def let_go(self) -> None:
         """Closes all lines; the shepherds go on."""
@@ -110,6 +114,7 @@ class Herd:
         order = self._yard.order(action, job, now)
         flock.folder.make()
         self._make_folders(job, order["tasks"][0]["user"])
+        flock.folder.write_turn(turn_of(action.placement))
         flock.folder.write_order(order)
         self._fence.mark(flock.job, flock.attempt)
         self._listen(flock, flock.spawn().fileno())
@@ -148,6 +153,8 @@ class Herd:
             self._answer_for(flock, action)
             return
         flock.asked[action.id.seq] = action
+        if isinstance(action, Stop):
+            self._turns.leave((flock.job, flock.attempt))
         flock.send(self._message_of(action))
 
     def _message_of(self, action: PassedOn) -> Message:
@@ -160,6 +167,7 @@ class Herd:
             case Resume():
                 return {"do": "resume", **numbers}
             case Resize(placement=placement):
+                self._yard.folder(action.id.job, action.id.attempt).write_turn(turn_of(placement))
                 return {"do": "resize", **self._change(action.id, placement), **numbers}
 
     def _change(self, action: ActionId, placement: Placement) -> Message:
@@ -198,6 +206,7 @@ class Herd:
     def _forget(self, flock: Flock) -> None:
         """What has ended is in its folder; who asks again finds it there."""
         flock.ended = True
+        self._turns.leave((flock.job, flock.attempt))
         self._fence.unmark(flock.job, flock.attempt)
 
     def _flock(self, job: str, attempt: int) -> Flock:
@@ -271,6 +280,24 @@ class Herd:
                     AttemptEnded(flock.job, flock.attempt, outcome, ending["exit_code"], ending["reason"], cause)
                 )
         self._emit(*events)
+        if answers and not flock.ended:
+            self._see_to_turn(flock)
+
+    def _see_to_turn(self, flock: Flock) -> None:
+        """Has an attempt take turns that runs and asks for it; what it was asked before may have changed that."""
+        turn, state = flock.folder.turn(), flock.folder.state()
+        if turn is None or any(isinstance(action, Stop) for action in flock.asked.values()):
+            return
+        key = (flock.job, flock.attempt)
+        if state is not None and state["phase"] == "running":
+            self._turns.join(key, turn)
+        else:
+            self._turns.leave(key)
+
+    def _send(self, key: Key, message: Message) -> None:
+        flock = self._flocks.get(key)
+        if flock is not None:
+            flock.send(message)
 
     def _end_stray(self, job: str, attempt: int) -> None:
         """Ends what runs for an attempt that nobody knows of."""

@@ -16,7 +16,7 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.mps import mps_variables
 from phalanx.backends.local.papers import Grounds, Order, TaskOrder
 from phalanx.backends.local.unix_user import home_of, user_ids
-from phalanx.backends.registry import no_variables, same_user
+from phalanx.backends.registry import TURN_MS, no_variables, same_user
 from phalanx.cluster.device import Mode
 from phalanx.engine.action import Start
 from phalanx.errors import PhalanxError
@@ -34,7 +34,8 @@ class OrderError(PhalanxError):
 @dataclass(frozen=True, slots=True)
 class Yard:
     """Where and how attempts run here. `data` holds the folders of all jobs; `environment` gives further variables of
-    an attempt, such as where it reports its progress; `unix_user` names the user a job's tasks run as.
+    an attempt, such as where it reports its progress; `unix_user` names the user a job's tasks run as; who takes a
+    device in turns runs for `turn_ms` before the next.
     """
 
     data: Path
@@ -42,6 +43,7 @@ class Yard:
     unix_user: Callable[[Job], str] = same_user
     device_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pens: Grounds = field(default_factory=NOWHERE.copy)
+    turn_ms: int = TURN_MS
 
     def folder(self, job: str, attempt: int) -> AttemptFolder:
         """The folder of an attempt."""

@@ -54,6 +54,13 @@ class Order(TypedDict):
     tasks: list[TaskOrder]
 
 
+class Turn(TypedDict):
+    """The devices that an attempt takes in turns, each a node and a number, and the job it shares its turn with."""
+
+    places: list[list[str | int]]
+    beside: str
+
+
 class Answer(TypedDict):
     """What became of an action."""
 

@@ -188,7 +188,8 @@ def _backend_of(state: State, database: Database, options: Options) -> LiveBacke
         with database.reading() as connection:
             return unix_user_of(connection, job.user) or options.job_user
 
-    return open_backend(options.backend, Setting(Path(options.data), job_of, state.cluster, environment, unix_user))
+    setting = Setting(Path(options.data), job_of, state.cluster, environment, unix_user, options.turn_s * 1000)
+    return open_backend(options.backend, setting)
 
 
 def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Desk]:

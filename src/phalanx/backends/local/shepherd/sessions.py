@@ -22,6 +22,11 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._wires)
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Their processes, each the first of a session of the kernel's."""
+        return tuple(self._wires)
+
     def open(self, message: Message, wire: Wire, task: Task | None) -> None:
         """Begins a command with the three files that came along."""
         files, wire.files = wire.files, []

@@ -18,6 +18,7 @@ from phalanx.backends.local.shepherd.book import Book, Pending
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.muster import Failure, Muster
+from phalanx.backends.local.shepherd.rest import Rest
 from phalanx.backends.local.shepherd.sessions import Sessions
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.shepherd.tidy import anybody_left, freeze, kill_all, run_quietly, thaw
@@ -52,6 +53,7 @@ class Shepherd:
         self._book = Book(folder, order["seq"])
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
+        self._rest = Rest(self.loop, lambda: self._sessions.pids)
         self._watches: dict[int, Watch] = {}
         self._muster: Muster | None = None
         self._unstarted: Failure | None = None
@@ -98,6 +100,11 @@ class Shepherd:
                 self._book.show(wire)
             case "exec":
                 self._sessions.open(message, wire, self._tasks.get(message["rank"]))
+            case "rest":
+                if self._book.phase == "running" and self._muster is None and self._resizing is None:
+                    self._rest.begin(message["for_ms"])
+            case "go on":
+                self._rest.end()
             case "stop" | "suspend" | "resume" | "resize":
                 self._act(message)
 
@@ -110,6 +117,7 @@ class Shepherd:
             self._book.answer(action, Failure(f"action {self._book.newest} of this attempt came first", False))
         else:
             self._book.newest = action[1]
+            self._rest.end()
             self._actions[message["do"]](action, message)
 
     def _stop(self, action: Pending, message: Message) -> None:
@@ -219,7 +227,7 @@ class Shepherd:
         probe = self.order["probe"]
         for task in muster.tasks:
             if probe is not None and task.alive:
-                self._watches[task.rank] = Watch(self.loop, probe, task, self._restart_sick)
+                self._watches[task.rank] = Watch(self.loop, probe, task, self._is_awake, self._restart_sick)
         if self._starting is not None:
             self._book.phase = "running"
             action, self._starting = self._starting, None
@@ -298,8 +306,11 @@ class Shepherd:
             self._ending = Ending(outcome="failed", exit_code=task.exit_code, reason=reason)
             self._end_tasks(self.order["grace_ms"], "failed")
 
+    def _is_awake(self) -> bool:
+        return self._book.phase != "suspended" and not self._rest
+
     def _is_kept(self) -> bool:
-        return len(self._sessions) > 0 or self._book.phase != "running"
+        return len(self._sessions) > 0 or self._book.phase != "running" or not self._is_awake()
 
     def _end_idle(self) -> None:
         if self._ending is None:
@@ -321,6 +332,7 @@ class Shepherd:
 
     def _end_tasks(self, grace_ms: int, reason: str) -> None:
         """Gives notice to all, and kills after the grace; a second notice can only shorten it."""
+        self._rest.end()
         self._book.phase = "stopping"
         self._book.give_notice(reason, grace_ms)
         self._book.put_down()

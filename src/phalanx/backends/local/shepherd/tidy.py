@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Collection
 
 from phalanx.backends.local.processes import descendants, signal_process
 
@@ -12,10 +13,11 @@ FREEZE_LOOKS_MAX = 50
 CLEAR_UP_MAX_S = 60.0
 
 
-def freeze() -> None:
-    """Stops every process where it is; who was being born meanwhile is found at the next look."""
+def freeze(spared: Collection[int] = ()) -> None:
+    """Stops every process but those of some sessions; who was just being born is found at the next look."""
     for _ in range(FREEZE_LOOKS_MAX):
-        awake = [each for each in descendants(os.getpid()) if each.state not in ("T", "t")]
+        flock = (each for each in descendants(os.getpid()) if each.session not in spared)
+        awake = [each for each in flock if each.state not in ("T", "t")]
         if not awake:
             return
         for each in awake:

@@ -13,18 +13,27 @@ from phalanx.backends.local.shepherd.task import Task
 
 
 class Watch:
-    """The probes of one task. `on_sick` is called once the task has failed as many in a row as it may."""
+    """The probes of one task. `on_sick` is called once the task has failed as many in a row as it may.
 
-    def __init__(self, loop: Loop, probe: Probe, task: Task, on_sick: Callable[[Task], None]) -> None:
+    While it is frozen, as `is_awake` tells, it can answer nobody, and that is no failure.
+    """
+
+    def __init__(
+        self, loop: Loop, probe: Probe, task: Task, is_awake: Callable[[], bool], on_sick: Callable[[Task], None]
+    ) -> None:
         self._loop = loop
         self._probe = probe
         self._task = task
+        self._is_awake = is_awake
         self._on_sick = on_sick
         self._failures = 0
         self._child = 0
         self._next: Timer = loop.after(probe["after_ms"] + probe["interval_ms"], self._look)
 
     def _look(self) -> None:
+        if not self._is_awake():
+            self._look_later()
+            return
         self._child = fork_probe(self._probe, self._task)
         self._next = self._loop.after(self._probe["timeout_ms"], self._give_up)
 
@@ -37,13 +46,17 @@ class Watch:
             return False
         self._child = 0
         self._next.call_off()
-        self._failures = 0 if status == 0 else self._failures + 1
-        self._task.healthy = status == 0
+        if self._is_awake():
+            self._failures = 0 if status == 0 else self._failures + 1
+            self._task.healthy = status == 0
         if self._failures >= self._probe["failures"]:
             self._on_sick(self._task)
         else:
-            self._next = self._loop.after(self._probe["interval_ms"], self._look)
+            self._look_later()
         return True
+
+    def _look_later(self) -> None:
+        self._next = self._loop.after(self._probe["interval_ms"], self._look)
 
     def end(self) -> None:
         """Looks no more."""

@@ -1,0 +1,35 @@
+"""Rest: an attempt that takes turns is frozen while it is others' turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from phalanx.backends.local.shepherd.loop import Loop, Timer
+from phalanx.backends.local.shepherd.tidy import freeze, thaw
+
+
+class Rest:
+    """Frozen for a while. It ends by itself: whoever keeps the turns may have gone."""
+
+    def __init__(self, loop: Loop, spared: Callable[[], Collection[int]]) -> None:
+        self._loop = loop
+        self._spared = spared
+        self._timer: Timer | None = None
+
+    def __bool__(self) -> bool:
+        return self._timer is not None
+
+    def begin(self, for_ms: int) -> None:
+        """Freezes all but the sessions of people who look on, or lets the rest go on for longer."""
+        if self._timer is None:
+            freeze(self._spared())
+        else:
+            self._timer.call_off()
+        self._timer = self._loop.after(for_ms, self.end)
+
+    def end(self) -> None:
+        """Lets everything go on."""
+        if self._timer is not None:
+            self._timer.call_off()
+            self._timer = None
+            thaw()
