@@ -24,7 +24,9 @@ from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
 from phalanx.backends.local.logs import log_files
 from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.processes import process
 from phalanx.backends.local.session import NoSession, open_session
+from phalanx.backends.local.wire import connect_to
 from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
 from phalanx.placement.placement import Placement, Slot
@@ -311,6 +313,59 @@ def test_a_task_of_a_service_that_answers_its_probe_is_left_alone(bench: Bench) 
     asked = bench.data / "jobs" / "7" / "work" / "asked"
     until(lambda: asked.exists() and asked.read_text().count("asked") >= 3)
     assert bench.printed() == "began\n"
+    bench.stop()
+
+
+def rest(bench: Bench, for_ms: int) -> None:
+    """Has the shepherd of the job rest, as whoever keeps the turns does."""
+    wire = connect_to(str(bench.data / "jobs" / "7" / "1"))
+    assert wire is not None
+    wire.send({"do": "rest", "for_ms": for_ms})
+    wire.close()
+
+
+def is_frozen(bench: Bench) -> bool:
+    state = json.loads((bench.data / "jobs" / "7" / "1" / "state.json").read_text())
+    found = process(state["tasks"][0]["pid"])
+    return found is not None and found.state == "T"
+
+
+def test_a_rest_ends_by_itself_when_nobody_is_there_to_end_it(bench: Bench) -> None:
+    bench.start("sh", "-c", "while :; do echo tick; sleep 0.01; done")
+    until(lambda: rest(bench, 300) or is_frozen(bench))  # type: ignore[func-returns-value]
+    printed = bench.printed()
+    until(lambda: bench.printed() > printed)
+    bench.stop()
+
+
+def test_a_command_runs_beside_a_task_that_rests(bench: Bench) -> None:
+    bench.start("sleep", "600")
+    session = open_session(bench.data, "7", 1, 0, ("sh", "-c", "read line; echo $line"))
+    rest(bench, 3_600_000)
+    until(lambda: is_frozen(bench))
+    session.write(b"here\n")
+    assert session.read() == b"here\n"
+    assert session.wait(PATIENCE_S) == 0
+    session.close()
+    session = open_session(bench.data, "7", 1, 0, ("echo", "later"))
+    assert session.read() == b"later\n"
+    session.close()
+    assert is_frozen(bench)
+    bench.stop()
+
+
+def test_a_service_is_not_probed_while_it_rests(bench: Bench) -> None:
+    probe = Probe(ProbeKind.COMMAND, command=("sh", "-c", "echo asked >> asked"), interval_ms=20, failures_max=1)
+    bench.start("sleep", "600", kind=Kind.SERVICE, execution=Execution(probe=probe))
+    asked = bench.data / "jobs" / "7" / "work" / "asked"
+    until(lambda: asked.exists())
+    rest(bench, 3_600_000)
+    until(lambda: is_frozen(bench))
+    before = asked.read_text()
+    rest(bench, 500)
+    until(lambda: not is_frozen(bench))
+    assert len(asked.read_text()) - len(before) < 5 * len("asked\n"), "twenty-five looks would have been due"
+    until(lambda: len(asked.read_text()) > len(before) + 20)
     bench.stop()
 
 
