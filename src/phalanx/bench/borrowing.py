@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from time import process_time
 
+from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
@@ -31,6 +32,9 @@ ENDS_PER_TURN = 50
 
 TURN_MS = 1_000
 """From one decision to the next: long before anybody who was told to leave is told a second time."""
+
+STREAM_TURN_MS = 60_000
+"""From one group of submissions to the next where victims are counted. What is asked for is done long before."""
 
 GANG_TARGET_MS = 1.0
 SIZES = ((1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (8, 1), (8, 2), (8, 4))
@@ -110,6 +114,12 @@ class Crowd:
         """Everything is done."""
         return [Done(action.id) for action in plan.actions]
 
+    def settle(self, plan: Plan) -> None:
+        """Has done what a plan asks for, and what is asked for then, each a turn later, until nothing is."""
+        while plan.actions:
+            self.now += TURN_MS
+            plan = self.take(self.answers(plan))
+
     def ends(self, count: int) -> list[Event]:
         """Some of those who run end."""
         running = [attempt for attempt in self.state.attempts_present() if attempt.phase is Phase.RUNNING]
@@ -118,14 +128,21 @@ class Crowd:
 
 
 def admission(size: Size, tell: Tell) -> list[Row]:
-    """Gangs admitted and placed per second of processor time: on an idle cluster until it is full, then as jobs end."""
+    """Gangs admitted and placed per second of processor time: on an idle cluster until it is full, then as jobs end.
+
+    The garbage collector is set as a server sets it.
+    """
     nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(size.nodes))
     queues = tree(size.branches, GPUS * size.nodes)
     crowd = Crowd(Cluster(nodes, ("rack", "node"), queues=queues), "fair", SEED)
     tell(f"tenants: {size.waiting} jobs in {len(queues)} queues")
     for _ in range(size.waiting):
         record(crowd.state, crowd.journal, JobSubmitted(crowd.job()), 0)
-    kind = f"{size.nodes} nodes, {len(queues)} queues, {size.waiting} waiting"
+    with as_in_a_server():
+        return _admit(crowd, size, f"{size.nodes} nodes, {len(queues)} queues, {size.waiting} waiting", tell)
+
+
+def _admit(crowd: Crowd, size: Size, kind: str, tell: Tell) -> list[Row]:
     tell("tenants: until the cluster is full")
     with _steps() as steps:
         plan, filling_s = _timed(lambda: crowd.take([]))
@@ -212,16 +229,14 @@ def _stream(size: Size, seed: int, way: str) -> Crowd:
     nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(max(size.nodes // 10, 4)))
     crowd = Crowd(Cluster(nodes, ("rack", "node")), "priority", seed)
     with _choosing(way):
-        pending: list[Event] = []
         for _ in range(size.stream_turns):
-            crowd.now += 60_000
+            crowd.now += STREAM_TURN_MS
             saved = [
                 Progress(attempt.job.id, attempt.number, durable_step=attempt.durable_step + 1)
                 for attempt in list(crowd.state.attempts_present())
                 if attempt.phase is Phase.RUNNING and crowd.rng.random() < 0.1
             ]
-            news = [*pending, *saved, *crowd.ends(2), *(JobSubmitted(crowd.job(10)) for _ in range(6))]
-            pending = crowd.answers(crowd.take(news))
+            crowd.settle(crowd.take([*saved, *crowd.ends(2), *(JobSubmitted(crowd.job(10)) for _ in range(6))]))
     return crowd
 
 

@@ -321,6 +321,10 @@ class Capacity:
         """
         return self._levels[level].index(gpu_types, gpus).at_least(tasks, first, last)
 
+    def room(self, level: str, gpu_types: tuple[int, ...], gpus: int, domain: int) -> int:
+        """For how many tasks of `gpus` GPUs one domain of a level has room; likewise by type only."""
+        return self._levels[level].index(gpu_types, gpus).room_of(domain)
+
     def free_gpus(self, nodes: int) -> int:
         """Free GPUs on a set of nodes."""
         if nodes.bit_count() <= NODES_FEW:
@@ -459,6 +463,10 @@ class _RoomIndex:
                 self.occupied ^= 1 << old
             self._add(domain, new)
         self.seen = len(changes)
+
+    def room_of(self, domain: int) -> int:
+        self.catch_up()
+        return self.room[domain]
 
     def at_least(self, tasks: int, first: int, last: int) -> Iterator[Domain]:
         self.catch_up()

@@ -16,10 +16,9 @@ from phalanx.engine.room import make_room, room_by_defragmenting
 from phalanx.engine.shortcut import start_alone, wait_on
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.engine.victims import Context
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import all_stay
+from phalanx.policy.policy import Targets, all_stay
 
 
 def decide(state: State, now: int) -> Plan:
@@ -34,6 +33,7 @@ def decide(state: State, now: int) -> Plan:
         # 1. Who must leave, whatever else happens.
         draft.stop_who_must_leave()
         if state.elastic:
+            draft.shed_lost_members()
             draft.shrink_to_sizes()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
         #    quota of his queue is passed over.
@@ -87,7 +87,7 @@ def _walk(line: Line, draft: Draft) -> None:
             if reservations.refused(record):
                 line.next_of_class()
         else:
-            missing = lack(draft.state.fit, record.asked)
+            missing = _lack(draft, record)
             line.refused(missing)
             if missing is not Lack.NEVER and reservations.refused(record):
                 line.next_of_class()
@@ -97,9 +97,7 @@ def _defragment(line: Line, draft: Draft) -> None:
     for record in waiting(draft.state):
         room = None
         if not any(claim.job == record.job.id for claim in draft.claims):
-            room = room_by_defragmenting(
-                draft.trial, record, Context(draft.leaving, draft.untouchable, None, draft.now)
-            )
+            room = room_by_defragmenting(draft.trial, record, draft.context(record, None))
         if room is not None:
             draft.promise(record, room)
             draft.reservations.started(record, draft.newest_bookings, draft.newest_release)
@@ -127,10 +125,20 @@ def _place(draft: Draft, record: JobRecord) -> bool:
     return True
 
 
+def _lack(draft: Draft, record: JobRecord) -> Lack:
+    """What a job lacks that does not fit: where many are refused, the same for all that ask for the same."""
+    if not draft.state.policy.preempts or draft.state.policy.targets is not Targets.KEEP:
+        return lack(draft.state.fit, record.asked)
+    ceiling = draft.ceiling(record)
+    if ceiling.lack is None:
+        ceiling.lack = lack(draft.state.fit, record.asked)
+    return ceiling.lack
+
+
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.cells is not None or not draft.could_make_room(record):
         return False
-    room = make_room(draft.trial, record, Context(draft.leaving, draft.untouchable, fresh, draft.now))
+    room = make_room(draft.trial, record, draft.context(record, fresh))
     if room is None:
         draft.reclaims_left -= bool(draft.state.quotas)
         return False

@@ -213,21 +213,20 @@ class Heads:
         while each.above is not None:
             self._offer(each)
             each = each.above
-        self._whole.best = self._whole.best_inside()
+        self._whole.best = each.best_inside()
 
     def _offer(self, place: _Place) -> None:
-        """Works out what is best in a place, given what is in those inside it."""
-        own = place.entries[0] if place.entries else None
-        place.best = self._best(place, place.best_inside() if own is None else None, own)
-        if place.above is not None:
-            place.above.offer(place)
-
-    def _best(self, place: _Place, inner: tuple[Key, str] | None, own: Entry | None) -> tuple[Key, str] | None:
-        if own is not None:
-            return (*self._key(place), LEAF, *own[0]), own[1]
-        if inner is not None:
-            return (*self._key(place), INNER, *inner[0]), inner[1]
-        return None
+        """Works out what is best in a place, given what is in those inside it, and has the one around it know."""
+        if place.entries:
+            key, name, _ = place.entries[0]
+            best: tuple[Key, str] | None = ((*(place.key or self._key(place)), LEAF, *key), name)
+        else:
+            inner = place.best_inside() if place.inside else None
+            best = ((*(place.key or self._key(place)), INNER, *inner[0]), inner[1]) if inner is not None else None
+        place.best = best
+        place.version += 1
+        if best is not None and place.above is not None:
+            heappush(place.above.offers, (best, place.path, place.version))
 
     def _key(self, place: _Place) -> Key:
         if place.key is None:
@@ -256,9 +255,12 @@ def _flat_then(chain: tuple[_Place, ...], entry: Entry, moment: int) -> Key:
 
 
 class _Place:
-    """One queue, or the whole: what waits in it, or the queues inside by their best."""
+    """One queue, or the whole: what waits in it, or the queues inside by their best.
 
-    __slots__ = ("_offers", "above", "best", "chain", "depth", "entries", "inside", "key", "keys", "path", "version")
+    Of `offers` those count that are of a queue's present version: what was its best before does not any more.
+    """
+
+    __slots__ = ("above", "best", "chain", "depth", "entries", "inside", "key", "keys", "offers", "path", "version")
 
     def __init__(self, path: str, above: _Place | None) -> None:
         self.path = path
@@ -271,22 +273,16 @@ class _Place:
         self.key: Key | None = None
         self.keys: list[tuple[int, Key]] = []
         self.version = 0
-        self._offers: list[tuple[tuple[Key, str], str, int]] = []
-
-    def offer(self, place: _Place) -> None:
-        """Takes note of what is best in a queue inside; what was before does not count any more."""
-        place.version += 1
-        if place.best is not None:
-            heappush(self._offers, (place.best, place.path, place.version))
+        self.offers: list[tuple[tuple[Key, str], str, int]] = []
 
     def best_inside(self) -> tuple[Key, str] | None:
         """What is best in the queues inside; None if nothing waits there."""
-        offers = self._offers
-        while offers and self.inside[offers[0][1]].version != offers[0][2]:
+        offers, inside = self.offers, self.inside
+        while offers and inside[offers[0][1]].version != offers[0][2]:
             heappop(offers)
         return offers[0][0] if offers else None
 
     def first(self) -> _Place:
         """The queue inside whose best is first."""
         self.best_inside()
-        return self.inside[self._offers[0][1]]
+        return self.inside[self.offers[0][1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from phalanx.cluster.bits import members
 from phalanx.engine.cells_heads import CellHeads
@@ -11,7 +12,7 @@ from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, WaitingClass
 from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Sleepers, Wakes
 from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
@@ -44,6 +45,8 @@ class Line:
         # What nodes offer falls until something grows, where it does not depend on what queues have.
         self._offers_last = self._keeps and not state.quotas and not policy.victims_vary
         self._by_quota_only = not state.quotas.budgets and policy.allows is no_bound
+        self._has_quotas = bool(state.quotas)
+        self._goes_by_means = self._has_quotas and self._by_quota_only
         self.head = ""
         self.exhaustive = True
         self.may_fit = True
@@ -54,6 +57,8 @@ class Line:
         self._passed_over: list[int] = []
         self._by_quota: dict[int, bool] = {}
         self._leaving: dict[int, int] = {}
+        self._yielding: dict[int, dict[Group, int]] = {}
+        self._left_so_far = len(draft.leaving)
         self._left: int | None = None
         self._offers: dict[object, list[int]] = {}
         self._gpus_max = state.capacity.gpus_max + 1
@@ -98,17 +103,35 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
+        if self._offers_last and self._preempts and self._remembers:
+            self._enter_where_offered(classes)
+            return
         entries: list[Entry] = []
         for i in classes:
             if not self._known(self._classes[i]) or not self._stays_out(i):
                 entries.append(self._entry(i))
         self._heads.add(entries)
 
+    def _enter_where_offered(self, classes: Iterable[int]) -> None:
+        """Likewise where nothing counts but what nodes offer. Written out: every decision asks it of every class."""
+        entries: list[Entry] = []
+        clean_seq, gpus_max, offers = self.state.clean_seq, self._gpus_max, self._offers
+        for i in classes:
+            waiting = self._classes[i]
+            if waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
+                reach, least, group = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
+                offering = offers.get(group) or self._offering(self.state.jobs[waiting.jobs[0][1]])
+                if not reach & offering[least if least < gpus_max else gpus_max]:
+                    self._passed_over.append(i)
+                    continue
+            entries.append(self._entry(i))
+        self._heads.add(entries)
+
     def _stays_out(self, i: int) -> bool:
         """Passes over a class that would be refused again; one that would not may be tried for its quota."""
         waiting = self._classes[i]
         record = self.state.jobs[waiting.jobs[0][1]]
-        if self.state.quotas:
+        if self._has_quotas:
             if self._quota_allows(waiting, record):
                 self._by_quota[i] = self._has_quota(waiting, record)
                 return False
@@ -124,9 +147,11 @@ class Line:
 
     def _quota_allows(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
-        if not self.state.quotas:
+        if not self._has_quotas:
             return False
-        return self._means.may_reclaim(record.job.queue, record.need) or self._has_quota(waiting, record)
+        if self._means.may_reclaim(record.job.queue, record.need):
+            return True
+        return waiting.verdict in QUOTA_REASONS and self._may_have(record)
 
     def _has_quota(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class that was refused for its quota has some by now."""
@@ -134,7 +159,7 @@ class Line:
 
     def _may_have(self, record: JobRecord) -> bool:
         """Whether a job may have what it asks for."""
-        if self._by_quota_only and self.state.quotas:
+        if self._goes_by_means:
             return self._means.suffice(record.job.queue, record.need)
         return self.state.shortfall(record) is None
 
@@ -177,15 +202,15 @@ class Line:
             return [(node, free[node].bit_count()) for node in self._fresh_nodes]
         return [(node, free[node].bit_count() + self._stoppable(node, record)) for node in self._fresh_nodes]
 
-    def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int]:
-        """Nodes on which the class could ever run, and the GPUs its smallest task takes of one."""
+    def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int, Group]:
+        """Nodes on which the class could ever run, the GPUs its smallest task takes of one, and its group."""
         asks = [self.state.fit.ask(task, record.asked) for task in record.tasks.values()]
         reach = 0
         for ask in asks:
             reach |= ask.eligible
         least = min(0 if ask.portions else ask.gpus for ask in asks)
-        waiting.asks, waiting.reach = tuple(asks), (reach, least)
-        return reach, least
+        waiting.asks, waiting.reach = tuple(asks), (reach, least, (record.job.priority, record.job.queue))
+        return waiting.reach
 
     def __iter__(self) -> Iterator[JobRecord]:
         while self._heads or self._try_again():
@@ -422,6 +447,8 @@ class Line:
         if waiting.verdict is not Reason.GPUS or self._preempts or i in self._by_quota:
             return False
         record = self.state.jobs[waiting.jobs[0][1]]
+        if self.state.capacity.free_total >= record.gpus_min <= self.draft.free_soon:
+            return False
         if not self._may_grow:
             return self._is_over_for(i, record)
         wakes = self._wakes(record)
@@ -430,7 +457,7 @@ class Line:
     @property
     def _may_grow(self) -> bool:
         """Whether somebody may still make way for another in this decision, so that others find more than before."""
-        return self._preempts or (bool(self.state.quotas) and self.draft.reclaims_left > 0)
+        return self._preempts or (self._has_quotas and self.draft.reclaims_left > 0)
 
     def _is_over_for(self, i: int, record: JobRecord) -> bool:
         """Passes over a class that needs more than there is, once nobody makes way any more: nothing would wake it."""
@@ -453,7 +480,7 @@ class Line:
 
     def _lacks_means_and_gpus(self, record: JobRecord) -> bool:
         """Whether a job may not have what it asks for, and it is GPUs that it lacks, until something grows."""
-        if self.state.capacity.free_total >= record.gpus_min or not self.state.quotas or not self._by_quota_only:
+        if self.state.capacity.free_total >= record.gpus_min or not self._goes_by_means:
             return False
         # Once a limit is reached, it is that which it waits for.
         return not self.state.quotas.accounts[record.job.queue].limited and not self._may_have(record)
@@ -503,9 +530,13 @@ class Line:
 
     def _wake(self) -> None:
         """Wakes whom what has grown may help: back into the line, or to be looked at if they have had their turn."""
-        woken = [i for i in self._sleepers.called(self._levels) if not self._sleeps_on(i)]
+        woken: dict[int, bool] = {}
+        for i in self._sleepers.called(self._levels):
+            has_luck = self._quota_allows(self._classes[i], self._record(i))
+            if has_luck or not self._sleeps_on(i):
+                woken[i] = has_luck
         offering = self._offering_anew()
-        back = {i: self._goes_back(i, offering) for i in woken}
+        back = {i: self._goes_back(i, has_luck, offering) for i, has_luck in woken.items()}
         self._rounds.append((self._heads.clock, offering))
         for i in woken:
             self._sleepers.take(i)
@@ -521,18 +552,17 @@ class Line:
                 return self._offering(record)
         return None
 
-    def _goes_back(self, i: int, offering: list[int] | None) -> bool:
+    def _goes_back(self, i: int, has_luck: bool, offering: list[int] | None) -> bool:
         """Whether a class stands in line from now on: it did, or nodes offer it enough and it has no other luck."""
-        waiting, record = self._classes[i], self._record(i)
-        if offering is not None and not self._quota_allows(waiting, record):
-            return self._is_within(waiting, record, offering) or self._has_a_turn_to_come(i)
+        if offering is not None and not has_luck and self._is_within(self._classes[i], self._record(i), offering):
+            return True
         return self._has_a_turn_to_come(i)
 
     def _sleeps_on(self, i: int) -> bool:
-        """Whether a class would be refused again nevertheless: then it sleeps on, until other things happen."""
+        """Whether a class without luck would be refused again nevertheless: then it sleeps on, until other things
+        happen.
+        """
         waiting, record = self._classes[i], self._record(i)
-        if self._quota_allows(waiting, record):
-            return False
         wakes = self._wakes(record) if waiting.verdict is Reason.GPUS else (self._pool_for(record),)
         if wakes is None:
             return False
@@ -557,7 +587,7 @@ class Line:
         return self._is_within(waiting, record, self._offering(record))
 
     def _is_within(self, waiting: WaitingClass, record: JobRecord, offering: list[int]) -> bool:
-        reach, least = waiting.reach or self._measure(waiting, record)
+        reach, least, _ = waiting.reach or self._measure(waiting, record)
         return bool(reach & offering[min(least, self._gpus_max)])
 
     def _has_luck(self, i: int) -> bool:
@@ -573,7 +603,15 @@ class Line:
             if with_victims:
                 if self._offers_gpus(nodes, ask, record):
                     return True
-            elif any(self._has_amounts(ask, node) for node in members(nodes & self._free_nodes(ask.gpus))):
+            elif self._has_room(nodes, ask):
+                return True
+        return False
+
+    def _has_room(self, nodes: int, ask: Ask) -> bool:
+        """Whether one of the nodes, on which something grew, has what a task takes."""
+        free, bit = self.state.capacity.free, self.state.topology.bit
+        for node in self._fresh_nodes:
+            if free[node].bit_count() >= ask.gpus and nodes & bit[node] and self._has_amounts(ask, node):
                 return True
         return False
 
@@ -583,7 +621,10 @@ class Line:
             return bool(nodes & self._offering(record)[min(ask.gpus, self._gpus_max)])
         if self._offers_last:
             nodes &= self._offering(record)[min(ask.gpus, self._gpus_max)]
-        return any(self._has_gpus(ask, node, record) for node in members(nodes))
+        bit = self.state.topology.bit
+        return bool(nodes) and any(
+            nodes & bit[node] and self._has_gpus(ask, node, record) for node in self._fresh_nodes
+        )
 
     def _free_nodes(self, gpus: int) -> int:
         """Nodes with so many GPUs free."""
@@ -607,6 +648,15 @@ class Line:
         if not self._preempts:
             # Who may have back what others borrow is tried whatever has grown.
             return self._left_anyway(node)
+        if not self._offers_last:
+            return self._yields(node, record)
+        by_group = self._yielding.setdefault(node, {})
+        group = (record.job.priority, record.job.queue)
+        if group not in by_group:
+            by_group[group] = self._yields(node, record)
+        return by_group[group]
+
+    def _yields(self, node: int, record: JobRecord) -> int:
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()
@@ -646,12 +696,21 @@ class Line:
                 self._heads.push(self._entry(i))
         return True
 
+    def _forget_whom_others_leave(self) -> None:
+        """What is known of nodes holds until somebody else leaves them; leavers come last."""
+        news = len(self.draft.leaving) - self._left_so_far
+        for attempt in islice(reversed(self.draft.leaving.values()), max(news, 0)):
+            for booking in attempt.bookings:
+                self._yielding.pop(booking.node, None)
+        self._left_so_far = len(self.draft.leaving)
+
     def _look_again(self) -> None:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
         if self.draft.growths == self._growths:
             return
         self._growths = self.draft.growths
         self._leaving.clear()
+        self._forget_whom_others_leave()
         self._left = None
         self._offers.clear()
         self._fresh, self._listed = self.draft.fresh, None

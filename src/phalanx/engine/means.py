@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.engine.quotas import EVERY, Most, Quotas
+from phalanx.engine.quotas import Most, Quotas
 
 
 class Means:
@@ -23,11 +23,14 @@ class Means:
 
     def suffice(self, queue: str, need: Sequence[int]) -> bool:
         """Whether a queue may have so much more: `Quotas.shortfall` has nothing to say."""
-        return _covers(self._most(queue), need)
+        if self._changes != self.quotas.changes:
+            self._catch_up()
+        return _covers(self._allowed.get(queue) or self._most(queue), need)
 
     def may_reclaim(self, queue: str, need: Sequence[int]) -> bool:
         """Whether it may have back what others borrow, as `Quotas.may_reclaim` says."""
-        self._catch_up()
+        if self._changes != self.quotas.changes:
+            self._catch_up()
         if queue in self._reclaimable:
             most = self._reclaimable[queue]
         else:
@@ -37,28 +40,31 @@ class Means:
     def lacking(self, queue: str, need: Sequence[int]) -> tuple[int, int]:
         """A resource of which a queue may not have so much more, and what the pool must have left of it for that."""
         most = self._most(queue)
-        resource = next(each for each in EVERY if need[each] and need[each] > most[each])
+        resource = 0
+        while not need[resource] or need[resource] <= most[resource]:
+            resource += 1
         return resource, need[resource] - most[resource] + self.pool[resource]
 
     @property
     def pool(self) -> Most:
         """What the pool of the cluster has left of each resource."""
-        self._catch_up()
+        if self._changes != self.quotas.changes:
+            self._catch_up()
         return self._pool
 
     def _most(self, queue: str) -> Most:
-        self._catch_up()
+        if self._changes != self.quotas.changes:
+            self._catch_up()
         most = self._allowed.get(queue)
         if most is None:
             most = self._allowed[queue] = self.quotas.allowed(queue)
         return most
 
     def _catch_up(self) -> None:
-        if self._changes != self.quotas.changes:
-            self._changes = self.quotas.changes
-            self._allowed.clear()
-            self._reclaimable.clear()
-            self._pool = self.quotas.pool()
+        self._changes = self.quotas.changes
+        self._allowed.clear()
+        self._reclaimable.clear()
+        self._pool = self.quotas.pool()
 
 
 def _covers(most: Most, need: Sequence[int]) -> bool:

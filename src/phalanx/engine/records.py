@@ -243,7 +243,11 @@ class JobRecord:
 
 
 class WaitingClass:
-    """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
+    """Waiting jobs of one shape in one queue: if the first does not fit, none does.
+
+    `asks` and `reach` are worked out when they are first asked for. `reach` is on which nodes they could ever run, the
+    GPUs that their smallest task takes of one, and the group they are of where queues matter.
+    """
 
     __slots__ = ("asks", "born", "jobs", "lengths_ms", "reach", "verdict")
 
@@ -252,7 +256,7 @@ class WaitingClass:
         self.jobs: list[tuple[Key, str]] = []
         self.verdict = Reason.UNDECIDED
         self.asks: tuple[Ask, ...] = ()
-        self.reach: tuple[int, int] | None = None
+        self.reach: tuple[int, int, Group] | None = None
         self.lengths_ms: list[int] = []
 
     @property
@@ -302,8 +306,10 @@ def tasks_of(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:
 def gpu_permille_of(bookings: Iterable[Booking]) -> int:
     """Thousandths of GPUs: portions count as what they are."""
     return sum(
-        booking.portion.compute_permille if booking.portion is not None else 1000 * booking.devices.bit_count()
-        for booking in bookings
+        [
+            booking.portion.compute_permille if booking.portion is not None else 1000 * booking.devices.bit_count()
+            for booking in bookings
+        ]
     )
 
 

@@ -30,46 +30,35 @@ class Room:
     moves: tuple[Move, ...] = ()
 
 
-Way = Callable[[Trial, JobRecord, Context], Room | None]
-
-
 def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Where the head fits at the least harm: beside those who leave anyway, by shrinking, moving, or stopping others.
 
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
-    return (
-        (_beside(trial, head, context, _wait_or_shrink) if _may_wait_or_shrink(trial.state, head, context) else None)
-        or _move(trial, head, context)
-        or (_beside(trial, head, context, _preempt) if _may_preempt(trial.state, head) else None)
-    )
+    return _wait_or_shrink(trial, head, context) or _move(trial, head, context) or _preempt(trial, head, context)
 
 
-def _beside(trial: Trial, head: JobRecord, context: Context, way: Way) -> Room | None:
+def _beside(trial: Trial, leaving: Mapping[str, AttemptRecord], way: Callable[[], Room | None]) -> Room | None:
     """Makes room in some way beside what those leave who leave anyway."""
     mark = trial.mark()
-    _vacate(trial, context.leaving)
-    room = way(trial, head, context)
+    _vacate(trial, leaving)
+    room = way()
     trial.undo_to(mark)
     return room
 
 
 def _wait_or_shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    return (_wait(trial, head) if context.leaving else None) or _shrink(trial, head, context)
-
-
-def _may_wait_or_shrink(state: State, head: JobRecord, context: Context) -> bool:
-    """Not without anybody elastic, if nobody leaves anyway or the head may not have what they leave."""
-    return bool(state.elastic) or (bool(context.leaving) and state.shortfall(head) is None)
+    """Not without anybody elastic, if nobody leaves anyway or the head may not have what they leave, or too little."""
+    state, leaving = trial.state, context.leaving
+    waits = bool(leaving) and state.shortfall(head) is None and context.ceiling.fits_beside()
+    if not waits and not state.elastic:
+        return None
+    return _beside(trial, leaving, lambda: (_wait(trial, head) if leaving else None) or _shrink(trial, head, context))
 
 
 def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
     """Where the head fits once those who are leaving have left, with nobody else stopped."""
-    mark = trial.mark()
-    _vacate(trial, leaving)
-    room = _wait(trial, head)
-    trial.undo_to(mark)
-    return room
+    return _beside(trial, leaving, lambda: _wait(trial, head))
 
 
 def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
@@ -108,28 +97,35 @@ def room_by_defragmenting(trial: Trial, head: JobRecord, context: Context) -> Ro
 
 
 def _moved(trial: Trial, head: JobRecord, context: Context, way: Moving) -> Room | None:
+    """Nobody moves who does not save its work."""
+    if not trial.state.saving:
+        return None
+    search = VictimSearch(trial, head, context, way)
+    if not search.is_worth_while():
+        return None
     mark = trial.mark()
-    seated = VictimSearch(trial, head, context, way).run()
+    seated = search.run()
     trial.undo_to(mark)
     return replace(_room(seated), moves=way.moves) if seated is not None else None
 
 
 def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    state = trial.state
+    """Has others stopped, whatever their order or by it, if anybody at all would be stopped for the head."""
     search = VictimSearch(trial, head, context, Stopping(trial, head, context))
-    seated = search.run() if _may_stop_anybody(state, head) else None
-    if seated is None and state.policy.targets is not Targets.KEEP:
-        seated = search.displace()
-    return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
+    whatever_the_order = _may_stop_anybody(trial.state, head) and search.is_worth_while()
+    by_order = trial.state.policy.targets is not Targets.KEEP
+    if not whatever_the_order and not by_order:
+        return None
 
+    def stopping() -> Room | None:
+        seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
+        return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
-def _may_preempt(state: State, head: JobRecord) -> bool:
-    """Whether anybody at all would be stopped for a head."""
-    return state.policy.targets is not Targets.KEEP or _may_stop_anybody(state, head)
+    return _beside(trial, context.leaving, stopping)
 
 
 def _may_stop_anybody(state: State, head: JobRecord) -> bool:
-    """Likewise, whatever the order: by the policy, or as one who borrows."""
+    """Whether anybody would be stopped for a head whatever the order: by the policy, or as one who borrows."""
     policy = state.policy
     if policy.targets is Targets.KEEP and (policy.victims is not nobody or policy.reclaims is not nobody):
         return True

@@ -65,13 +65,17 @@ class Sleepers:
 
     def put(self, i: int, record: JobRecord, wakes: Wakes, since: int, in_line: bool) -> None:
         """Lets a class sleep that may have nothing back, nor more than it has, as queues are now."""
-        queue = record.job.queue
+        queue, need = record.job.queue, record.need
         self._beds[i] = Bed(queue, since, in_line)
-        if queue not in self._in_queue:
-            self._in_queue[queue], self._least[queue] = {}, record.need
-        elif any(need < least for need, least in zip(record.need, self._least[queue], strict=True)):
-            self._least[queue] = Usage(*map(min, self._least[queue], record.need))
-        self._in_queue[queue][i] = None
+        inside = self._in_queue.get(queue)
+        if inside is None:
+            inside = self._in_queue[queue] = {}
+            self._least[queue] = need
+        else:
+            least = self._least[queue]
+            if need[0] < least[0] or need[1] < least[1] or need[2] < least[2]:
+                self._least[queue] = Usage(*map(min, least, need))
+        inside[i] = None
         self.wait_for(i, wakes)
 
     def wait_for(self, i: int, wakes: Wakes) -> None:

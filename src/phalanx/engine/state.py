@@ -64,6 +64,7 @@ class State:
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
+        self.saving: dict[str, AttemptRecord] = {}
         self.revocable: dict[str, AttemptRecord] = {}
         self.reviews: dict[str, None] = {}
         self.adjustments: dict[str, Adjustment] = {}

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from phalanx.cluster.bits import members
+from phalanx.cluster.bits import from_members, members
+from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -34,17 +35,19 @@ class Context:
     """What is known when room is made: who leaves anyway, and who must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
+    `ceiling` is that of the head.
     """
 
     leaving: Mapping[str, AttemptRecord]
     untouchable: Container[str]
     fresh: int | None
     now: int
+    ceiling: Ceiling
 
 
 def to_be_had(state: State, leaving: AttemptRecord) -> bool:
     """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
-    if all(booking.portion is None for booking in leaving.bookings):
+    if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
         return True
     return all(
         not state.capacity.claimed[booking.node] & booking.devices
@@ -107,7 +110,7 @@ class Stopping:
         self.state = trial.state
         self.head = head
         self.context = context
-        self._promised = [attempt for attempt in context.leaving.values() if not to_be_had(self.state, attempt)]
+        self._varies = self.state.policy.victims_vary
 
     def groups(self) -> Iterable[Group]:
         """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
@@ -129,7 +132,7 @@ class Stopping:
         """
         if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
             return False
-        if not self.state.policy.victims_vary or attempt.job.queue == self.head.job.queue:
+        if not self._varies or attempt.job.queue == self.head.job.queue:
             return True
         return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
 
@@ -137,17 +140,19 @@ class Stopping:
         """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
         if len(Excess(self.state, self.head).of(victims)) < len(victims):
             return None
+        promised: list[AttemptRecord] = []
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
         for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
             if self.state.quotas and not self.state.yields(self.head, victim):
                 return None
             give_back = self.trial.unclaim if victim.waits else self.trial.release
             give_back(victim.bookings)
             self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
-        if any(victim.phase is Phase.CLAIMED for victim in victims):
-            # What those who are leaving hold was promised to the victims, and is to be had now.
-            for attempt in self._promised:
-                if to_be_had(self.state, attempt):
-                    self.trial.vacate(attempt.bookings)
+        # What those who are leaving hold was promised to the victims, and is to be had now.
+        for attempt in promised:
+            if to_be_had(self.state, attempt):
+                self.trial.vacate(attempt.bookings)
         return self.trial.seat(self.head) if self.state.shortfall(self.head) is None else None
 
 
@@ -166,10 +171,12 @@ class VictimSearch:
         self.way = way
         self.chosen: list[AttemptRecord] = []
         self._task, self._count = largest_task(head.asked)
+        self._ask = self.state.fit.ask(self._task, head.asked)
         self._one_node = head.asked.gang.gpus_min <= self.state.capacity.gpus_max
         self._seatings = 0
         self._mark = 0
         self._loss: dict[str, int] = {}
+        self._groups: dict[Group, dict[str, AttemptRecord]] = {}
         self._key = self.state.key(head)
 
     @staticmethod
@@ -177,17 +184,22 @@ class VictimSearch:
         """What is lost if an attempt makes way: GPU time since its last durable step, and stopping and restarting."""
         return attempt.lost_gpu_ms(now)
 
-    def run(self) -> GangTrial | None:
-        """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
+    def is_worth_while(self) -> bool:
+        """Whether the head may fit without all of whom any may make way, by what can be counted before they do."""
         self._groups = {
             group: attempts
             for group in self.way.groups()
             if (attempts := self.state.runs[group]) and self.way.group_goes(next(iter(attempts.values())))
         }
-        if not self._groups:
-            return None
-        up_to = max(priority for priority, _ in self._groups)
-        clearable = self.state.stoppable.nodes(self.state.capacity, up_to, self._task.gpus)
+        return bool(self._groups) and self.context.ceiling.fits_without(self._up_to, self.context.fresh)
+
+    @property
+    def _up_to(self) -> int:
+        return max(priority for priority, _ in self._groups)
+
+    def run(self) -> GangTrial | None:
+        """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
+        clearable = self.state.stoppable.nodes(self.state.capacity, self._up_to, self._task.gpus)
         for nodes in self._samples(self._reach() & clearable):
             on_node = self._candidates(nodes)
             sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
@@ -279,20 +291,7 @@ class VictimSearch:
         return nodes & found
 
     def _reach(self) -> int:
-        """Nodes the head could use. Was it refused before, only those that something new can make a difference on."""
-        reach = 0
-        for task in self.head.tasks.values():
-            reach |= self.state.fit.ask(task, self.head.asked).eligible
-        reach &= self.state.capacity.open
-        fresh = self.context.fresh
-        if fresh is None:
-            return reach
-        if len(self.head.tasks) == self._count == 1:
-            return reach & fresh
-        domains = self.state.topology.domains.get(self.head.asked.gang.topology.required)
-        if domains is None:
-            return reach
-        return reach & sum(domain.nodes for domain in domains if domain.nodes & fresh)
+        return self.context.ceiling.reach(self.context.fresh)
 
     def _samples(self, reach: int) -> Iterator[int]:
         """Nodes to look at: in a large cluster first those of the newest victims, who have least to lose; then all."""
@@ -306,18 +305,25 @@ class VictimSearch:
         topology = self.state.topology
         required = self.head.asked.gang.topology.required
         of_node = topology.domain_of.get(required)
-        found = left = 0
+        # As digits: asking a long integer for a bit takes as long as it is.
+        digits = f"{reach:0{len(topology.nodes)}b}"[::-1]
+        found: dict[int, None] = {}
+        for looked_at, attempt in enumerate(self._newest_first(), start=1):
+            for booking in attempt.bookings:
+                node = booking.node
+                if of_node is None:
+                    if digits[node] == "1":
+                        found[node] = None
+                elif node not in found:
+                    domain = topology.domains[required][of_node[node]]
+                    found.update((each, None) for each in range(domain.first, domain.last) if digits[each] == "1")
+            if looked_at % 32 == 0 and len(found) >= count:
+                break
+        return from_members(found, len(topology.nodes))
+
+    def _newest_first(self) -> Iterator[AttemptRecord]:
         for group in sorted(self._groups):
-            for attempt in reversed(self._groups[group].values()):
-                for booking in attempt.bookings:
-                    if of_node is None:
-                        found |= topology.bit[booking.node]
-                    else:
-                        found |= topology.domains[required][of_node[booking.node]].nodes
-                left += 1
-                if left % 32 == 0 and (found & reach).bit_count() >= count:
-                    return found & reach
-        return found & reach
+            yield from reversed(self._groups[group].values())
 
     def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
@@ -363,16 +369,16 @@ class VictimSearch:
         return tasks - free // self._task.gpus, self._clear(node, tasks, candidates) or []
 
     def _gain(self, attempt: AttemptRecord, node: int) -> int:
-        return sum(booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
+        return sum([booking.devices.bit_count() for booking in attempt.bookings if booking.node == node])
 
     def _clear_already(self, nodes: int) -> int:
         capacity = self.state.capacity
-        passing = self.state.fit.passing(self.state.fit.ask(self._task, self.head.asked)) & nodes
+        passing = self.state.fit.passing(self._ask) & nodes
         gpus = max(self._task.gpus, 1)
         return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
 
     def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
-        return sum(self._loss[attempt.key] for attempt in victims), len(victims)
+        return sum([self._loss[attempt.key] for attempt in victims]), len(victims)
 
     def _clear(self, node: int, tasks: int, candidates: list[AttemptRecord]) -> list[AttemptRecord] | None:
         """The cheapest victims that give so many tasks their GPUs on a node, and then what else they need of it."""
@@ -381,11 +387,12 @@ class VictimSearch:
         if sum(gains) < lacking:
             return None
         chosen = self._cheapest(lacking, candidates, gains)
-        for attempt in sorted(candidates, key=lambda attempt: self._loss[attempt.key]):
-            if not self._short_of_amounts(node, tasks, chosen):
-                break
-            if attempt not in chosen:
-                chosen.append(attempt)
+        if self._short_of_amounts(node, tasks, chosen):
+            for attempt in sorted(candidates, key=lambda attempt: self._loss[attempt.key]):
+                if attempt not in chosen:
+                    chosen.append(attempt)
+                    if not self._short_of_amounts(node, tasks, chosen):
+                        break
         return chosen
 
     def _cheapest(self, lacking: int, candidates: list[AttemptRecord], gains: list[int]) -> list[AttemptRecord]:
@@ -401,17 +408,10 @@ class VictimSearch:
 
     def _short_of_amounts(self, node: int, tasks: int, chosen: list[AttemptRecord]) -> bool:
         """Whether CPUs, memory or NICs would still be short with the chosen gone."""
-        ask = self.state.fit.ask(self._task, self.head.asked)
-        for number, amount in ask.needs:
-            gained = sum(
-                given
-                for attempt in chosen
-                for booking in attempt.bookings
-                if booking.node == node
-                for which, given in booking.needs
-                if which == number
-            )
-            if self.state.capacity.amounts[number].free[node] + gained < amount * tasks:
+        amounts = self.state.capacity.amounts
+        for number, amount in self._ask.needs:
+            lacking = amount * tasks - amounts[number].free[node]
+            if lacking > 0 and lacking > _given(chosen, node, number):
                 return True
         return False
 
@@ -443,6 +443,18 @@ class VictimSearch:
 
     def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
         return sorted(victims, key=lambda attempt: -self._loss[attempt.key])
+
+
+def _given(attempts: list[AttemptRecord], node: int, number: int) -> int:
+    """How much of an amount attempts have on a node."""
+    return sum(
+        amount
+        for attempt in attempts
+        for booking in attempt.bookings
+        if booking.node == node
+        for which, amount in booking.needs
+        if which == number
+    )
 
 
 class _Clearing:
