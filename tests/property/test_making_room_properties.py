@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,3 +115,34 @@ def test_no_two_jobs_stop_one_another_in_turn(kind: str, policy: str, wishes: li
         pairs += settle(world, world.submit(job, after_ms=1_000))
     assert not [pair for pair in pairs if pair[::-1] in pairs], (pairs, kind, policy, wishes)
     assert not stops(world.turn(after_ms=60_000)), "at rest nobody is stopped any more"
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from(["queues", "tree"]),
+    st.sampled_from(["phalanx:first=2", "las:quantum=600", "tiresias-las", "srtf"]),
+    st.lists(st.tuples(SIZES, st.integers(1, 3), st.integers(0, 3), st.sampled_from("abc")), min_size=4, max_size=16),
+)
+def test_where_running_jobs_stand_in_order_nobody_is_stopped_again_and_again(
+    kind: str, policy: str, wishes: list[tuple[int, int, int, str]]
+) -> None:
+    world = World(shared(kind), policy)
+    for i, (gpus, count, priority, queue) in enumerate(wishes):
+        job = a_job(f"j{i}", gpus, count, priority=priority, queue=path_of(kind, queue), duration_ms=3_600_000)
+        settle(world, world.submit(job, after_ms=1_000))
+    counted = Counter(victim for _ in range(30) for _, victim in settle(world, world.turn(after_ms=1_000)))
+    # Levels of service grow, so that who goes before whom changes less and less often.
+    assert max(counted.values(), default=0) <= 4, (counted, kind, policy, wishes)
+
+
+@pytest.mark.parametrize("policy", ["phalanx", "las:quantum=600", "tiresias-las"])
+def test_nobody_leaves_in_place_of_a_victim_who_need_not_give_way_itself(policy: str) -> None:
+    """What b has is borrowed. e has no more than it deserves, and has not run for as long as it may."""
+    deserves = Quota(4_000)
+    queues = (Queue("a", deserved=deserves), Queue("e", deserved=deserves, min_run_ms=1_800_000), Queue("b"))
+    world = World(replace(flat(1, 8), queues=queues), policy)
+    settle(world, world.submit(a_job("borrower", 4, queue="b", priority=9)))
+    settle(world, world.submit(a_job("within", 4, queue="e", priority=-5), after_ms=10_000))
+    plan = world.submit(a_job("head", 4, queue="a"), after_ms=590_000)
+    assert stops(plan) == ["borrower"]
+    assert not stops(world.done("borrower")), "one victim was enough"

@@ -154,6 +154,17 @@ def test_an_attempt_that_ends_by_itself_while_it_is_being_stopped_has_ended(worl
     assert len(before) > 0
 
 
+@pytest.mark.parametrize(("reason", "told"), [("", "cancelled"), ("stopped by the alert rule idle",) * 2])
+def test_why_a_job_was_cancelled_is_told_while_it_stops_and_afterwards(world: World, reason: str, told: str) -> None:
+    world.run(a_job("a"))
+    world.submit(a_job("waits", 4, 2))
+    world.turn(JobCancelled("a", reason), JobCancelled("waits", reason))
+    assert world.job("waits").end_reason == told
+    assert world.job("a").end_reason == reason
+    world.done("a")
+    assert (world.job("a").state, world.job("a").end_reason) == (JobState.CANCELLED, told)
+
+
 def test_a_waiting_job_that_is_cancelled_is_gone_at_once(world: World) -> None:
     world.submit(a_job("a", 4, 2), a_job("b", 4))
     world.turn(JobCancelled("b"))

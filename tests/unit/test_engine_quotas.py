@@ -163,3 +163,21 @@ def test_a_job_that_its_queue_can_never_have_is_refused(queue: str, count: int, 
 def test_without_queues_any_name_goes_and_nobody_is_refused() -> None:
     world = World(flat(1, 2))
     assert starts(world.submit(of("anything", "a", 2))) == ["a"]
+
+
+def test_what_was_lent_in_the_same_decision_is_had_back_once_it_runs() -> None:
+    """vision deserves 2 and starts 8; llm deserves 6 and has 4: the last job of llm is due its share."""
+    queues = (
+        Queue("research", limit=gpus(12)),
+        Queue("research/llm", guaranteed=gpus(4), deserved=gpus(6)),
+        Queue("research/vision", deserved=gpus(2)),
+        Queue("prod", guaranteed=gpus(2), deserved=gpus(6)),
+    )
+    world = world_of(*queues, policy="fifo:skip=true", each=8)
+    vision, llm = "research/vision", "research/llm"
+    plan = world.submit(of(vision, "v1", 4), of(vision, "v2", 4), of(llm, "l1", 4), of(llm, "l2", 2))
+    assert starts(plan) == ["v1", "v2", "l1"]
+    assert len(stops(world.done("v1", "v2", "l1"))) == 1
+    for name in ("v1", "v2"):
+        if world.asks(name):
+            assert starts(world.done(name)) == ["l2"]

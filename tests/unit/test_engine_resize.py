@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from builders import World, a_job, of_roles, places, sockets, starts, stops
-from phalanx.cluster.cluster import Cluster, Node, flat
+from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import JobCancelled
+from phalanx.engine.event import DeviceHealthChanged, JobCancelled, NodeHealthChanged
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobState, Phase
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Kind
+from phalanx.workload.job import Checkpointing, Kind
 
 
 def resizes(plan: Plan) -> dict[str, int]:
@@ -120,6 +120,54 @@ def test_a_service_keeps_what_must_be_available() -> None:
     world.run(a_job("web", 1, (1, 4), kind=Kind.SERVICE, min_available=3))
     assert not world.submit(a_job("large", 2, priority=5)).actions
     assert resizes(world.submit(a_job("small", 1, priority=6))) == {"web": 3}
+
+
+def a_service(least: int, most: int) -> World:
+    """One replica on each of four nodes of one GPU."""
+    world = World(flat(4, 1), "priority")
+    world.run(a_job("web", 1, (least, most), kind=Kind.SERVICE, min_available=least))
+    return world
+
+
+def test_a_service_that_loses_a_node_gives_up_the_replica_there_and_the_others_go_on() -> None:
+    world = a_service(1, 4)
+    plan = world.turn(NodeHealthChanged("n1", Health.FAILED))
+    assert resizes(plan) == {"web": 3}
+    assert not stops(plan)
+    world.done("web")
+    attempt = world.state.jobs["web"].attempt
+    assert attempt is not None
+    assert [slot.node for slot in attempt.placement.slots] == ["n0", "n2", "n3"]
+    assert resizes(world.turn(NodeHealthChanged("n1", Health.HEALTHY))) == {"web": 4}, "it has its replica again"
+    world.state.capacity.check()
+
+
+def test_a_service_that_loses_a_device_gives_up_the_replica_there() -> None:
+    world = a_service(1, 4)
+    assert resizes(world.turn(DeviceHealthChanged("n2", 0, Health.FAILED))) == {"web": 3}
+
+
+def test_a_service_that_would_have_less_than_its_minimum_is_started_anew() -> None:
+    world = a_service(4, 4)
+    assert stops(world.turn(NodeHealthChanged("n1", Health.FAILED))) == ["web"]
+    world = a_service(3, 4)
+    assert resizes(world.turn(NodeHealthChanged("n1", Health.FAILED))) == {"web": 3}
+    assert stops(world.turn(NodeHealthChanged("n2", Health.FAILED))) == ["web"]
+
+
+def test_a_service_gives_up_replicas_before_training_is_stopped_for_a_peer_under_the_default_policy() -> None:
+    world = World(flat(2, 8), "phalanx:first=2")
+    world.run(a_job("web", 1, (2, 8), kind=Kind.SERVICE, min_available=2, checkpoint=Checkpointing()))
+    world.run(a_job("train", 8))
+    plan = world.submit(a_job("peer", 4), after_ms=60_000)
+    assert not stops(plan)
+    assert resizes(plan) == {"web": 4}
+
+
+def test_training_that_loses_a_node_is_stopped_whole() -> None:
+    world = World(flat(4, 1), "priority")
+    world.run(a_job("train", 1, (1, 4)))
+    assert stops(world.turn(NodeHealthChanged("n1", Health.FAILED))) == ["train"]
 
 
 def test_two_heads_of_one_moment_take_from_one_elastic_job_in_one_resize_or_one_after_the_other(world: World) -> None:

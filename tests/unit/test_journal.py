@@ -40,6 +40,12 @@ def test_a_journal_read_from_its_lines_is_the_journal(world: World) -> None:
     assert everything(replay(read)) == everything(world.state)
 
 
+def test_a_cancellation_without_a_reason_is_written_as_it_always_was() -> None:
+    line = b'{"seq":3,"now":5,"body":{"type":"JobCancelled","job":"7"},"version":1}'
+    assert encode(Record(3, 5, JobCancelled("7"))) == line
+    assert decode(line).body == JobCancelled("7", "")
+
+
 def test_equal_histories_have_equal_digests_and_others_have_not(world: World) -> None:
     assert str(replay(world.journal).digest) == str(world.state.digest)
     shorter = replay(Journal(world.journal.records[:-1]))

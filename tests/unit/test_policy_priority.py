@@ -83,6 +83,16 @@ def test_the_victim_is_who_loses_the_least_since_its_last_checkpoint() -> None:
     assert stops(plan) == ["saved"], "10 s lost, not 50"
 
 
+def test_steps_after_the_last_durable_one_are_counted_as_lost() -> None:
+    """All three are as far and report at once: whoever has saved most of it loses least."""
+    world = World(flat(3, 8), "priority")
+    world.run(*(a_job(name, 8) for name in ("tenth", "most", "half")))
+    saved = {"tenth": 10, "most": 99, "half": 50}
+    reports = (Progress(name, 1, step=100, durable_step=step) for name, step in saved.items())
+    world.turn(*reports, after_ms=100_000)
+    assert stops(world.submit(a_job("head", 8, priority=1))) == ["most"]
+
+
 def test_what_stopping_and_restarting_cost_counts_as_lost() -> None:
     world = World(flat(1, 2), "priority")
     world.run(a_job("slow", checkpoint=Checkpointing(cost_ms=20_000)))

@@ -9,6 +9,7 @@ from phalanx.engine import adjust, attempts, defragment, maintenance, reconfigur
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.amend import amend
 from phalanx.engine.check import check, check_plan
+from phalanx.engine.elastic import does_without, lost
 from phalanx.engine.event import (
     Accepted,
     Advice,
@@ -38,7 +39,7 @@ from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, 
 from phalanx.engine.spending import Spending
 from phalanx.engine.state import State, Timer
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_nothing
+from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.job import Job
 
@@ -57,6 +58,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
         check_plan(state, body)
         _follow(state, record, line)
         _decision(state, body)
+        if state.policy.observe_plan is not remember_no_plan:
+            state.policy.observe_plan(state.memory, body, record.now)
         return
     check(state, body)
     wakes = state.policy.next_wakeup is not no_wakeup and _policy_wakes(state, record.now)
@@ -109,8 +112,8 @@ def _event(state: State, event: Event) -> None:
             pass
         case JobChanged(job=job):
             amend(state, state.jobs[job.id], job)
-        case JobCancelled(job=name):
-            attempts.cancel(state, state.jobs[name])
+        case JobCancelled(job=name, reason=reason):
+            attempts.cancel(state, state.jobs[name], reason)
         case JobHeld(job=name):
             _hold(state, state.jobs[name], held=True)
         case JobReleased(job=name):
@@ -236,7 +239,7 @@ def _node_health(state: State, node: int, health: Health) -> None:
         _return_claims(state, node, -1)
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
-            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+            _lose_hardware(state, attempt)
 
 
 def _return_claims(state: State, node: int, devices: int) -> None:
@@ -256,7 +259,13 @@ def _device_health(state: State, node: int, device: int, health: Health) -> None
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
             if any(booking.node == node and booking.devices >> device & 1 for booking in attempt.bookings):
-                attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+                _lose_hardware(state, attempt)
+
+
+def _lose_hardware(state: State, attempt: AttemptRecord) -> None:
+    """Has an attempt stopped that has lost hardware; a service that can go on with the rest gives up those members."""
+    if attempt.key not in state.elastic or not does_without(attempt, lost(attempt, state.capacity)):
+        attempts.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
 def _progress(state: State, progress: Progress) -> None:
@@ -265,9 +274,22 @@ def _progress(state: State, progress: Progress) -> None:
         return
     attempt.stop_cost_ms = progress.stop_cost_ms
     if progress.durable_step > attempt.durable_step:
+        attempt.durable_ms = _done_by(attempt, progress, state.now)
         attempt.durable_step = progress.durable_step
-        attempt.durable_ms = state.now
+        state.saving[attempt.key] = attempt
     sweeps.compete(state, attempt, progress.step, progress.metrics)
+
+
+def _done_by(attempt: AttemptRecord, progress: Progress, now: int) -> int:
+    """When a job had done the step that is durable by now, as it goes on evenly since the last that was.
+
+    Whence an attempt after the first went on is not known before its first durable step.
+    """
+    done = progress.step - attempt.durable_step
+    if done <= 0 or progress.step < progress.durable_step or (attempt.number > 1 and not attempt.durable_step):
+        return now
+    since_ms = now - attempt.durable_ms
+    return attempt.durable_ms + since_ms * (progress.durable_step - attempt.durable_step) // done
 
 
 def _fire_timers(state: State) -> None:

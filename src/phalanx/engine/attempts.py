@@ -47,6 +47,8 @@ def open_attempt(state: State, claim: Claim) -> None:
         victims=claim.victims,
     )
     record.attempt = attempt
+    if record.saves:
+        state.saving[attempt.key] = attempt
     record.opened = (state.now, state.opened_count)
     state.opened_count += 1
     take = state.capacity.claim if claim.waits else state.capacity.hold
@@ -298,6 +300,9 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
+    elif state.quotas and state.quotas.borrows(record.job.queue):
+        # Who started in a decision could not be had back in it by those who stood behind.
+        may_give_way(state, attempt)
     if state.quotas.accounts and (min_run_ms := state.quotas.accounts[record.job.queue].queue.min_run_ms):
         state.set_timer(state.now + min_run_ms, "min_run", attempt.job.id, attempt.number)
     if attempt.job.max_run_ms is not None:
@@ -400,6 +405,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     state.waiting_claims.pop(attempt.key, None)
     state.preparing.pop(attempt.key, None)
     state.elastic.pop(attempt.key, None)
+    state.saving.pop(attempt.key, None)
     state.revocable.pop(attempt.key, None)
     state.adjustments.pop(attempt.job.id, None)
     state.to_stop.pop(attempt.key, None)
@@ -409,7 +415,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
 
 def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None:
     if record.cancelled:
-        _finish(state, record, JobState.CANCELLED, "cancelled")
+        _finish(state, record, JobState.CANCELLED, record.end_reason or "cancelled")
     elif attempt.stop_reason is StopReason.MAX_RUN:
         _finish(state, record, JobState.FAILED, "ran longer than max_run")
     elif attempt.stop_reason is StopReason.OUTDONE:
@@ -423,7 +429,7 @@ def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None
 def _again(state: State, record: JobRecord, delay_ms: int) -> None:
     """Back in line, in the same place as before."""
     if record.cancelled:
-        _finish(state, record, JobState.CANCELLED, "cancelled")
+        _finish(state, record, JobState.CANCELLED, record.end_reason or "cancelled")
         return
     if delay_ms:
         record.not_before_ms = state.now + delay_ms
@@ -443,10 +449,11 @@ def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> No
     call_dependents(state, record.job.id)
 
 
-def cancel(state: State, record: JobRecord) -> None:
-    """Ends a job as soon as its devices are free."""
+def cancel(state: State, record: JobRecord, reason: str) -> None:
+    """Ends a job as soon as its devices are free. The reason is told from now on."""
     record.cancelled = True
+    record.end_reason = reason
     if record.attempt is None:
-        _finish(state, record, JobState.CANCELLED, "cancelled")
+        _finish(state, record, JobState.CANCELLED, record.end_reason or "cancelled")
     else:
         want_stopped(state, record.attempt, StopReason.CANCELLED)

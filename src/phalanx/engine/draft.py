@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -12,7 +12,8 @@ from phalanx.cluster.mig import Layout
 from phalanx.engine import cells_seats
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.adjust import step_towards
-from phalanx.engine.elastic import missing, most, surplus
+from phalanx.engine.ceiling import Ceiling, Ceilings
+from phalanx.engine.elastic import does_without, lost, missing, most, surplus
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, need_of, usage_of
@@ -20,17 +21,30 @@ from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import Reservations
 from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
-from phalanx.engine.victims import may_stop
+from phalanx.engine.victims import Context, may_stop
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
 from phalanx.policy.policy import Targets
 from phalanx.workload.gang import Role
+from phalanx.workload.job import Kind
 
 RECLAIMS_MAX = 32
 """Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
 Those of the first in the order are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Untouchable:
+    """Keys of attempts that are in any of these, as they are at the moment of asking."""
+
+    leaving: Container[str]
+    touched: Container[str]
+    withdrawn: Container[str]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.leaving or key in self.touched or key in self.withdrawn
 
 
 class Draft:
@@ -54,6 +68,7 @@ class Draft:
         self.newest_release = trial.release
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
+        self._ceilings = Ceilings(self.state)
         self._touched: dict[str, None] = {}
         self.cell_heads: dict[tuple[str, bool], tuple[JobRecord, int | None]] = {}
         self.cell_ends: list[tuple[int, str]] = []
@@ -173,7 +188,7 @@ class Draft:
         for attempt in instead:
             self._stop(attempt, StopReason.PREEMPTED)
             self.stopped[attempt.key] = attempt
-        if not self._let_run_on(victim):
+        if not self._let_run_on(victim, instead):
             self.trial.undo_to(mark)
             self.actions, self.leaving, (self.leaving_gpus, self.promised_gpus) = actions, leaving, gpus
             for attempt in instead:
@@ -188,11 +203,16 @@ class Draft:
         if self.state.gpus_behind(key) < lacking:
             return None
         chosen: list[AttemptRecord] = []
-        untouchable = self.untouchable
+        untouchable, heads = self.untouchable, self._heads_over(victim)
         for attempt in self.state.behind(key):
             if lacking <= 0:
                 break
-            if may_stop(attempt) and attempt.phase is not Phase.CLAIMED and attempt.key not in untouchable:
+            if (
+                may_stop(attempt)
+                and attempt.phase is not Phase.CLAIMED
+                and attempt.key not in untouchable
+                and all(self.state.yields(head, attempt) for head in heads)
+            ):
                 chosen.append(attempt)
                 lacking -= attempt.gpus
         for attempt in chosen[::-1]:
@@ -201,7 +221,13 @@ class Draft:
                 lacking += attempt.gpus
         return chosen if lacking <= 0 else None
 
-    def _let_run_on(self, victim: AttemptRecord) -> bool:
+    def _heads_over(self, victim: AttemptRecord) -> list[JobRecord]:
+        """For whom a victim was stopped, where there are queues: whoever leaves in its place must give way to them."""
+        if not self.state.quotas:
+            return []
+        return [self.state.jobs[claim.job] for claim in self.claims if victim.key in claim.victims]
+
+    def _let_run_on(self, victim: AttemptRecord, instead: Sequence[AttemptRecord]) -> bool:
         """Moves the claims that lie on a victim's devices to those of others who leave; whether all find room there."""
         mark = self.trial.mark()
         promised = [i for i, claim in enumerate(self.claims) if claim.waits and self._lies_on(claim, victim)]
@@ -229,6 +255,8 @@ class Draft:
                 self.trial.claim(room.bookings)
             self.trial.use(self._queue(claim), usage_of(room.bookings), 1)
             victims = tuple(key for key in claim.victims if key != victim.key)
+            if self.state.quotas and victim.key in claim.victims:
+                victims += tuple(attempt.key for attempt in instead)
             moved[i] = Claim(claim.job, claim.attempt, room.placement, waits, victims), room
         self.claims = [moved[i][0] if i in moved else claim for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
@@ -248,6 +276,16 @@ class Draft:
         self.trial.keep(victim.staying)
         self.trial.use(queue, held, 1)
         return True
+
+    def context(self, record: JobRecord, fresh: int | None) -> Context:
+        """What is known when room is made for a job."""
+        return Context(self.leaving, self.untouchable, fresh, self.now, self.ceiling(record))
+
+    def ceiling(self, record: JobRecord) -> Ceiling:
+        """That of a job with the plan as it is. How long that is tells how far it is, where nothing is taken back."""
+        if self.state.policy.targets is not Targets.KEEP:
+            return Ceiling(self.state, record, self.leaving)
+        return self._ceilings.of(record, self.leaving, (len(self.claims), len(self.actions), self.growths))
 
     def could_make_room(self, record: JobRecord) -> bool:
         """Whether anybody might make way for a job: where running jobs stand in order, by the GPUs of those behind."""
@@ -297,7 +335,7 @@ class Draft:
     @property
     def untouchable(self) -> Container[str]:
         """Attempts that this plan already starts, stops, resizes or takes a claim from."""
-        return {**self.leaving, **self._touched, **self.withdrawn}
+        return Untouchable(self.leaving, self._touched, self.withdrawn)
 
     def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
         slots = attempt.placement.slots
@@ -360,6 +398,14 @@ class Draft:
         action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
         self.actions.append(Resize(action, move.placement))
         self.trial.cede([booking for booking in attempt.bookings if booking not in move.bookings])
+
+    def shed_lost_members(self) -> None:
+        """Has services go on without the members that were on failed hardware."""
+        for attempt in self.state.elastic.values():
+            if attempt.job.kind is Kind.SERVICE and attempt.key not in self._touched:
+                going = lost(attempt, self.state.capacity)
+                if going and does_without(attempt, going):
+                    self._shrink(attempt, tuple(going))
 
     def shrink_to_sizes(self) -> None:
         """Takes from elastic attempts what they have beyond what they may, or the policy wants them to have."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from phalanx.cluster.capacity import Capacity
+from phalanx.cluster.cluster import Health
 from phalanx.engine.records import AttemptRecord, Phase, need_of
 from phalanx.placement.placement import Slot
 from phalanx.policy.view import Usage
@@ -34,6 +36,30 @@ def surplus(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> l
             spare[slot.role] -= 1
             found.append(slot)
     return found
+
+
+def lost(attempt: AttemptRecord, capacity: Capacity) -> list[Slot]:
+    """Members of a running attempt on hardware that has failed."""
+    if attempt.phase is not Phase.RUNNING:
+        return []
+    failed = (
+        capacity.health[booking.node] is Health.FAILED
+        or any(capacity.device_health.get((booking.node, device)) is Health.FAILED for device in slot.devices)
+        for slot, booking in zip(attempt.placement.slots, attempt.bookings, strict=True)
+    )
+    return [slot for slot, is_lost in zip(attempt.placement.slots, failed, strict=True) if is_lost]
+
+
+def does_without(attempt: AttemptRecord, going: Sequence[Slot]) -> bool:
+    """Whether a service goes on when these members are lost: each replica counts by itself, down to its minimum."""
+    job = attempt.job
+    if job.kind is not Kind.SERVICE or attempt.phase is not Phase.RUNNING:
+        return False
+    staying = [slot.role for slot in attempt.placement.slots if slot not in going]
+    least = {role.name: role.replicas_min for role in resizable_roles(job)}
+    return len(staying) >= max(job.min_available, 1) and all(
+        slot.role in least and staying.count(slot.role) >= least[slot.role] for slot in going
+    )
 
 
 def missing(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> list[tuple[Role, int]]:

@@ -71,9 +71,10 @@ class JobChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class JobCancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants a job gone."""
+    """Somebody wants a job gone. `reason` says why, where it is not its user who wants it."""
 
     job: str
+    reason: str = ""
 
 
 class JobHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):

@@ -222,6 +222,10 @@ class Quotas:
             kept += each.kept[resource]
         return most
 
+    def borrows(self, path: str) -> bool:
+        """Whether a queue, or one it lies in, has more of anything than it deserves."""
+        return any(each.borrows for each in self.accounts[path].upwards())
+
     def may_reclaim(self, path: str, need: Usage) -> bool:
         """Whether somebody beside a queue has more than he deserves while it would not, even with so much more."""
         for each in self.accounts[path].upwards():

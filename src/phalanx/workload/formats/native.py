@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from decimal import Decimal
 
 from phalanx.cluster.formats.taint import EFFECTS, taint_text
+from phalanx.cluster.mig import GEOMETRIES
 from phalanx.document import Field, Fields, read_document
-from phalanx.document.field import is_name
+from phalanx.document.field import is_name, nearest
 from phalanx.document.units import ceiling
 from phalanx.workload.array import ArrayError, parse_indices
 from phalanx.workload.formats.execution import EXECUTION_KEYS, HEALTH_KEYS, MOUNT_KEYS, read_execution
@@ -137,6 +139,9 @@ def read_job(
     if share is not None and not gang.gpus_max:
         raise fields["share"].error("no task asks for a GPU to share, give gpus: 1")
     kind = Kind(fields.get("kind", lambda kind: kind.choice(tuple(Kind)), Kind.TRAINING))
+    min_available = _read_min_available(fields, kind, gang)
+    if kind is Kind.SERVICE:
+        gang = _of_replicas(gang, min_available)
     begin_ms, deadline_ms = _read_window(fields, now_ms)
     sweep, array = _read_members(fields)
     return Job(
@@ -160,7 +165,7 @@ def read_job(
         after=fields.get("after", lambda after: _read_after(after, job_id), ()),
         array=array,
         preemptible=fields.get("preemptible", Field.boolean, kind is not Kind.INTERACTIVE),
-        min_available=_read_min_available(fields, kind, gang),
+        min_available=min_available,
         checkpoint=fields.get("checkpoint", _read_checkpoint, Checkpointing()),
         retry_limit=fields.get("retry", _read_retry, 0),
         labels=fields.get("labels", _read_labels, ()),
@@ -207,9 +212,13 @@ def _read_share_of(kind: str, field: Field, memory_mb: int | None) -> ShareAsk:
 
 def _read_mig(field: Field) -> ShareAsk:
     try:
-        return mig_ask(field.title())
+        ask = mig_ask(field.title())
     except ValueError:
         raise field.expected("the name of a MIG profile such as 1g.10gb or 1g.10gb+me") from None
+    known = dict.fromkeys(profile.name for geometry in GEOMETRIES.values() for profile in geometry.profiles)
+    if ask.profile not in known:
+        raise field.error(f"no GPU type has the MIG profile '{ask.profile}', {nearest(field.title(), known)}")
+    return ask
 
 
 def _read_positive_memory(field: Field) -> int:
@@ -322,6 +331,14 @@ def _read_min_available(fields: Fields, kind: Kind, gang: Gang) -> int:
     replicas = sum(role.replicas_max for role in gang.roles)
     least = sum(role.replicas_min for role in gang.roles)
     return fields.get("min_available", lambda count: count.integer(0, replicas), least)
+
+
+def _of_replicas(gang: Gang, min_available: int) -> Gang:
+    """The gang of a service, of which each replica counts by itself: it runs with as few as are never taken away."""
+    if len(gang.roles) != 1 or gang.roles[0].members:
+        return gang
+    role = gang.roles[0]
+    return replace(gang, roles=(replace(role, replicas_min=min(role.replicas_min, max(min_available, 1))),))
 
 
 def _read_checkpoint(field: Field) -> Checkpointing:
