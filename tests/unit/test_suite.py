@@ -14,6 +14,7 @@ from phalanx.cli.main import cli, run
 from phalanx.policy.registry import BUILTIN, split
 from phalanx.simulate import suite as suites
 from phalanx.simulate.ranking import FIGURES, ranked
+from phalanx.simulate.report.markdown import KEPT, write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
 from phalanx.simulate.study import Case
 from phalanx.simulate.suite import NEEDS, Cell, Folder, Suite, run_suite, standard, workloads
@@ -46,10 +47,19 @@ def test_openb_like_jobs_fit_their_cluster_and_some_share_gpus() -> None:
     assert all(name in types for job in jobs for name in job.gpu_type.split("|") if name)
 
 
+def test_elastic_jobs_may_have_more_and_fewer_gpus_and_some_tune_their_batch() -> None:
+    (elastic,) = (each for each in workloads(100) if each.name == "elastic")
+    jobs = elastic.source.at(elastic.cluster.gpus, 0.9, 0, 0).jobs
+    assert all(job.min_gpus <= job.gpus <= job.max_gpus <= elastic.cluster.gpus for job in jobs)
+    assert all(job.min_gpus < job.max_gpus for job in jobs)
+    assert {job.batch for job in jobs} == {"", "adaptive"}
+    assert max(job.duration_ms for job in jobs) <= suites.ELASTIC_MAX_MS
+
+
 def test_runs_that_are_kept_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(tmp_path / "kept", "1")
     cells = list(run_suite(small(), folder, workers=1))
-    assert len(cells) == small().size == 5 * 2 * 2
+    assert len(cells) == small().size == len(small().workloads) * 2 * 2
     monkeypatch.setattr(suites, "run_cases", lambda *_: pytest.fail("it is there"))
     again = list(run_suite(small(), folder, workers=1))
     by = lambda cell: (cell.workload, cell.policy, cell.seed)  # noqa: E731
@@ -129,3 +139,53 @@ def test_what_a_suite_has_of_its_own_is_refused(wrong: list[str], capsys: pytest
 def test_what_is_for_suites_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(cli, ["compare", "--policy", "fifo", "--keep", "x"]) == 2
     assert "--keep is for --suite" in capsys.readouterr().err
+
+
+def two_workloads() -> list[Cell]:
+    """`srtf` knows the future and is best; of the others `las` is, but on one workload `fifo` has more GPUs in use."""
+    figures = {"srtf": (10.0, 0.5), "las": (11.0, 0.5), "phalanx": (12.0, 0.5), "fifo": (24.0, 1.0)}
+    cells = []
+    for workload, times in (("mixed", 1.0), ("philly", 2.0)):
+        for policy, (jct, allocated) in figures.items():
+            found = cell(policy, times * jct, allocated if workload == "mixed" else 0.5)
+            cells.append(replace(found, workload=workload, summary={**found.summary, "run": {"wall_s": 30.0}}))
+    return cells
+
+
+PAGE = Path(__file__).parents[1] / "data" / "suite-page.md"
+
+
+def test_the_page_tells_how_far_the_default_is_from_the_best_and_of_whom(tmp_path: Path) -> None:
+    suite = standard(policies=("srtf", "las", "phalanx", "fifo"), seeds=1)
+    suite = replace(suite, workloads=tuple(each for each in suite.workloads if each.name in ("mixed", "philly")))
+    ranking = ranked(two_workloads(), suite.foreseeing)
+    path = tmp_path / "suite.md"
+    path.write_text(f"old\n{KEPT}\n\nWhy that is so.\n")
+    write_suite_markdown(suite, two_workloads(), ranking, str(path), "phalanx compare --suite standard")
+    written, _, kept = path.read_text().partition(KEPT)
+    assert written == PAGE.read_text() + "\n"
+    assert kept == "\n\nWhy that is so.\n"
+
+
+def test_who_foresees_is_what_policies_say_of_themselves() -> None:
+    suite = standard(policies=("srtf", "gavel", "phalanx", "multifactor", "multifactor:backfill=easy", "optimus"))
+    assert suite.foreseeing == ("srtf", "gavel", "multifactor:backfill=easy")
+
+
+@pytest.mark.usefixtures("two_loads")
+def test_the_verb_tells_how_far_every_policy_is_from_the_best_and_writes_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = ["--keep", str(tmp_path / "kept"), "--policy", "fifo", "--policy", "srtf", "--workers", "1"]
+    page = tmp_path / "suite.md"
+    assert run(cli, ["compare", "--suite", "standard", *keep, "-o", "json", "--markdown", str(page)]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert {row["policy"]: row["foresight"] for row in told["ranking"]} == {"fifo": False, "srtf": True}
+    distances = told["distances"]
+    assert len(distances) == 2 * len(small().workloads) * len(FIGURES)
+    assert all(row["best_equal"] == "fifo" for row in distances)
+    assert all(row["times_best"] == 1 for row in distances if row["policy"] == row["best"])
+    first = told["ranking"][0]["policy"]
+    assert f"## `{first}` beside the best" in page.read_text()
+    assert run(cli, ["compare", "--suite", "standard", *keep]) == 0
+    assert f"{first} beside the best of all" in capsys.readouterr().out

@@ -55,9 +55,20 @@ def test_a_job_that_fails_does_not_converge() -> None:
 
 
 def test_the_pace_at_another_size_follows_from_what_was_measured() -> None:
-    paces = {(w, 0): 1000 / w**0.9 for w in (1, 2, 8)}
-    told = sum(a * b for a, b in zip(coefficients(paces, all_reduce), all_reduce(4, 0), strict=True))
-    assert told == pytest.approx(1000 / 4**0.9, rel=0.1)
+    paces = {(w, 0, 1): 1000 / w**0.9 for w in (1, 2, 8)}
+    assert foretold(paces, 4, apart=False) == pytest.approx(1000 / 4**0.9, rel=0.1)
+
+
+def test_what_a_job_loses_by_lying_apart_is_told_from_what_its_size_does() -> None:
+    paces = {(1, 0, 1): 1000.0, (2, 0, 2): 1000.0, (4, 0, 3): 500.0}
+    assert foretold(paces, 2, apart=False) == pytest.approx(500, rel=0.1)
+    assert foretold(paces, 8, apart=True) == pytest.approx(250, rel=0.1)
+    assert foretold({(16, 0, 2): 100.0, (32, 0, 4): 50.0}, 64, apart=False) == pytest.approx(25, rel=0.1)
+
+
+def foretold(paces: dict[tuple[int, int, int], float], workers: int, apart: bool) -> float:
+    """The time of a step with so many workers, where 8 fit a node."""
+    return sum(a * b for a, b in zip(coefficients(paces, all_reduce, 8), all_reduce(workers, 0, apart), strict=True))
 
 
 def test_fewer_servers_for_each_worker_make_a_step_longer() -> None:

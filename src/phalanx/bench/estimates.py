@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state import State
-from phalanx.policy.optimus import all_reduce, coefficients
+from phalanx.policy.optimus import all_reduce, coefficients, lies_apart
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
@@ -44,7 +44,7 @@ class Watch:
     simulation: Simulation
     ends: dict[float, list[float]] = field(default_factory=lambda: {part: [] for part in PARTS})
     paces: list[float] = field(default_factory=list)
-    _known: dict[str, dict[tuple[int, int], float]] = field(default_factory=dict)
+    _known: dict[str, dict[tuple[int, int, int], float]] = field(default_factory=dict)
     _seen: dict[tuple[str, float], None] = field(default_factory=dict)
 
     def __call__(self, state: State) -> None:
@@ -53,13 +53,16 @@ class Watch:
             if known["curve"] is not None:
                 self._look_at_end(state, job, known)
 
-    def _look_at_pace(self, job: str, paces: dict[tuple[int, int], float]) -> None:
-        """When a job has a size for the first time: what the model of all its earlier sizes had foretold of that."""
+    def _look_at_pace(self, job: str, paces: dict[tuple[int, int, int], float]) -> None:
+        """When a job has a size, or is spread, for the first time: what the model of all that was before foretold."""
         before = self._known.get(job, {})
         if len(paces) > len(before):
             newest = next(size for size in paces if size not in before)
             if len(before) >= SIZES_MIN:
-                told_ms = sum(a * b for a, b in zip(coefficients(before, all_reduce), all_reduce(*newest), strict=True))
+                workers, servers, nodes = newest
+                terms = all_reduce(workers, servers, lies_apart(workers, nodes, GPUS_PER_NODE))
+                found = coefficients(before, all_reduce, GPUS_PER_NODE)
+                told_ms = sum(a * b for a, b in zip(found, terms, strict=True))
                 self.paces.append(abs(told_ms - paces[newest]) / paces[newest])
             self._known[job] = dict(paces)
 
@@ -89,7 +92,9 @@ def run(size: Size, tell: Tell) -> list[Row]:
     ]
     return [
         *rows,
-        row("optimus: error of the pace foretold of a new size", _mean(watch.paces), "of a step", PACE_TARGET),
+        row(
+            "optimus: error of the pace foretold of a new size and spread", _mean(watch.paces), "of a step", PACE_TARGET
+        ),
     ]
 
 

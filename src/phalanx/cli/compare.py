@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from phalanx.cli.compare_suite import compare_suite
-from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.runs import (
     MEASURE_COLUMNS,
@@ -28,7 +27,7 @@ from phalanx.simulate.entry import policies_of
 from phalanx.simulate.result import Result
 from phalanx.simulate.study import Case, Study
 from phalanx.simulate.suite import SUITES
-from phalanx.simulate.table import comparison_rows
+from phalanx.simulate.table import MEASURES, comparison_rows, measures_of
 
 COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
 
@@ -45,16 +44,18 @@ COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
 @click.option("--suite", type=click.Choice(SUITES), help="Run all policies on several workloads, loads and seeds.")
 @click.option("--keep", metavar="DIR", help="Where a suite keeps its results, and goes on from.  [default: suite-NAME]")
 @click.option("--jobs", type=click.IntRange(2), help="Jobs of each run of a suite; fewer are quicker, and less sure.")
+@click.option("--markdown", metavar="FILE", help="Write what a suite came to as a page of text with tables.")
 @output_option
 def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
     """Run a trace under several policies and put the outcomes side by side; the best of a column has a star.
 
-    Runs share the processors of this machine. Ctrl-C ends them and shows those that are finished.
+    Runs share the processors of this machine. Ctrl-C ends them and shows those that are finished. A policy that goes
+    wrong is named at the end, and those of the others are shown.
     """
-    check_targets(given, ("report",))
+    check_targets(given, ("report", "markdown"))
     if given["suite"] is not None:
         return compare_suite(policies, output, given)
-    for name in ("keep", "jobs"):
+    for name in ("keep", "jobs", "markdown"):
         if given[name] is not None:
             raise click.UsageError(f"--{name} is for --suite.")
     if not policies:
@@ -65,14 +66,11 @@ def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | No
     is_varied = variation is not None or given["seeds"] > 1
     if is_varied:
         study.own_load(cases)
-    runs, interrupted = run_all(study, cases, given["workers"])
-    if runs:
+    runs = run_all(study, cases, given["workers"])
+    if runs.finished:
         show = _show_varied if is_varied else _show
-        show(study, runs, given, output)
-    if interrupted:
-        click.echo(f"phalanx: interrupted; {len(runs)} of {len(cases)} runs are finished", err=True)
-        return Exit.INTERRUPTED
-    return None
+        show(study, runs.finished, given, output)
+    return runs.end(len(cases))
 
 
 def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, Any], output: Output) -> None:
@@ -80,7 +78,9 @@ def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, An
     if output in ("json", "yaml"):
         emit([result.summary for result in results], COLUMNS, output)
     else:
-        emit([row.texts() for row in comparison_rows(results)], COLUMNS, output)
+        unsaid = {measure.key for measure in MEASURES} - {measure.key for measure in measures_of(results)}
+        columns = [column for column in COLUMNS if column.key not in unsaid]
+        emit([row.texts() for row in comparison_rows(results)], columns, output)
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}")
     _tell_counts(results)
 
@@ -92,7 +92,7 @@ def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[
     else:
         emit(varied.rows(), VARIED_COLUMNS, output)
     results, which = varied.shown_in_detail()
-    report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves)
+    report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves, runs)
     _tell_counts(results)
 
 

@@ -11,13 +11,13 @@ from phalanx.cluster.device import FULL_PERMILLE
 from phalanx.engine import attempts, maintenance, waiting
 from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
-from phalanx.engine.event import JobSubmitted
-from phalanx.engine.plan import Reason
+from phalanx.engine.event import ClusterChanged, JobSubmitted
+from phalanx.engine.plan import Claim, Plan, Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import Targets
+from phalanx.policy.policy import Targets, remember_no_plan
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment
 from phalanx.workload.gang import Role, Topology
@@ -225,11 +225,15 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     state.reservations = ()
     state.head = ""
     _let_all_run(state)
+    if state.policy.observe_plan is not remember_no_plan:
+        state.policy.observe(state.memory, ClusterChanged(state.cluster), state.now)
     for record in state.jobs.values():
         if record.final is None:
             _forget_policy(state, record)
             # The new policy learns of those who are here as it would have when they came.
             state.policy.observe(state.memory, JobSubmitted(record.job), state.now)
+    claims = tuple(Claim(each.job.id, each.number, each.placement) for each in state.attempts_present())
+    state.policy.observe_plan(state.memory, Plan(claims), state.now)
     _stand_anew(state)
     for record in in_line:
         waiting.line_up(state, record)

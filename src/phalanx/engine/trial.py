@@ -106,9 +106,11 @@ class Trial:
         """Likewise, in the first of the policy's places that takes the gang."""
         number, bit = self.state.topology.number, self.state.topology.bit
         for place in self.state.policy.places(record, self.state):
-            nodes = 0
+            nodes = self.state.fit.of_types(place.gpu_types)
             for name in place.nodes:
                 nodes |= bit[number[name]]
+            if not nodes and not place.nodes and not place.gpu_types:
+                nodes = -1
             seated = self.seat_job(job, nodes, place.crowded)
             if seated is not None:
                 return seated

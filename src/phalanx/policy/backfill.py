@@ -39,6 +39,7 @@ def backfill(parameters: Parameters) -> Policy:
 ABOUT = About(
     summary="first come, first served, and whoever delays nobody with a reservation",
     prior_knowledge="duration, as an estimate",
+    foresight=True,
     algorithm="FIFO with EASY or conservative backfilling",
     decides_by="arrival time and estimated end",
     dimensions="temporal",

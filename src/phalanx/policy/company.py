@@ -25,7 +25,7 @@ def observe_steps(memory: Memory, event: Any, now: int) -> None:
     # Events are known by the names they have in the journal: this room lies below the one that defines them.
     match type(event).__name__:
         case "Progress":
-            step_ms = _step_ms(event)
+            step_ms = reported_step_ms(event)
             if step_ms > 0:
                 memory.setdefault("reported", {})[event.job] = (now, step_ms)
         case "JobCancelled" | "AttemptEnded":
@@ -33,7 +33,8 @@ def observe_steps(memory: Memory, event: Any, now: int) -> None:
             memory.get("stays", {}).pop(event.job, None)
 
 
-def _step_ms(event: Any) -> float:
+def reported_step_ms(event: Any) -> float:
+    """How long a step takes by a report; 0 if it does not say."""
     told: float = event.metrics.get("step_ms", 0.0)
     if told > 0 or event.samples_per_s <= 0:
         return told

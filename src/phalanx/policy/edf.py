@@ -53,6 +53,7 @@ def last_moment_ms(job: JobView, deadline_ms: int, now: int) -> int:
 ABOUT = About(
     summary="earliest deadline first; what can no longer be met goes last",
     prior_knowledge="deadline and duration",
+    foresight=True,
     algorithm="earliest deadline first, with admission",
     decides_by="deadline, then submission",
     dimensions="temporal",

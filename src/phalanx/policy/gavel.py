@@ -263,6 +263,7 @@ NOTHING: Mapping[str, Any] = _nothing_known(0)
 ABOUT = About(
     summary="shares of unlike GPUs, max-min fair or by another objective, in rounds",
     prior_knowledge="speed of each model on each GPU type; for some objectives duration, deadline, price",
+    foresight=True,
     algorithm="linear program",
     decides_by="work due over work done",
     dimensions="spatial and temporal",

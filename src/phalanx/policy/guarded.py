@@ -307,6 +307,15 @@ def _observe(policy: Policy) -> Callable[[Memory, object, int], None]:
     return observe
 
 
+def _observe_plan(policy: Policy) -> Callable[[Memory, object, int], None]:
+    guard = Guard(policy.name, "observe_plan", policy.observe_plan)
+
+    def observe_plan(memory: Memory, plan: object, now: int) -> None:
+        guard.call("Plan", memory, plan, now)
+
+    return observe_plan
+
+
 def _next_wakeup(policy: Policy) -> Callable[[Mapping[str, Any], int], int | None]:
     guard = Guard(policy.name, "next_wakeup", policy.next_wakeup)
 
@@ -366,6 +375,7 @@ GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "changes": _changes,
     "due": _due,
     "observe": _observe,
+    "observe_plan": _observe_plan,
     "next_wakeup": _next_wakeup,
     "factors": _factors,
 }

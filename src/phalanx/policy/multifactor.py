@@ -9,7 +9,7 @@ moments, and not as time passes in between.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from phalanx.policy.about import About
@@ -51,7 +51,7 @@ def multifactor(parameters: Parameters) -> Policy:
         half_life_ms=half_life_ms,
         factors=rule.factors,
         parameters=parameters.given,
-        about=ABOUT,
+        about=replace(ABOUT, foresight=backfill in MODES),
     )
 
 

@@ -6,7 +6,7 @@ its minimum, in the order of submission, and then the worker or server that save
 dominant resource is added, until nothing fits or helps.
 
 What is read of a report: `step`, and of `metrics` `loss`, `epoch_steps` and `epoch_drop` (the job has converged when an
-epoch lowers its loss by less), `step_ms`, `workers` and `servers`.
+epoch lowers its loss by less), `step_ms`, `workers`, `servers` and `nodes`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from phalanx.policy.policy import Memory, Policy, Targets
 from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
 from phalanx.policy.view import JobView, Moment
 
-REPORTS_MS = 60_000
-"""How often jobs report: the paper samples the loss of every step, which says little more."""
-
 REFIT = 1.25
 """A curve is fitted anew when there are so many times the samples of its last fit: fits cost more than they change."""
 
@@ -36,24 +33,35 @@ ERROR_MAX = 0.1
 PRIOR = 0.05
 """What perfect scaling weighs beside a measured pace, so that one measurement says something of other sizes."""
 
-Form = Callable[[int, int], tuple[float, ...]]
-"""The terms of a step's time, by workers and servers."""
+Form = Callable[[int, int, bool], tuple[float, ...]]
+"""The terms of a step's time, by workers and servers, and whether a job lies apart that would fit one node."""
+
+Paces = Mapping[tuple[int, int, int], float]
+"""The time of a step that was measured with so many workers and servers on so many nodes."""
 
 
-def all_reduce(workers: int, servers: int) -> tuple[float, ...]:
-    """The batch divided by the workers, what does not depend on them, and what each adds (§3.2 without servers)."""
-    return (1 / workers, 1.0, float(workers))
+def all_reduce(workers: int, servers: int, apart: bool) -> tuple[float, ...]:
+    """The batch divided by the workers, what does not depend on them, and what each adds (§3.2 without servers).
+
+    The last is ours: by how much the first grows where a job lies apart that need not. What those lose by lying apart
+    that are larger than a node is part of what each worker adds.
+    """
+    return (1 / workers, 1.0, float(workers), apart / workers)
 
 
-def parameter_servers(workers: int, servers: int) -> tuple[float, ...]:
+def parameter_servers(workers: int, servers: int, apart: bool) -> tuple[float, ...]:
     """Likewise, with the traffic of all workers divided by the servers, and what each server adds (§3.2)."""
-    return (1 / workers, 1.0, workers / servers, float(workers), float(servers))
+    return (1 / workers, 1.0, workers / servers, float(workers), float(servers), apart / workers)
 
 
 def optimus(parameters: Parameters) -> Policy:
-    """`interval` is how often sizes are worked out; `damping` counts the gain of jobs whose estimates are poor."""
+    """`interval` is how often sizes are worked out; `damping` counts the gain of jobs whose estimates are poor.
+
+    Jobs report every `reports` seconds: the paper samples the loss of every step, which says little more.
+    """
     interval_ms = 1000 * parameters.integer("interval", default=600, least=1)
     damping = parameters.integer("damping", default=95, least=0, most=100) / 100
+    reports_ms = 1000 * parameters.integer("reports", default=60, least=1)
     by_gain = parameters.choice("gain", ("time", "off")) == "time"
 
     def observe(memory: Memory, event: Any, now: int) -> None:
@@ -87,7 +95,7 @@ def optimus(parameters: Parameters) -> Policy:
         targets=Targets.RANK,
         changes=allotment.changes,
         sizes=sizes,
-        reports_ms=REPORTS_MS,
+        reports_ms=reports_ms,
         observe=observe,
         next_wakeup=next_round,
         parameters=parameters.given,
@@ -105,18 +113,21 @@ class Estimate:
     is_poor: bool
 
     def left_ms(self, workers: int, servers: int) -> float:
-        """How long it still takes with so many."""
-        terms = self.form(workers, max(servers, 1))
+        """How long it still takes with so many, as close together as can be."""
+        terms = self.form(workers, max(servers, 1), False)
         return self.steps_left * sum(a * b for a, b in zip(self.coefficients, terms, strict=True))
 
 
 def _by_time(at: Moment, interval_ms: int, damping: float) -> Gain:
     """The time that a member saves its job; of one that is hard to tell the end of, a little less."""
     estimates: dict[str, Estimate] = {}
+    node_gpus = max((node.gpus for node in at.nodes()), default=1)
 
     def gain(job: JobView, sizes: dict[str, int], role: str) -> float:
         if job.job.id not in estimates:
-            estimates[job.job.id] = estimate(job, at.memory.get("known", {}).get(job.job.id), at.now, interval_ms)
+            known = at.memory.get("known", {}).get(job.job.id)
+            each = max(role.gpus_each for role in job.job.gang.roles) or 1
+            estimates[job.job.id] = estimate(job, known, at.now, interval_ms, node_gpus // each)
         found = estimates[job.job.id]
         more = {**sizes, role: sizes[role] + 1}
         saved_ms = found.left_ms(*counted(job, sizes)) - found.left_ms(*counted(job, more))
@@ -137,8 +148,8 @@ def counted(job: JobView, sizes: Mapping[str, int]) -> tuple[int, int]:
     return max(workers, 1), servers
 
 
-def estimate(job: JobView, known: Mapping[str, Any] | None, now: int, interval_ms: int) -> Estimate:
-    """What a job still takes, from what it has reported.
+def estimate(job: JobView, known: Mapping[str, Any] | None, now: int, interval_ms: int, per_node: int) -> Estimate:
+    """What a job still takes, from what it has reported; `per_node` of its workers fit one node.
 
     One that has reported nothing, or whose loss does not fall, is taken to be halfway: it takes as long again.
     """
@@ -146,29 +157,34 @@ def estimate(job: JobView, known: Mapping[str, Any] | None, now: int, interval_m
     if known is None or not known["paces"]:
         each = max(role.gpus_each for role in job.job.gang.roles) or 1
         workers = max(job.gpus // each, 1)
-        scaled = (float(workers), *[0.0] * (len(form(1, 1)) - 1))
+        scaled = (float(workers), *[0.0] * (len(form(1, 1, False)) - 1))
         return Estimate(float(max(job.executed_ms(now), interval_ms)), form, scaled, is_poor=True)
     curve: LossCurve | None = known["curve"]
     end = curve.converges_at(*known["rule"]) if curve is not None else None
     step = known["step"]
     left = max(step, 1.0) if end is None else max(end - step, known["rule"][0])
     is_poor = end is None or curve is None or curve.error > ERROR_MAX
-    return Estimate(left, form, coefficients(known["paces"], form), is_poor)
+    return Estimate(left, form, coefficients(known["paces"], form, per_node), is_poor)
 
 
-def coefficients(paces: Mapping[tuple[int, int], float], form: Form) -> tuple[float, ...]:
+def coefficients(paces: Paces, form: Form, per_node: int) -> tuple[float, ...]:
     """Those of the step's time that come closest to what was measured, by relative error."""
     rows, values = [], []
-    for (workers, servers), step_ms in paces.items():
-        rows.append([term / step_ms for term in form(workers, max(servers, 1))])
+    for (workers, servers, nodes), step_ms in paces.items():
+        rows.append([term / step_ms for term in form(workers, max(servers, 1), lies_apart(workers, nodes, per_node))])
         values.append(1.0)
         for times in (0.5, 2.0):
             scaled_ms = step_ms / times
-            terms = form(1, max(servers, 1))
+            terms = form(1, max(servers, 1), False)
             ideal = [terms[0] / (workers * times), *terms[1:]]
             rows.append([PRIOR * term / scaled_ms for term in ideal])
             values.append(PRIOR)
     return non_negative(rows, values)
+
+
+def lies_apart(workers: int, nodes: int, per_node: int) -> bool:
+    """Whether workers lie on several nodes although one would hold them."""
+    return nodes > 1 and workers <= per_node
 
 
 def _nothing_known() -> dict[str, Any]:
@@ -184,7 +200,7 @@ def _learn(known: dict[str, Any], report: Any) -> None:
         known["seen"] += 1
         known["rule"] = (max(metrics.get("epoch_steps", 1.0), 1.0), metrics.get("epoch_drop", 0.0))
     if metrics.get("step_ms", 0.0) > 0 and metrics.get("workers", 0.0) >= 1:
-        at = (int(metrics["workers"]), int(metrics.get("servers", 0.0)))
+        at = (int(metrics["workers"]), int(metrics.get("servers", 0.0)), max(int(metrics.get("nodes", 1.0)), 1))
         known["paces"][at] = metrics["step_ms"]
 
 

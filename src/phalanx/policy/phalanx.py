@@ -2,22 +2,35 @@
 
 Composed of what has been shown to work elsewhere: least attained service in levels that grow (Tiresias, NSDI 2019),
 with promotion of who has waited long; priorities before all (Borg, EuroSys 2015); others moved together before anybody
-is stopped (KAI); whoever fits may pass. Ours are the measure of service, between Tiresias' two, and that the price of
-being stopped counts: a job that does not save its work is never stopped for one of its own priority.
+is stopped (KAI); whoever fits may pass. Of unlike GPUs each job gets those on which it gains most (as in Gavel, OSDI
+2020), by speeds that are learned from what jobs report. Ours are the measure of service, between Tiresias' two, the
+prices by which types are chosen, and that the price of being stopped counts: a job that does not save its work is never
+stopped for one of its own priority.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import isqrt
 
 from phalanx.policy.about import About
+from phalanx.policy.fleet import bound_type, next_look, observe_fleet, observe_presence, observe_seats, preferred
+from phalanx.policy.gavel import confined
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Targets, anybody, nobody
-from phalanx.policy.view import JobView, Moment
+from phalanx.policy.view import JobView, Moment, Place
+from phalanx.workload.gang import Gang
+from phalanx.workload.job import Kind
 
 LEVEL, RISEN, RISEN_MS, SAVES = "level", "risen", "risen_ms", "saves"
 KEPT = -1
 """The level of who runs and does not save its work: before all others of its priority."""
+
+PACES_MS = 300_000
+"""When a job has settled where it runs, so that what it says of its pace counts."""
+
+WHEREVER = Place(crowded=None)
 
 MEDIAN = 500
 THOUSAND = 1000
@@ -27,12 +40,14 @@ def phalanx(parameters: Parameters) -> Policy:
     """`first` is the service in seconds of one GPU that the first level has, and every other has `factor` times that of
     the one before. Who has waited `patience` times as long as it ever ran rises by a level (0: never). `moves` says
     whether jobs are moved together for one that does not fit, `stops=all` that work which is not saved does not count.
+    `types` says by what it is told on which GPU types a job does best: by what jobs report, or by the catalogue alone.
     """
     first_ms = 1000 * parameters.integer("first", default=600, least=1)
     factor = parameters.integer("factor", default=4, least=2)
-    patience = parameters.integer("patience", default=3)
+    patience = parameters.integer("patience", default=2)
     moves = parameters.boolean("moves", default=True)
     stops_all = parameters.choice("stops", ("savers", "all")) == "all"
+    types = parameters.choice("types", ("learned", "catalogue", "off"))
 
     def border_ms(level: int) -> int:
         return first_ms * int(factor**level)
@@ -44,7 +59,9 @@ def phalanx(parameters: Parameters) -> Policy:
         return level
 
     def order(job: JobView, at: Moment) -> Key:
-        if job.has_devices and not stops_all and not job.marks.get(SAVES, job.job.checkpoint.saves):
+        # A service is never stopped: it gives up replicas, and has no work to lose.
+        loses = job.job.kind is not Kind.SERVICE and not job.marks.get(SAVES, job.job.checkpoint.saves)
+        if job.has_devices and loses and not stops_all:
             return (-job.job.priority, KEPT, 0, job.submitted_ms, job.number)
         level = max(job.marks.get(LEVEL, 0) - job.marks.get(RISEN, 0), 0)
         return (-job.job.priority, level, 0 if job.has_devices else 1, job.submitted_ms, job.number)
@@ -67,7 +84,7 @@ def phalanx(parameters: Parameters) -> Policy:
             job.marks[RISEN] = job.marks.get(RISEN, 0) + 1
             job.marks[RISEN_MS] = at.now
 
-    return Policy(
+    policy = Policy(
         "phalanx",
         order=order,
         targets=Targets.RANK,
@@ -78,6 +95,31 @@ def phalanx(parameters: Parameters) -> Policy:
         parameters=parameters.given,
         about=ABOUT,
     )
+    return policy if types == "off" else _minding_types(policy, learns=types == "learned")
+
+
+def _minding_types(policy: Policy, learns: bool) -> Policy:
+    """The same, with jobs where they do best if the cluster has several GPU types."""
+    return replace(
+        policy,
+        places=best_types,
+        shape=bound_for,
+        observe=observe_fleet if learns else observe_presence,
+        observe_plan=observe_seats,
+        next_wakeup=next_look,
+        paces_ms=PACES_MS if learns else None,
+    )
+
+
+def best_types(job: JobView, at: Moment) -> Sequence[Place]:
+    """The GPU types on which a job does best beside what others make of them, in turn; then wherever it fits."""
+    return (*(Place((), None, (name,)) for name in preferred(at.memory, job.job)), WHEREVER)
+
+
+def bound_for(job: JobView, at: Moment) -> Gang:
+    """The gang as it was submitted; of who runs and is to go to better GPUs, on those."""
+    target = bound_type(at.memory, job.job.id) if job.has_devices else None
+    return job.job.gang if target is None else confined(job.job.gang, target)
 
 
 def service_of(job: JobView, now: int) -> int:
@@ -92,12 +134,12 @@ def service_of(job: JobView, now: int) -> int:
 
 ABOUT = About(
     summary="the default: priority, then least attained service with promotion; moves before it stops",
-    prior_knowledge="none",
-    algorithm="multi-level feedback over attained service",
+    prior_knowledge="none; step times as jobs report them",
+    algorithm="multi-level feedback over attained service; a market of GPU types",
     decides_by="priority, attained service, time waited, whether work is saved",
     dimensions="spatial and temporal",
     preemption="of jobs that save their work, at the borders of levels; of all for a higher priority; moves first",
     starvation="who has waited a multiple of its run rises; low priorities may starve",
-    placement="packed by topology, consolidated by moving",
-    source="ours, after Tiresias (NSDI 2019), Borg (EuroSys 2015) and KAI",
+    placement="by GPU type as learned, packed by topology, consolidated by moving",
+    source="ours, after Tiresias (NSDI 2019), Gavel (OSDI 2020), Borg (EuroSys 2015) and KAI",
 )

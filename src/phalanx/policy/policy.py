@@ -138,6 +138,10 @@ def remember_nothing(memory: Memory, event: object, now: int) -> None:
     """For policies whose order depends on nothing that happens."""
 
 
+def remember_no_plan(memory: Memory, plan: object, now: int) -> None:
+    """For policies to whom it does not matter where jobs lie."""
+
+
 def no_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
     """For policies whose order changes only with events."""
     return None
@@ -162,7 +166,8 @@ class Policy:
     `sizes` is asked at a wake-up, with all who are in line or have devices: how many members each role of an elastic
     gang is to have, by job and name of the role; what it does not name has its minimum. Who has more gives them up, who
     has fewer gets them as devices come free. Whether a job runs at all remains a matter of `order`. `reports_ms` is how
-    often running jobs should say how far they are.
+    often running jobs should say how far they are; `paces_ms` how long after they began to run somewhere they should
+    say once how fast they are there, where a cluster has unlike GPUs.
 
     `places` are sets of nodes in which a gang is tried in turn, and in no other. `relocates` is asked when nobody waits
     and nobody is being resized: which running jobs should go to which node, so that they or the cluster are better
@@ -171,12 +176,12 @@ class Policy:
     memory, and says whose shares are to be changed where they are.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
-    marks, and the job is put in its new place. `observe` folds events into the policy's memory, and `next_wakeup`
-    says when everybody's key changes without any event. `adviser` names the solver that is asked at such a moment;
-    its answer comes as an `Advice` event. With `half_life_ms` the engine keeps what queues have spent of GPU time, of
-    which so much later half counts (0: all of it). With `estimate_permille` jobs that do not say how long they take
-    are expected to run as long as so many thousandths of their like at most did. `factors` are what `order` adds up,
-    for people who ask.
+    marks, and the job is put in its new place. `observe` folds events into the policy's memory, `observe_plan` plans,
+    which say where jobs lie, and `next_wakeup` says when everybody's key changes without any event. `adviser` names
+    the solver that is asked at such a moment; its answer comes as an `Advice` event. With `half_life_ms` the engine
+    keeps what queues have spent of GPU time, of which so much later half counts (0: all of it). With
+    `estimate_permille` jobs that do not say how long they take are expected to run as long as so many thousandths of
+    their like at most did. `factors` are what `order` adds up, for people who ask.
     """
 
     name: str
@@ -199,10 +204,12 @@ class Policy:
     changes: Changes = no_change
     due: Due = nothing_due
     observe: Observe = remember_nothing
+    observe_plan: Observe = remember_no_plan
     next_wakeup: Wakeup = no_wakeup
     half_life_ms: int | None = None
     estimate_permille: int | None = None
     reports_ms: int | None = None
+    paces_ms: int | None = None
     factors: Factors = no_factors
     adviser: str = ""
     parameters: Mapping[str, str] = field(default_factory=dict)

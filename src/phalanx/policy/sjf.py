@@ -38,6 +38,7 @@ def measure(by: str, time_ms: int, gpus: int) -> int:
 ABOUT = About(
     summary="shortest job first, by the duration it says it takes",
     prior_knowledge="duration",
+    foresight=True,
     algorithm="shortest job first",
     decides_by="duration, GPUs or both",
     dimensions="temporal, spatial or both",

@@ -24,6 +24,7 @@ def srtf(parameters: Parameters) -> Policy:
 ABOUT = About(
     summary="least remaining time first, stopping who has more; knows durations",
     prior_knowledge="duration",
+    foresight=True,
     algorithm="shortest remaining time first",
     decides_by="remaining time, GPUs or both",
     dimensions="temporal, spatial or both",

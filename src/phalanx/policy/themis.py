@@ -155,6 +155,7 @@ def _expect(memory: Memory, rule: Rule, now: int) -> None:
 ABOUT = About(
     summary="devices are leased, and auctioned among those who fare worst",
     prior_knowledge="duration; of jobs that say none, that of their like",
+    foresight=True,
     algorithm="auction with partial allocation",
     decides_by="finish-time fairness: time here over time on an equal part",
     dimensions="spatial and temporal",

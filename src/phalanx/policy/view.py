@@ -28,12 +28,15 @@ class NodeView(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Nodes on which a gang is tried, by name. Tasks that share devices get devices of their own there; with `crowded`
-    they join others, on the device with the fewest.
+    """Nodes on which a gang is tried, by name, and those with GPUs of `gpu_types`; all, if neither is named.
+
+    Tasks that share devices get devices of their own there; with `crowded` they join others, on the device with the
+    fewest, and if it is None they go where the device is fullest, as they do where no place is named.
     """
 
-    nodes: tuple[str, ...]
-    crowded: bool = False
+    nodes: tuple[str, ...] = ()
+    crowded: bool | None = False
+    gpu_types: tuple[str, ...] = ()
 
 
 class Adjustment(NamedTuple):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from phalanx.cluster.cluster import DEFAULT_POLICY
 from phalanx.simulate.confidence import Interval, interval
 from phalanx.simulate.suite import Cell
 from phalanx.simulate.table import Better, Measure, duration_text, index_text, share_text
@@ -28,49 +29,98 @@ Place = tuple[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A policy over all places: its mean rank, how many times the best it is (geometric mean), where it is near it."""
+    """A policy over all places: its mean rank, how many times the best it is (geometric mean), where it is near it.
+
+    `foresees` says that it knows what no real cluster does; `near_equals` in how many places it is near the best of
+    those that do not.
+    """
 
     policy: str
     rank: float
     ratios: Mapping[str, float]
     near: int
     worst: Mapping[str, tuple[float, Place]]
+    foresees: bool = False
+    near_equals: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How many times the best a policy is in one figure of one place, and who that is: of all, and of its equals.
+
+    Its equals are those without foresight, whatever it has itself.
+    """
+
+    figure: Measure
+    place: Place
+    ratio: float
+    best: str
+    ratio_equals: float
+    best_equal: str
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is as good as the best of all."""
+        return self.ratio <= NEAR
+
+    @property
+    def is_near_equals(self) -> bool:
+        """Whether it is as good as the best of those without foresight."""
+        return self.ratio_equals <= NEAR
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What a suite came to. `means` are by figure, place and policy."""
+    """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does."""
 
     policies: tuple[str, ...]
     places: tuple[Place, ...]
     means: Mapping[str, Mapping[Place, Mapping[str, Interval]]]
     standings: tuple[Standing, ...]
+    foreseeing: tuple[str, ...] = ()
 
     @property
     def compared(self) -> int:
         """Figures times places: in how many comparisons each policy stands."""
         return len(FIGURES) * len(self.places)
 
+    @property
+    def subject(self) -> str:
+        """The policy that the page is about: the default one, or, if that was not run, the first of the ranking."""
+        defaults = (each for each in self.policies if each.partition(":")[0] == DEFAULT_POLICY)
+        return next(defaults, self.standings[0].policy)
+
     def rows(self) -> list[dict[str, Any]]:
         """For people and programs: a row for each policy, the best first."""
         return [
             {
                 "policy": each.policy,
+                "foresight": each.foresees,
                 "rank": round(each.rank, 2),
                 **{key: round(value, 3) for key, value in each.ratios.items()},
                 "near_best": f"{each.near}/{self.compared}",
+                "near_best_equal": f"{each.near_equals}/{self.compared}",
             }
             for each in self.standings
         ]
 
+    def distances(self, policy: str) -> Iterator[Distance]:
+        """How far a policy is from the best, figure by figure, in every place where it was run."""
+        for place in self.places:
+            for figure in FIGURES:
+                found = distance(figure, place, self.means[figure.key][place], policy, self.foreseeing)
+                if found is not None:
+                    yield found
 
-def ranked(cells: Sequence[Cell]) -> Ranking:
+
+def ranked(cells: Sequence[Cell], foreseeing: Sequence[str] = ()) -> Ranking:
     """The ranking of cells. A policy that lacks a place is not ranked there."""
     policies = tuple(dict.fromkeys(cell.policy for cell in cells))
     places = tuple(sorted(dict.fromkeys((cell.workload, cell.load) for cell in cells)))
     means = {figure.key: {place: _means(figure, place, cells) for place in places} for figure in FIGURES}
-    standings = [_standing(policy, means) for policy in policies]
-    return Ranking(policies, places, means, tuple(sorted(standings, key=lambda each: (each.rank, each.policy))))
+    known = tuple(policy for policy in policies if policy in foreseeing)
+    standings = [_standing(policy, means, known) for policy in policies]
+    return Ranking(policies, places, means, tuple(sorted(standings, key=lambda each: (each.rank, each.policy))), known)
 
 
 def _means(figure: Measure, place: Place, cells: Sequence[Cell]) -> dict[str, Interval]:
@@ -84,34 +134,56 @@ def _means(figure: Measure, place: Place, cells: Sequence[Cell]) -> dict[str, In
 
 def ratio_to_best(figure: Measure, means: Mapping[str, Interval], policy: str) -> float | None:
     """How many times the best a policy is: 1 is the best, more is worse, whichever way the figure is better."""
-    if policy not in means:
+    return _times(figure, means[policy].mean, means[best_of(figure, means)].mean) if policy in means else None
+
+
+def best_of(figure: Measure, means: Mapping[str, Interval]) -> str:
+    """Who is best; of equals the first."""
+    best = min if figure.better is Better.LOWER else max
+    return best(means, key=lambda policy: means[policy].mean)
+
+
+def distance(
+    figure: Measure, place: Place, means: Mapping[str, Interval], policy: str, foreseeing: Sequence[str]
+) -> Distance | None:
+    """How far a policy is from the best of all and from the best without foresight; None if it has no such figure."""
+    ratio = ratio_to_best(figure, means, policy)
+    if ratio is None:
         return None
-    own, all_means = means[policy].mean, [each.mean for each in means.values()]
-    best = min(all_means) if figure.better is Better.LOWER else max(all_means)
+    equals = {name: mean for name, mean in means.items() if name not in foreseeing}
+    best, best_equal = best_of(figure, means), best_of(figure, equals) if equals else policy
+    to_equals = _times(figure, means[policy].mean, means[best_equal].mean)
+    return Distance(figure, place, ratio, best, ratio if to_equals is None else to_equals, best_equal)
+
+
+def _times(figure: Measure, own: float, best: float) -> float | None:
     if own <= 0 or best <= 0:
         return 1.0 if own == best else None
     return own / best if figure.better is Better.LOWER else best / own
 
 
-def _standing(policy: str, means: Mapping[str, Mapping[Place, Mapping[str, Interval]]]) -> Standing:
+def _standing(
+    policy: str, means: Mapping[str, Mapping[Place, Mapping[str, Interval]]], foreseeing: tuple[str, ...]
+) -> Standing:
     ranks: list[float] = []
     ratios: dict[str, float] = {}
     worst: dict[str, tuple[float, Place]] = {}
-    near = 0
+    near = near_equals = 0
     for figure in FIGURES:
         found: list[tuple[float, Place]] = []
         for place, own in means[figure.key].items():
-            ratio = ratio_to_best(figure, own, policy)
-            if ratio is None:
+            away = distance(figure, place, own, policy, foreseeing)
+            if away is None:
                 continue
-            found.append((ratio, place))
-            near += ratio <= NEAR
+            found.append((away.ratio, place))
+            near += away.is_near
+            near_equals += away.is_near_equals
             ranks.append(_rank(figure, own, policy))
         if found:
             ratios[figure.key] = math.exp(math.fsum(math.log(ratio) for ratio, _ in found) / len(found))
             worst[figure.key] = max(found)
     rank = math.fsum(ranks) / len(ranks) if ranks else math.inf
-    return Standing(policy, rank, ratios, near, worst)
+    return Standing(policy, rank, ratios, near, worst, policy in foreseeing, near_equals)
 
 
 def _rank(figure: Measure, means: Mapping[str, Interval], policy: str) -> float:

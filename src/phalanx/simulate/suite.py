@@ -18,6 +18,7 @@ from typing import Any
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN
+from phalanx.policy.registry import policy as policy_named
 from phalanx.simulate.batch import run_cases
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.study import Case, Study
@@ -30,13 +31,17 @@ SEEDS = 3
 JOBS = 400
 """Jobs of a run: as many as let all runs of the standard suite finish within half an hour on two processors."""
 SCHEMA = 1
+ELASTIC_MAX_MS = 86_400_000
+"""The longest of the elastic jobs: they report while they run, and reports of weeks would be most of a run's events."""
 
 NEEDS = {
     "antman": "antman:interval=30m,retry=5h",
+    "optimus": "optimus:reports=300",
+    "pollux": "pollux:interval=300",
     "tiresias-gittins": "tiresias-gittins:samples=300/1200/3600/14400/43200/172800/604800",
 }
 """Policies with the parameters that the suite gives them: of Philly's jobs their GPU-seconds; and where jobs run for
-weeks, a report every minute is most of the events.
+days and weeks, reports every minute, and sizes that are worked out anew with each, are most of a run.
 """
 
 Dress = Callable[[Trace, Random], Trace]
@@ -105,6 +110,11 @@ class Suite:
         """How many runs it has."""
         return len(self.workloads) * len(self.policies) * len(self.loads) * self.seeds
 
+    @property
+    def foreseeing(self) -> tuple[str, ...]:
+        """Policies that say of themselves that they know what no real cluster does."""
+        return tuple(written for written, spec in self.policies.items() if policy_named(spec).about.foresight)
+
 
 def standard(jobs: int = JOBS, seeds: int = SEEDS, policies: Sequence[str] = ()) -> Suite:
     """The standard suite, of all policies or those named."""
@@ -128,6 +138,12 @@ def workloads(jobs: int) -> tuple[Workload, ...]:
         ),
         Workload("mixed", "K80, P100 and V100", _mixed(), Dressed(Synthetic(jobs, _mixed().gpus, 0.9, "gavel"))),
         Workload("sweeps", "most jobs come in sweeps", small, Dressed(Synthetic(jobs, small.gpus, 0.9, sweeps=0.6))),
+        Workload(
+            "elastic",
+            "jobs that may have half to four times their GPUs",
+            small,
+            Dressed(Synthetic(jobs, small.gpus, 0.9, elastic=1.0), "elastic"),
+        ),
     )
 
 
@@ -167,7 +183,22 @@ def _openb_like(job: TraceJob, rng: Random) -> TraceJob:
     return replace(job, gpu_milli=milli, gpu_type=models, gpus=min(job.gpus, 32), cpus_milli=4_000, memory_mb=16_384)
 
 
-DRESSES: Mapping[str, Dress] = {"openb": _in_parts}
+def _tuning(trace: Trace, rng: Random) -> Trace:
+    """Half of the jobs tune their batch to the GPUs they have; none takes more than a day."""
+    return replace(
+        trace,
+        jobs=tuple(
+            replace(
+                job,
+                batch="adaptive" if rng.random() < 0.5 else job.batch,
+                duration_ms=min(job.duration_ms, ELASTIC_MAX_MS),
+            )
+            for job in trace.jobs
+        ),
+    )
+
+
+DRESSES: Mapping[str, Dress] = {"openb": _in_parts, "elastic": _tuning}
 
 
 class Folder:

@@ -25,6 +25,7 @@ def write_suite_report(suite: Suite, cells: Sequence[Cell], ranking: Ranking, pa
     """Writes one HTML file that opens anywhere, offline."""
     sections: list[Section] = [
         ("ranking", "Over all workloads and loads", [_standings(ranking), _ratios(ranking)]),
+        ("beside", page_text(f"{ranking.subject} beside the best"), [_beside(ranking)]),
         *(_workload(workload.name, workload.about, ranking) for workload in suite.workloads),
         ("repeat", "To repeat it", [_repeat(suite, cells, command)]),
     ]
@@ -42,6 +43,8 @@ def _standings(ranking: Ranking) -> str:
         "mean rank",
         *(f"{figure.title} ÷ best" for figure in FIGURES),
         f"within {NEAR - 1:.0%} of best",
+        "of best without foresight",
+        "foresight",
     )
     rows = tuple(
         (
@@ -49,11 +52,33 @@ def _standings(ranking: Ranking) -> str:
             f"{each.rank:.1f}",
             *(f"{each.ratios[figure.key]:.2f}" if figure.key in each.ratios else "-" for figure in FIGURES),
             f"{each.near} of {ranking.compared}",
+            f"{each.near_equals} of {ranking.compared}",
+            "yes" if each.foresees else "no",
         )
         for each in ranking.standings
     )
     told = "1 is the best; of several places the geometric mean. Where more is better it is the best ÷ its own."
     return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}"
+
+
+def _beside(ranking: Ranking) -> str:
+    """How far the subject is from the best, in every figure of every place."""
+    rows = tuple(
+        (
+            f"{each.place[0]}, {each.place[1]:g}",
+            each.figure.title,
+            f"{each.ratio:.2f}",
+            each.best,
+            f"{each.ratio_equals:.2f}",
+            each.best_equal,
+            "yes" if each.is_near_equals else "no",
+        )
+        for each in ranking.distances(ranking.subject)
+    )
+    near = f"within {NEAR - 1:.0%}"
+    header = ("workload, load", "figure", "÷ best", "who", "÷ best without foresight", "who", near)
+    told = "Foresight is knowledge that no real cluster has, such as how long a job will run."
+    return f"<p>{told}</p>{grid_table(Grid(header, rows), f'{ranking.subject} beside the best')}"
 
 
 def _ratios(ranking: Ranking) -> Chart:
