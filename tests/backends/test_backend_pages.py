@@ -32,7 +32,7 @@ def test_every_variable_of_a_task_is_documented(portion: Portion | None) -> None
     page = (PAGES / "job-environment.md").read_text("utf-8")
     slot = Slot(0, "worker", "n0", (0,), portion)
     surroundings = around(array=Array((4,)), array_of="1", parallel=ParallelPlan())
-    names = environment_of(slot, Placement((slot,)), surroundings)
+    names = environment_of(slot, Placement((slot,), (("n0", 0),)), surroundings)
     undocumented = [name for name in names if name not in PASSED_ON and f"`{name}`" not in page]
     # What CUDA counts devices by is a setting of ours, not a thing to read.
     assert undocumented == ["CUDA_DEVICE_ORDER"]
@@ -50,6 +50,22 @@ def test_ranks_have_no_gaps_after_members_have_left() -> None:
     slots = (Slot(0, "worker", "n0", (0,)), Slot(3, "worker", "n0", (3,)))
     found = environment_of(slots[1], Placement(slots), around())
     assert (found["RANK"], found["WORLD_SIZE"], found["PHALANX_RANK"]) == ("1", "2", "3")
+
+
+def test_a_task_knows_where_each_of_its_devices_is_in_the_parallel_plan() -> None:
+    slots = (Slot(0, "worker", "n0", (0, 1)), Slot(1, "worker", "n1", (4, 5)))
+    placement = Placement(slots, (("n0", 0), ("n0", 1), ("n1", 4), ("n1", 5)))
+    found = environment_of(slots[1], placement, around(parallel=ParallelPlan(tp=2, pp=2)))
+    coordinates = [found[f"PHALANX_{name}_RANK"] for name in ("TP", "PP", "DP")]
+    assert coordinates == ["0,1", "1,1", "0,0"]
+
+
+def test_the_plan_that_a_task_is_told_is_that_of_the_size_its_gang_has() -> None:
+    slots = tuple(Slot(i, "worker", "n0", (i,)) for i in range(4))
+    placement = Placement(slots, tuple(("n0", i) for i in range(4)))
+    found = environment_of(slots[2], placement, around(parallel=ParallelPlan(tp=2, dp=8)))
+    assert found["PHALANX_PARALLEL"] == "tp=2,pp=1,dp=2"
+    assert (found["RANK"], found["PHALANX_TP_RANK"], found["PHALANX_DP_RANK"]) == ("2", "0", "1")
 
 
 def test_every_capability_is_documented() -> None:

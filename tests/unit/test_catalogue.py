@@ -19,6 +19,7 @@ from phalanx.cluster.catalogue import (
     accelerators,
     instances,
 )
+from phalanx.cluster.mig import GEOMETRIES
 
 REQUIRED = [
     "K80",
@@ -26,6 +27,7 @@ REQUIRED = [
     "V100",
     "T4",
     "A10",
+    "A30",
     "A100-40",
     "A100-80",
     "L4",
@@ -130,11 +132,13 @@ def test_a_device_without_bf16_says_which_format_its_peak_is_in() -> None:
 
 def test_mig_profiles_belong_to_the_devices_that_have_them_and_fit_in_their_memory() -> None:
     with_mig = [each for each in accelerators() if each.mig]
-    assert [each.name for each in with_mig] == ["A100-40", "A100-80", "H100", "H200", "B200", "GB200"]
+    assert [each.name for each in with_mig] == ["A100-40", "A100-80", "A30", "H100", "H200", "B200", "GB200"]
     for each in with_mig:
         sizes = [re.fullmatch(r"([1-7])g\.(\d+)gb(\+me)?", profile) for profile in each.mig]
         assert all(size and int(size[2]) <= each.memory_gb.value for size in sizes), each.name
-        assert each.mig[-1] == f"7g.{each.memory_gb.value:g}gb"
+        assert each.mig[-1].partition(".")[2] == f"{each.memory_gb.value:g}gb"
+        assert list(each.mig) == [profile.name for profile in GEOMETRIES[each.name].profiles]
+    assert len(with_mig) == len(GEOMETRIES)
 
 
 def test_memory_is_faster_than_the_node_and_the_node_at_least_as_fast_as_the_network() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from phalanx.cluster.catalogue import instances
 from phalanx.cluster.cluster import Cluster, Link, Node, Overcommit, StorageTier, Taint
+from phalanx.cluster.formats.gpu_type import read_gpu_type
+from phalanx.cluster.formats.limits import CLUSTER_LIMITS, NODES_MAX
 from phalanx.cluster.formats.native import KEYS, read_cluster
-from phalanx.document import DocumentError
+from phalanx.cluster.formats.settings import is_settings, read_settings
+from phalanx.document import DocumentError, read_document
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "cluster-file.md").read_text(encoding="utf-8")
@@ -43,6 +47,16 @@ def test_a_group_of_nodes_becomes_nodes() -> None:
         for name in ("n0", "n1")
     )
     assert (read.levels, read.policy, read.name) == (("node",), "phalanx", "cluster")
+
+
+def test_no_list_of_the_file_is_read_further_than_a_cluster_may_have_nodes() -> None:
+    assert CLUSTER_LIMITS.items == NODES_MAX
+
+
+def test_a_gpu_type_that_looks_like_one_of_the_site_and_the_catalogue_is_named_once() -> None:
+    with pytest.raises(DocumentError) as caught:
+        read_gpu_type(read_document("H10", "job.yaml", CLUSTER_LIMITS), ["H100"])
+    assert str(caught.value).count("H100 ") + str(caught.value).count("H100?") == 1
 
 
 def test_nodes_are_numbered_on_from_group_to_group() -> None:
@@ -293,3 +307,28 @@ def test_the_example_of_the_page_is_a_cluster() -> None:
     first, *others = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     assert cluster(first).gpus == 512 * 8 + 4 * 8
     assert all(cluster(example).gpus for example in others if "nodes:" in example)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_it"),
+    [
+        ("queues: [{name: a}]", True),
+        ("version: 1\npolicy: sjf\nmaintenance: []\ndefragment: never", True),
+        ("version: 1", False),
+        ("queues: [{name: a}]\nnodes: [{gpus: 8}]", False),
+        ("queues: [{name: a}]\nquues: []", False),
+        ("[queues]", False),
+    ],
+)
+def test_a_file_without_hardware_is_settings(text: str, is_it: bool) -> None:
+    assert is_settings(text, "f") is is_it
+
+
+def test_settings_change_what_they_say_and_nothing_else() -> None:
+    present = cluster("nodes: [{name: n, count: 2, gpus: 8}]\nqueues: [{name: a}]\npolicy: sjf\ndefragment: 10m")
+    settings = read_settings("queues: [{name: b, limit: {gpus: 4}}]\ndefragment: never", "f", present)
+    changed = settings.on(present)
+    assert ([queue.path for queue in changed.queues], changed.defragment_ms) == (["b"], 0)
+    assert replace(changed, queues=present.queues, defragment_ms=present.defragment_ms) == present
+    with pytest.raises(DocumentError, match=r"f:1: key 'queues\[0\]'.*16"):
+        read_settings("queues: [{name: b, guaranteed: {gpus: 17}}]", "f", present)

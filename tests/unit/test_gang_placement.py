@@ -17,6 +17,7 @@ from phalanx.placement.place import placement_of, refusal
 from phalanx.placement.placement import Lack, Placement, Refusal
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Kind, Toleration
+from phalanx.workload.parallel import ParallelPlan
 
 
 class Floor:
@@ -410,3 +411,50 @@ def test_a_seated_gang_gives_everything_back_when_it_is_undone() -> None:
     assert trial.seat()
     trial.undo()
     assert floor.capacity.fingerprint() == before
+
+
+# Parallel plans.
+
+
+def test_the_tasks_of_a_tensor_parallel_group_share_a_node_where_other_nodes_let_them() -> None:
+    floor = Floor(flat(3, 8)).used(n0=2, n1=2, n2=4)
+    assert floor.counts(a_job("j", 1, 12, parallel=ParallelPlan(tp=4, dp=3))) == {"n0": 4, "n1": 4, "n2": 4}
+
+
+def test_tasks_of_two_devices_each_share_a_node_with_the_others_of_their_group() -> None:
+    floor = Floor(flat(3, 8)).used(n0=2, n1=2, n2=4)
+    assert floor.counts(a_job("j", 2, 6, parallel=ParallelPlan(tp=4, dp=3))) == {"n0": 4, "n1": 4, "n2": 4}
+
+
+def test_groups_stay_whole_even_where_that_takes_a_wider_domain() -> None:
+    floor = Floor(racked(2, 2)).used(n0=2, n1=2, n2=4, n3=4)
+    found = floor.counts(a_job("j", 1, 12, parallel=ParallelPlan(tp=4, dp=3)))
+    assert found is not None
+    assert sorted(found.values()) == [4, 4, 4]
+
+
+def test_a_group_is_torn_where_no_node_has_room_for_it() -> None:
+    floor = Floor(flat(3, 8)).used(n0=5, n1=5, n2=6)
+    assert floor.counts(a_job("j", 1, 8, parallel=ParallelPlan(tp=4, dp=2))) == {"n0": 3, "n1": 3, "n2": 2}
+
+
+def test_an_elastic_gang_without_room_for_one_whole_replica_is_as_large_as_it_would_be_without_a_plan() -> None:
+    floor = Floor(flat(4, 8)).used(n0=5, n1=5, n2=5, n3=5)
+    found = floor.counts(a_job("j", 1, (1, 12), parallel=ParallelPlan(tp=4, dp=3)))
+    assert found is not None
+    assert sum(found.values()) == 12
+
+
+def test_a_gang_grows_by_groups_that_share_a_node_and_by_no_torn_one() -> None:
+    floor = Floor(flat(3, 8)).used(n0=8, n1=2, n2=6)
+    job = a_job("j", 1, (4, 12), parallel=ParallelPlan(tp=4, dp=3))
+    trial = GangTrial(floor.fit, Packing(), job)
+    seats = trial.grow(job.gang.roles[0], 8, Booking(0, 0b1111, ()))
+    assert [seat.booking.node for seat in seats] == [1] * 4
+
+
+def test_a_group_of_nodes_that_names_no_pod_still_has_its_racks() -> None:
+    named = [Node(f"a{i}", ("p0", f"r{i // 2}"), 8, "H100") for i in range(4)]
+    unnamed = [Node(f"b{i}", ("", f"r{2 + i // 2}"), 8, "A100") for i in range(4)]
+    floor = Floor(Cluster((*named, *unnamed), ("pod", "rack", NODE)))
+    assert floor.counts(a_job("j", 8, 2, "rack", task={"gpu_types": ("A100",)})) == {"b0": 8, "b1": 8}

@@ -40,6 +40,22 @@ def test_a_node_that_names_no_rack_has_one_of_its_own() -> None:
     ]
 
 
+def test_nodes_of_a_rack_that_names_no_pod_share_a_pod_with_that_rack_and_no_other() -> None:
+    named = [Node(f"a{i}", ("p0", f"r{i // 2}")) for i in range(4)]
+    unnamed = [Node(f"b{i}", ("", f"r{2 + i // 2}")) for i in range(4)]
+    tree = Topology(Cluster((*named, *unnamed, Node("c")), ("pod", "rack", NODE)))
+    assert [(d.name, d.first, d.last) for d in tree.domains["pod"]] == [
+        ("p0", 0, 4),
+        ("rack:r2", 4, 6),
+        ("rack:r3", 6, 8),
+        ("node:c", 8, 9),
+    ]
+    assert [(d.name, d.last - d.first) for d in tree.domains["rack"]] == [
+        *((f"r{i}", 2) for i in range(4)),
+        ("node:c", 1),
+    ]
+
+
 def test_a_flat_cluster_has_no_domains_but_knows_the_node_and_the_whole() -> None:
     tree = Topology(flat(3, 8))
     assert tree.domains == {}

@@ -51,6 +51,7 @@ V100: Source = ("NVIDIA Tesla V100 datasheet (SXM2), not re-checked", "2018-03")
 T4: Source = ("NVIDIA T4 datasheet, not re-checked", "2019-03")
 A10: Source = ("NVIDIA A10 datasheet, not re-checked", "2022-03")
 A10G: Source = ("NVIDIA A10G datasheet for AWS G5, not re-checked", "2021-11")
+A30: Source = ("NVIDIA A30 datasheet, not re-checked", "2021-04")
 A100: Source = ("NVIDIA A100 datasheet (SXM4), not re-checked", "2022-06")
 L4: Source = ("NVIDIA L4 datasheet, not re-checked", "2023-03")
 L40S: Source = ("NVIDIA L40S datasheet, not re-checked", "2023-08")
@@ -64,11 +65,13 @@ NVLINK: Source = ("NVLink total of the vendor's datasheet, halved for one direct
 NVLINK_5: Source = ("NVIDIA Blackwell NVLink 5, 900 GB/s each way, as listed by G. Lockwood", "2026-11-15")
 PCIE_3: Source = ("PCI Express 3.0 x16 after 128b/130b coding; no NVLink", "2010-11")
 PCIE_4: Source = ("PCI Express 4.0 x16 after 128b/130b coding; no NVLink", "2017-10")
+A30_PCIE: Source = ("PCI Express 4.0 x16 after 128b/130b coding; the NVLink bridge joins two GPUs only", "2017-10")
 
 DGX_1: Source = ("NVIDIA DGX-1: 4 x 100 Gbit/s over 8 GPUs, not re-checked", "2017")
 DGX_A100: Source = ("NVIDIA DGX A100: 200 Gbit/s per GPU, not re-checked", "2020")
 DGX_H100: Source = ("NVIDIA DGX H100/H200/B200: 400 Gbit/s per GPU, not re-checked", "2024")
 GB200_NIC: Source = ("NVIDIA GB200 NVL72: 400 Gbit/s ConnectX-7 per GPU, not re-checked", "2024")
+A30_NIC: Source = ("Estimate: 100 Gbit/s over the 4 GPUs of a server; the vendor has no reference system", "2026-11-15")
 AWS_P2: Source = ("AWS p2.16xlarge: 25 Gbit/s over 16 GPUs, not re-checked", "2016-09")
 AWS_G4: Source = ("AWS g4dn.metal: 100 Gbit/s over 8 GPUs, not re-checked", "2019-09")
 AWS_G5: Source = ("AWS g5.48xlarge: 100 Gbit/s over 8 GPUs, not re-checked", "2021-11")
@@ -114,6 +117,7 @@ GAUDI3_PORTS: Source = (
 NO_BF16_FP16 = "fp16: the device has no bf16"
 NO_BF16_FP32 = "fp32: the device has neither bf16 nor fast fp16"
 
+MIG_A30 = ("1g.6gb", "1g.6gb+me", "2g.12gb", "2g.12gb+me", "4g.24gb")
 MIG_A100_40 = ("1g.5gb", "1g.5gb+me", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb")
 MIG_80 = ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 MIG_H200 = ("1g.18gb", "1g.18gb+me", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")
@@ -234,6 +238,19 @@ ACCELERATORS: tuple[AcceleratorRow, ...] = (
             "NVIDIA A100 80GB PCIe",
             "nvidia-a100-80gb",
         ),
+    ),
+    AcceleratorRow(
+        name="A30",
+        vendor="NVIDIA",
+        year=2021,
+        memory_gb=(24, A30),
+        peak_bf16_tflops=(165, A30),
+        hbm_gb_s=(933, A30),
+        in_node_gb_s=(31.5, A30_PCIE),
+        scale_out_gb_s=(3.125, A30_NIC),
+        power_w=(165, A30),
+        mig=MIG_A30,
+        aliases=("NVIDIA A30", "A30-24GB", "NVIDIA A30 24GB"),
     ),
     AcceleratorRow(
         name="A10",

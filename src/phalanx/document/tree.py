@@ -20,11 +20,15 @@ _SURROGATE_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large a document may be: characters of text, values once every alias is expanded, and nesting."""
+    """How large a document may be: characters of text, values once every alias is expanded, nesting, items of a list.
+
+    What is too large is refused while it is read, as soon as it is.
+    """
 
     text: int
     values: int
     depth: int = 24
+    items: int = 1_000_000
 
 
 class Scalar(NamedTuple):
@@ -215,6 +219,8 @@ class _Builder:
             frame.height = entry.value.height + 1
         if frame.keyed is None or frame.key is None:
             frame.listed.append(entry)
+            if len(frame.listed) > self.limits.items:
+                raise self._error(entry.line, f"expected at most {self.limits.items} items in a list, got more")
         elif frame.merging:
             self._merge(frame, entry)
         else:

@@ -146,11 +146,12 @@ class Wiring:
 
     def __init__(self, fabric: Fabric, homes: Sequence[Path]) -> None:
         self.fabric = fabric
-        self._innermost = fabric.depth - 1
-        self._links = [(link.latency_us / 1e3, link.gb_s * 1e6, link.lanes) for link in fabric.links]
+        self._innermost = len(fabric.distinct) - 1
+        links = [fabric.links[level] for level in fabric.distinct]
+        self._links = [(link.latency_us / 1e3, link.gb_s * 1e6, link.lanes) for link in links]
         numbers: dict[Path, int] = {}
         self._domains = [
-            tuple(numbers.setdefault(home[: level + 1], len(numbers)) for level in range(self._innermost))
+            tuple(numbers.setdefault(home[: level + 1], len(numbers)) for level in fabric.distinct[:-1])
             for home in homes
         ]
         self._rings: dict[Group, Flows] = {}
@@ -285,15 +286,14 @@ class Wiring:
         return self._known_exchanges[group]
 
     def _exchanges(self, group: Group) -> Iterator[Exchange]:
-        homes = Counter(group)
+        homes = Counter([self._domains[home] for home in group])
         for count in homes.values():
             if count > 1:
                 yield Exchange(self._innermost, domain=-1, ways=count, members=1)
         for level in range(self._innermost):
             members: dict[int, int] = {}
             siblings: dict[int, list[int]] = {}
-            for home, count in homes.items():
-                domains = self._domains[home]
+            for domains, count in homes.items():
                 child, parent = domains[level], domains[level - 1] if level else -1
                 if child not in members:
                     members[child] = 0

@@ -19,10 +19,13 @@ class Fabric:
 
     Two devices whose paths first differ at index i talk over `links[i]`: with levels `("rack", "node", "gpu")`, devices
     in different racks over `links[0]`, in different nodes of a rack over `links[1]`, inside a node over `links[2]`.
+    `same` are the indices of levels whose domains are joined just as what is in them is: they cost nothing of their
+    own, as if the level inside lay in the one outside. The device's is none of them.
     """
 
     levels: tuple[str, ...]
     links: tuple[Link, ...]
+    same: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.levels:
@@ -32,9 +35,17 @@ class Fabric:
                 f"fabric: expected one link per level, got {len(self.links)} links for levels {', '.join(self.levels)}"
             )
 
+        if not all(0 <= level < self.depth - 1 for level in self.same):
+            raise ValueError(f"fabric: expected indices of levels outside the device in `same`, got {self.same}")
+
     @property
     def depth(self) -> int:
         return len(self.levels)
+
+    @property
+    def distinct(self) -> tuple[int, ...]:
+        """The indices of the levels that tell devices apart, the device's last."""
+        return tuple(level for level in range(self.depth) if level not in self.same)
 
     def meeting_level(self, a: Path, b: Path) -> int:
         """The index at which two paths first differ; `depth` when they are the same device."""

@@ -79,6 +79,13 @@ class Fit:
             ask = self._asks[key] = self._compile(task, job)
         return ask
 
+    def of_types(self, gpu_types: Iterable[str]) -> int:
+        """Nodes with GPUs of any of these types."""
+        nodes = 0
+        for name in gpu_types:
+            nodes |= self._types.get(name, 0)
+        return nodes
+
     def _compile(self, task: Task, job: Job) -> Ask:
         nodes = self.capacity.topology.everything
         ruled_out = []

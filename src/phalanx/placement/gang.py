@@ -20,6 +20,7 @@ from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
 from phalanx.workload.gang import ANYWHERE, Role, Topology
 from phalanx.workload.job import Job, Kind
+from phalanx.workload.parallel import ParallelPlan
 
 TRIALS_MAX = 256
 """Domains filled in trial per group and level before the next wider level: a bound on work, counted and never timed."""
@@ -58,6 +59,7 @@ class GangTrial:
         self.first_rank = 0
         self._step = 0
         self._allowed = -1
+        self._tp = 1
         self._passing: dict[Ask, tuple[int, int]] = {}
 
     def seat(self) -> bool:
@@ -65,7 +67,36 @@ class GangTrial:
         gang = self.job.gang
         if len(gang.roles) == 1 and _is_anywhere(gang.topology) and _is_lone(gang.roles[0]):
             return self._seat_alone(gang.roles[0])
-        return self._group(gang.roles, gang.topology, Range(0, len(self.capacity.topology.nodes)), "")
+        everywhere = Range(0, len(self.capacity.topology.nodes))
+        plan = self.job.parallel
+        if plan is not None and self._seat_whole_groups(plan, everywhere):
+            return True
+        return self._group(gang.roles, gang.topology, everywhere, "")
+
+    def _seat_whole_groups(self, plan: ParallelPlan, within: Range) -> bool:
+        """Seats a gang so that the tasks of each tensor-parallel group share a node, at least for one replica of it.
+
+        Such a group sends many times in every layer: one that is torn costs more than any distance between groups.
+        """
+        gang = self.job.gang
+        if not self._may_keep_whole(plan):
+            return False
+        self._tp = plan.tp
+        seated = self._group(gang.roles, gang.topology, within, "")
+        self._tp = 1
+        if sum(seat.booking.devices.bit_count() for seat in self.seats) >= plan.tp * plan.pp:
+            return seated
+        self.undo()
+        return False
+
+    def _may_keep_whole(self, plan: ParallelPlan) -> bool:
+        """Whether there are tasks smaller than a tensor-parallel group, and nodes as large as one."""
+        small = any(0 < role.task.gpus < plan.tp for role, _ in _leaves(self.job.gang.roles))
+        return small and plan.tp <= self.capacity.gpus_max
+
+    def _together(self, ask: Ask) -> int:
+        """How many tasks go to a node together."""
+        return self._tp // ask.gpus if ask.gpus and not self._tp % ask.gpus else 1
 
     def _seat_alone(self, role: Role) -> bool:
         """One task takes the best node: what the search would come to, without searching."""
@@ -76,7 +107,10 @@ class GangTrial:
         return False
 
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
-        """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in."""
+        """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in.
+
+        Those of a tensor-parallel group share a node: one that is torn would slow down all the others.
+        """
         topology = self.capacity.topology
         node = beside.node
         within = Range(0, len(topology.nodes))
@@ -89,6 +123,9 @@ class GangTrial:
             for group in topology.layouts[node].levels.get(required, ()):
                 if group & beside.devices:
                     self._allowed = group
+        plan = self.job.parallel
+        if plan is not None and self._may_keep_whole(plan):
+            self._tp = plan.tp
         self._replicas(role, 1, more, within, "")
         return self.seats
 
@@ -314,14 +351,16 @@ class GangTrial:
     def _one_by_one(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
         """Replicas of a service do not talk to each other: each takes the best node for itself."""
         mark = len(self.seats)
-        for seated in range(most):
-            picks = self._picks(ask, 1, within)
+        together = self._together(ask)
+        for seated in range(0, most, together):
+            count = min(together, most - seated)
+            picks = self._picks(ask, count, within)
             if not picks:
                 if seated < least:
                     self._undo_to(mark)
                     return 0
                 return seated
-            self._book_tasks(ask, path, picks[0][0], 1)
+            self._book_tasks(ask, path, picks[0][0], count)
         return most
 
     def _shares(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
@@ -382,8 +421,11 @@ class GangTrial:
         """
         picks: list[tuple[int, int]] = []
         nodes = self._passes(ask)
+        together = self._together(ask)
         for node in self.packing.filling(self.capacity, ask.gpus, nodes, *within):
             fits = self._fits(ask, node)
+            if together <= most and fits < most:
+                fits -= fits % together
             if fits >= most:
                 picks.append((self._tightest(ask, most, nodes, within, node), most))
                 return picks

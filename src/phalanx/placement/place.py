@@ -11,21 +11,25 @@ from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
-from phalanx.placement.ranks import with_mesh
+from phalanx.placement.ranks import ranked
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
 
 def placement_of(trial: GangTrial) -> Placement:
-    """The seats of a trial by names, ranked by the gang's roles and, within a role, as they were filled."""
+    """The seats of a trial by names, ranked by the gang's roles and, within a role, as they were filled.
+
+    With a parallel plan, ranks within a role are those of the plan.
+    """
     seats = trial.seats
     if len(trial.job.gang.roles) > 1:
         order = {role.name: i for i, role in enumerate(trial.job.gang.roles)}
         seats = sorted(seats, key=lambda seat: order[seat.role.partition("/")[0]])
-    slots = slots_of(trial.capacity.topology, seats, 0)
+    topology = trial.capacity.topology
+    slots = slots_of(topology, seats, 0)
     if trial.job.parallel is None:
         return Placement(slots)
-    return with_mesh(trial.capacity.topology, trial.job, Placement(slots))
+    return ranked(topology, trial.job, slots)
 
 
 def slots_of(topology: Topology, seats: Sequence[Seat], first_rank: int) -> tuple[Slot, ...]:

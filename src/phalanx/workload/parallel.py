@@ -33,6 +33,12 @@ class ParallelPlan:
     def rank(self, d: int, p: int, t: int) -> int:
         return (d * self.pp + p) * self.tp + t
 
+    def coordinates(self, rank: int) -> tuple[int, int, int]:
+        """The tensor rank, stage and replica of a rank: the other way round than `rank`."""
+        group, t = divmod(rank, self.tp)
+        d, p = divmod(group, self.pp)
+        return t, p, d
+
     def tp_groups(self, members: Sequence[Member]) -> list[list[Member]]:
         """The `pp * dp` groups of `tp` that all-reduce activations, in rank order."""
         self._require_world(members)

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 from phalanx.cluster.device import Mode, Portion
 from phalanx.placement.placement import Placement, Slot
+from phalanx.placement.ranks import plan_for
 from phalanx.workload.job import Job
 
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "USER", "LOGNAME", "SHELL", "TMPDIR")
 """All a job gets of the server's own environment: the rest may hold secrets."""
+
+COORDINATES = ("PHALANX_TP_RANK", "PHALANX_PP_RANK", "PHALANX_DP_RANK")
+"""Where the devices of a task are in the parallel plan, one number for each of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +105,20 @@ def _promised(slot: Slot, placement: Placement, around: Surroundings) -> dict[st
     if job.array is not None and job.array_of:
         promised["PHALANX_ARRAY_JOB_ID"] = job.array_of
         promised["PHALANX_ARRAY_INDEX"] = str(job.array.indices[0])
-    if job.parallel is not None:
-        promised["PHALANX_PARALLEL"] = f"tp={job.parallel.tp},pp={job.parallel.pp},dp={job.parallel.dp}"
-    return promised
+    return promised | _parallel(slot, placement, job)
+
+
+def _parallel(slot: Slot, placement: Placement, job: Job) -> dict[str, str]:
+    """The plan at the size that the job has, and the coordinates of the task's devices in it."""
+    plan = plan_for(job, placement.gpus) or job.parallel
+    if plan is None:
+        return {}
+    told = {"PHALANX_PARALLEL": f"tp={plan.tp},pp={plan.pp},dp={plan.dp}"}
+    if placement.mesh and slot.devices:
+        ranks = [placement.mesh.index((slot.node, device)) for device in slot.devices]
+        coordinates = zip(*(plan.coordinates(rank) for rank in ranks), strict=True)
+        told |= {name: ",".join(map(str, each)) for name, each in zip(COORDINATES, coordinates, strict=True)}
+    return told
 
 
 def _devices(slot: Slot, around: Surroundings) -> dict[str, str]:

@@ -17,6 +17,6 @@ def read_gpu_type(field: Field, own: Collection[str]) -> str:
     try:
         return accelerator(name).name
     except UnknownAccelerator as unknown:
-        close = (*get_close_matches(name, own), *unknown.close)
+        close = dict.fromkeys((*get_close_matches(name, own), *unknown.close))
         hint = f"did you mean {' or '.join(close)}?" if close else "`phalanx hardware` lists those it knows"
         raise field.error(f"unknown GPU type '{name}', {hint}") from None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.document import Limits
 
-CLUSTER_LIMITS = Limits(text=64 * 1024 * 1024, values=2_000_000)
 NODES_MAX = 200_000
+CLUSTER_LIMITS = Limits(text=64 * 1024 * 1024, values=2_000_000, items=NODES_MAX)
 GPUS_MAX = 2_000_000
 GPUS_PER_NODE_MAX = 1024
 GPU_MEMORY_GB_MAX = 100_000
