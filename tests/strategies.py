@@ -62,13 +62,14 @@ def tasks(draw: st.DrawFn, cluster: Cluster, shared: bool = True) -> Task:
     busy = bool(cluster.nodes[0].cpus_milli)
     stored = bool(cluster.nodes[0].storage_gb)
     share = draw(shares(cluster)) if shared else None
+    cpus_milli = draw(st.sampled_from([0, 0, 0, 1_000, 3_000])) if busy else 0
     return Task(
         gpus=1 if share else draw(st.sampled_from([1, 1, 1, 2, 2, 0, 4, 3])),
         gpu_types=draw(st.sampled_from([(), (), *((each,) for each in typed)])),
         gpu_memory_gb=draw(st.sampled_from([0.0, 0.0, 0.0, 60.0])) if typed else 0.0,
         share=share,
-        cpus_milli=draw(st.sampled_from([0, 0, 0, 1_000, 3_000])) if busy else 0,
-        cpus_limit_milli=draw(st.sampled_from([0, 0, 0, 4_000])) if busy else 0,
+        cpus_milli=cpus_milli,
+        cpus_limit_milli=draw(st.sampled_from([0, cpus_milli, cpus_milli, 4_000])) if busy else 0,
         nics=draw(st.sampled_from([0, 0, 0, 1])) if stored else 0,
         storage_gb=draw(st.sampled_from([(), (), (("nvme", 1),)])) if stored else (),
     )

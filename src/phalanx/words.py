@@ -9,7 +9,8 @@ from phalanx.cluster.cluster import NODE
 from phalanx.cluster.queues import RESOURCES
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
-from phalanx.engine.deadline import outlook
+from phalanx.engine.deadline import Outlook, outlook
+from phalanx.engine.evidence import Budget
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import Shortfall, said
@@ -17,6 +18,8 @@ from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
 from phalanx.simulate.forecast import Forecast
 from phalanx.simulate.table import duration_text
+
+MS_PER_HOUR = 3_600_000
 
 NAMES_MAX = 4
 """Names that are listed in a line before the rest is counted."""
@@ -29,6 +32,9 @@ PREDICATE_WORDS = {
     "node_cpus": "with too few CPUs",
     "node_memory": "with too little memory",
     "node_nics": "with too few NICs",
+    "node_cpus_limit": "that allow too few CPUs",
+    "node_memory_limit": "that allow too little memory",
+    "outside": "outside of where it may go",
     "failed": "failed",
     "draining": "draining",
     "suspect": "suspect",
@@ -40,13 +46,46 @@ PREDICATE_WORDS = {
     "memory_limit": "at their memory limit",
 }
 
+NAMING_WORDS = {
+    "node_storage.": "with too little {} storage",
+    "storage.": "without enough free {} storage",
+    "selector ": "without the label {}",
+    "taint ": "with the taint {}, which it does not tolerate",
+}
+"""Words for predicates that end in a name, by how they begin."""
 
-def because(explanation: Explanation) -> str:
-    """Why the job waits, in one line."""
+REASON_WORDS = {
+    Reason.NEVER_FITS: "no part of the cluster could hold it",
+    Reason.HELD: "it is held",
+    Reason.DEPENDENCY_FAILED: "an outcome it waits for did not come",
+    Reason.DEPENDENCY: "another job comes first",
+    Reason.BEGIN_TIME: "its begin time has not come",
+    Reason.BACKOFF: "it is tried again after a pause",
+    Reason.ARRAY_LIMIT: "enough members of its array run",
+    Reason.BUDGET: "its budget is used up",
+    Reason.QUOTA: "its quota is used up",
+    Reason.BEHIND: "it is behind one that lets nobody pass",
+    Reason.UNHEALTHY: "too many nodes are not healthy",
+    Reason.GPUS: "too few GPUs are free",
+    Reason.AMOUNT: "too few CPUs, NICs or too little memory is free beside the GPUs",
+    Reason.TOPOLOGY: "no one domain has room for all of it",
+    Reason.FRAGMENTED: "too few of the free GPUs lie together",
+    Reason.RESERVED: "what it takes is reserved for somebody else",
+    Reason.MAINTENANCE: "nodes it takes are closed for maintenance soon",
+    Reason.MAKING_ROOM: "others have to leave first",
+    Reason.PREPARING: "its devices are being cut",
+    Reason.UNDECIDED: "nothing has been decided on it yet",
+}
+"""A reason in a few words, where it stands at the end of a line about something else."""
+
+
+def because(explanation: Explanation, end_reason: str = "") -> str:
+    """Why the job waits, in one line; of one that ends or has ended, what its record says of that."""
     refusal = explanation.refusal
     match explanation.reason:
         case None:
-            return f"it is {explanation.state.value}"
+            state = explanation.state.value
+            return f"it is {state}: {end_reason}" if end_reason not in ("", state) else f"it is {state}"
         case Reason.HELD:
             return "it is held; release it to let it start"
         case Reason.DEPENDENCY:
@@ -56,17 +95,20 @@ def because(explanation: Explanation) -> str:
         case Reason.BEGIN_TIME:
             return "its begin time has not come"
         case Reason.BACKOFF:
-            return "it failed to start and is tried again after a pause"
+            return f"it {_failed(explanation)}; it is tried again after a pause"
         case Reason.ARRAY_LIMIT:
             return "as many members of its array run as may at a time"
         case Reason.BEHIND:
             return f"it is behind {_behind(explanation.behind)}, which does not fit and lets nobody pass"
         case Reason.QUOTA if explanation.virtual_cluster is not None:
             return _in_cells(explanation, explanation.virtual_cluster)
+        case Reason.BUDGET if explanation.budgets:
+            return _out_of_budget(explanation.budgets[0])
         case Reason.QUOTA | Reason.BUDGET:
             return _over_quota(explanation.quota)
         case Reason.RESERVED:
-            return "it would fit, but not end before what it takes is reserved for somebody else"
+            whom = _others(tuple(each.other for each in explanation.reserved_for))
+            return f"it would fit, but not end before what it takes is reserved for {whom}"
         case Reason.MAINTENANCE:
             names = _list(tuple(window.name for window in explanation.maintenance))
             return f"it would fit, but not end before nodes it takes are closed for maintenance ({names})"
@@ -83,17 +125,41 @@ def because(explanation: Explanation) -> str:
             return _lacking(explanation)
 
 
+def _failed(explanation: Explanation) -> str:
+    """What went wrong last: it did not start, or it ran and then failed."""
+    if explanation.failed_runs and not explanation.failed_starts:
+        times = explanation.failed_runs
+        return "ran and failed" if times == 1 else f"ran and failed {times} times"
+    return "failed to start"
+
+
+def _out_of_budget(budget: Budget) -> str:
+    used, whole = (each / MS_PER_HOUR for each in (budget.spent_gpu_ms, budget.budget_gpu_ms))
+    return f"{_whose(budget.queue)} has used up its budget: {used:.1f} of {whole:.1f} GPU-hours"
+
+
+def _whose(queue: str) -> str:
+    return f"queue {queue}" if queue else "the whole cluster"
+
+
 def _over_quota(short: Shortfall | None) -> str:
     """Which quota is used up, with the arithmetic."""
     if short is None:
         return "its queue has what it needs by now"
     if short.by_budget:
-        return f"queue {short.at or 'of the whole cluster'} has used up its budget of GPU-hours"
+        return f"{_whose(short.at)} has used up its budget of GPU-hours"
     asked, left = said(short.asked, short.resource), said(max(short.left, 0), short.resource)
     whose = (
         f"of the limit of queue {short.at}" if short.by_limit and short.at else "of what its queue has or may borrow"
     )
-    return f"it needs {asked} {RESOURCES[short.resource]}, and {left} are left {whose}"
+    verb = "is" if left == "1" else "are"
+    return f"it needs {asked} {_unit(short.resource, asked)}, and {left} {verb} left {whose}"
+
+
+def _unit(resource: int, amount: str) -> str:
+    """What so much of a resource is counted in: 1 GPU, 2 GPUs, 1 GB of memory."""
+    unit = RESOURCES[resource]
+    return unit.removesuffix("s") if amount == "1" else unit
 
 
 def _lacking(explanation: Explanation) -> str:
@@ -114,7 +180,15 @@ def _lacking(explanation: Explanation) -> str:
             line = f"{free} GPUs are free, but too few of them lie together{_most_together(explanation)}"
         case _:
             line = f"it needs {_number(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
-    return line + _counts(refusal)
+    return line + _counts(refusal) + _spared(explanation)
+
+
+def _spared(explanation: Explanation) -> str:
+    """Whose jobs would give way but for the time that their queues let them run."""
+    if not explanation.spared:
+        return ""
+    queues = _list(tuple(dict.fromkeys(each.queue for each in explanation.spared)))
+    return f"; jobs of queue {queues} would give way, but have not yet run for its min_run"
 
 
 def _in_cells(explanation: Explanation, owner: VirtualClusterView) -> str:
@@ -177,8 +251,19 @@ def _most_together(explanation: Explanation) -> str:
 def _counts(refusal: Refusal | None) -> str:
     if refusal is None or not refusal.ruled_out:
         return ""
-    parts = ", ".join(f"{count} {PREDICATE_WORDS.get(name, f'by {name}')}" for name, count in refusal.ruled_out)
+    parts = ", ".join(f"{count} {predicate_words(name)}" for name, count in refusal.ruled_out)
     return f" (of {_number(refusal.nodes, 'node')}: {parts})"
+
+
+def predicate_words(name: str) -> str:
+    """What is wrong with the nodes that a predicate rules out; some predicates name a storage tier, label or taint."""
+    known = PREDICATE_WORDS.get(name)
+    if known is not None:
+        return known
+    for beginning, words in NAMING_WORDS.items():
+        if name.startswith(beginning):
+            return words.format(name.removeprefix(beginning))
+    return f"ruled out by {name}"
 
 
 def sooner(explanation: Explanation) -> str:
@@ -186,9 +271,11 @@ def sooner(explanation: Explanation) -> str:
     if explanation.changes:
         return f"it would start now {offer(explanation.changes[0])}"
     after = explanation.next
-    if after is not None and after.reason is not None:
-        return f"{offer(after.change)} it would still wait: {after.reason.value}"
-    return ""
+    if after is None:
+        return ""
+    if after.reason is None:
+        return f"it would start now {offer(after.change)}"
+    return f"{offer(after.change)}, it would still wait: {REASON_WORDS[after.reason]}"
 
 
 def offer(change: Change) -> str:
@@ -239,6 +326,13 @@ def offer(change: Change) -> str:
             return f"if maintenance {_list(change.names)} were put off"
         case ChangeKind.QUOTA:
             return f"if queue {_list(change.names)} had no quota"
+        case ChangeKind.BUDGET:
+            used, whole = amount / MS_PER_HOUR, was / MS_PER_HOUR
+            return f"if the budget of {_whose(change.names[0])} were more than {used:.1f} GPU-hours, not {whole:.1f}"
+        case ChangeKind.MIN_RUN:
+            return (
+                f"if jobs of queue {_list(change.names)} had run for their min_run: in {duration_text(amount / 1000)}"
+            )
         case ChangeKind.END:
             return f"if {_ends(change.ends)} ended"
         case ChangeKind.REPAIR:
@@ -294,6 +388,15 @@ def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
         "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
         "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
+        "reserved_for": ", ".join(
+            f"{each.other.job or 'a job'} of queue {each.other.queue} ({_number(each.other.gpus, 'GPU')}) "
+            f"{_at(each.at_ms, now_ms)}"
+            for each in explanation.reserved_for[:NAMES_MAX]
+        ),
+        "min_run": ", ".join(
+            f"{_number(each.gpus, 'GPU')} of {each.queue} {_at(each.until_ms, now_ms)}"
+            for each in explanation.spared[:NAMES_MAX]
+        ),
         "overdue": _overdue(explanation),
         "priority": _added_up(explanation),
         "not_before": _at(explanation.not_before_ms, now_ms),
@@ -322,7 +425,7 @@ def _then(explanation: Explanation) -> str:
     after = explanation.next
     if after is None or after.reason is None or not explanation.changes:
         return ""
-    return f"{offer(after.change)} it would still wait: {after.reason.value}"
+    return f"{offer(after.change)}, it would still wait: {REASON_WORDS[after.reason]}"
 
 
 def _next_to_end(holders: Iterable[Other], now_ms: int) -> str:
@@ -355,9 +458,6 @@ def _number(count: int, thing: str) -> str:
     return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
-MS_PER_HOUR = 3_600_000
-
-
 class Everything:
     """For those who may know the jobs of all queues."""
 
@@ -366,20 +466,35 @@ class Everything:
 
 
 def deadline_words(state: State, job: str, visible_queues: Container[str] = Everything()) -> str:
-    """Whether a job can meet its deadline, by the GPU time there is; empty if it has none.
+    """Whether a job can meet its deadline, by its shape and the GPU time there is; empty if it has none.
 
     Of the jobs of other queues than the visible ones, only the queue is told.
     """
     found = outlook(state, state.record(job))
     if found is None:
         return ""
+    if not found.length_known:
+        return f"job {job} does not say how long it takes (duration): nobody knows whether it meets its deadline"
     hours = (
         f"{found.needed_gpu_ms / MS_PER_HOUR:.1f} of {found.available_gpu_ms / MS_PER_HOUR:.1f} GPU-hours until then"
     )
+    within_s = max(found.start_by_ms - state.now, 0) / 1000
     if not found.can_be_met:
-        return f"job {job} cannot meet its deadline: it and those due before it need {hours}"
+        return f"job {job} cannot meet its deadline: {_in_the_way(state, found, hours)}"
     endangered = (state.jobs[other].job for other in found.endangers)
     names = [each.id if each.queue in visible_queues else f"a job of queue {each.queue}" for each in endangered]
     late = f", but then {', '.join(names)} cannot" if names else ""
-    within_s = max(found.start_by_ms - state.now, 0) / 1000
     return f"job {job} can meet its deadline if it starts within {duration_text(within_s)} ({hours}){late}"
+
+
+def _in_the_way(state: State, found: Outlook, hours: str) -> str:
+    """What keeps a job from meeting its deadline."""
+    if found.start_by_ms < state.now:
+        return f"even if it started now it would end {duration_text((state.now - found.start_by_ms) / 1000)} late"
+    if found.earliest_ms is not None and found.earliest_ms > found.start_by_ms:
+        free = duration_text((found.earliest_ms - state.now) / 1000)
+        within = duration_text((found.start_by_ms - state.now) / 1000)
+        return f"what it needs is free together in {free} at the earliest, and it would have to start within {within}"
+    if found.needed_gpu_ms <= found.available_gpu_ms:
+        return "no part of this cluster could ever hold it"
+    return f"it and those due before it need {hours}"

@@ -28,7 +28,7 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.plan import LACK_REASON, Plan, Reason
 from phalanx.engine.suppose import Supposition
 from phalanx.engine.turn import replay, turn
 from phalanx.engine.why import why
@@ -235,6 +235,9 @@ def test_with_the_dominant_cause_removed_the_job_starts_or_the_next_cause_is_giv
 def test_every_job_that_waits_is_told_one_reason_and_counts_that_add_up(world: World) -> None:
     for answer in asked(world):
         assert answer.reason is world.state.reason(answer.job) or answer.reason is not Reason.UNDECIDED
+        if answer.reason in LACK_REASON.values():
+            # What was told when the job was last looked at may be over: the reason is that of now.
+            assert answer.fits_now or (answer.refusal and answer.reason is LACK_REASON[answer.refusal.lack])
         if answer.refusal is not None:
             assert sum(count for _, count in answer.refusal.ruled_out) <= answer.refusal.nodes
         assert sum(each.gpus for each in answer.holders) <= sum(each.gpus for each in answer.held)

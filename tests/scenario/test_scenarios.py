@@ -21,7 +21,7 @@ wakes whoever asked to be woken by then. `starts`, `stops`, `victims`, `resizes`
 plan says; `beside: {b: a}` with whom a job shares its turn ('': nobody) and `compute: {a: 500}` how many thousandths of
 a device its first task may have, once the plan is carried out. What is left out is not looked at. New starts are
 reported done at once unless the file says `starts_take_time: true`; stops always wait for a `done`. With
-`advised: true` the policy's adviser is asked.
+`advised: true` the policy's adviser is asked, and unasked the same steps must come out otherwise.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ from phalanx.workload.job import Checkpointing, Job, Kind
 
 FILES = sorted(Path(__file__).parent.glob("*.yaml"))
 TABLES = {path.stem: yaml.safe_load(path.read_text()) for path in FILES}
+ADVISED = [name for name, table in TABLES.items() if table.get("advised", False)]
 OTHERS = [(name, other) for name, table in TABLES.items() for other in table.get("fails_with", ())]
 KEYS = ("cluster", "policy", "fails_with", "steps", "starts_take_time", "advised")
 HAPPENINGS = (
@@ -97,6 +98,12 @@ def test_a_scenario_fails_without_what_makes_its_policy(name: str, other: str) -
         play(name, other)
 
 
+@pytest.mark.parametrize("name", ADVISED)
+def test_a_scenario_of_advice_fails_where_nobody_advises(name: str) -> None:
+    with pytest.raises(AssertionError):
+        steps(name, World(cluster(TABLES[name]["cluster"]), TABLES[name]["policy"]))
+
+
 @pytest.mark.parametrize("policy", BUILTIN)
 def test_every_policy_has_a_scenario_that_others_fail(policy: str) -> None:
     others = [other for table in TABLES.values() if split(table["policy"])[0] == policy for other in told(table)]
@@ -112,6 +119,11 @@ def play(name: str, policy: str) -> None:
     world = World(cluster(table["cluster"]), policy)
     if table.get("advised", False) and world.state.policy.adviser:
         world.adviser = adviser(world.state.policy.adviser)
+    steps(name, world)
+
+
+def steps(name: str, world: World) -> None:
+    table = TABLES[name]
     for number, step in enumerate(table["steps"], start=1):
         plan = world.turn(*happenings(world, step), after_ms=int(step.get("after_s", 0) * 1000))
         check(world, step, plan, f"{name}.yaml, step {number}")
@@ -172,9 +184,13 @@ def a_job_of(name: str, shape: object, fields: dict[str, Any]) -> Job:
     assert found, f"job {name}: {shape!r} is no shape"
     least = int(found["least"] or 1)
     most = int(found["most"] or least)
+    # As the reader of job files has it: a plain number is both the request and the limit.
+    cpus_milli, memory_mb = int(fields.pop("cpus", 0) * 1000), int(fields.pop("memory_gb", 0) * MB_PER_GB)
     task = {
-        "cpus_milli": int(fields.pop("cpus", 0) * 1000),
-        "memory_mb": int(fields.pop("memory_gb", 0) * MB_PER_GB),
+        "cpus_milli": cpus_milli,
+        "cpus_limit_milli": cpus_milli,
+        "memory_mb": memory_mb,
+        "memory_limit_mb": memory_mb,
         "divisible": fields.pop("divisible", False),
     }
     fields |= {f"{key[:-2]}_ms": 1000 * fields.pop(key) for key in ("duration_s", "deadline_s") if key in fields}

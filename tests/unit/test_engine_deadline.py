@@ -3,11 +3,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, a_job, virtual_backend
+from builders import World, a_job, everything, virtual_backend
 from phalanx.cluster.cluster import flat
 from phalanx.engine.deadline import Outlook, outlook
 from phalanx.engine.event import JobSubmitted
 from phalanx.simulate.run import Run
+from phalanx.words import deadline_words
 from phalanx.workload.job import Job
 
 HOUR_MS = 3_600_000
@@ -39,7 +40,7 @@ def test_a_job_without_a_deadline_has_no_outlook() -> None:
 
 def test_a_deadline_can_be_met_while_there_is_gpu_time_for_it() -> None:
     found = said(a_world(job("a", 8, hours=2, due=3)), "a")
-    assert found == Outlook(1 * HOUR_MS, 16 * HOUR_MS, 16 * HOUR_MS, (), can_be_met=True)
+    assert found == Outlook(1 * HOUR_MS, 16 * HOUR_MS, 16 * HOUR_MS, (), True, earliest_ms=1 * HOUR_MS)
 
 
 def test_it_cannot_if_even_alone_the_job_would_take_longer() -> None:
@@ -78,6 +79,57 @@ def test_of_a_length_that_is_not_said_the_best_is_assumed() -> None:
     world.run(a_job("endless", 8))
     world.submit(job("a", 8, hours=1, due=1))
     assert said(world, "a").can_be_met
+
+
+def busy_nodes() -> World:
+    """Two nodes of 8 GPUs, each with 5 of them held for ten hours."""
+    world = World(flat(2, 8), "edf")
+    world.run(job("x", 5, hours=10), job("y", 5, hours=10))
+    return world
+
+
+def test_gpu_time_on_nodes_that_are_too_full_is_of_no_use() -> None:
+    world = busy_nodes()
+    world.submit(job("a", 6, hours=0.5, due=2))
+    found = said(world, "a")
+    assert found.available_gpu_ms > found.needed_gpu_ms
+    assert found.earliest_ms == 10 * HOUR_MS
+    assert not found.can_be_met
+    assert deadline_words(world.state, "a") == (
+        "job a cannot meet its deadline: what it needs is free together in 10h 0m at the earliest, "
+        "and it would have to start within 1h 30m"
+    )
+
+
+def test_asking_leaves_the_state_as_it_was() -> None:
+    world = busy_nodes()
+    world.submit(job("a", 6, hours=0.5, due=2))
+    before = everything(world.state)
+    said(world, "a")
+    assert everything(world.state) == before
+
+
+def test_what_is_free_now_can_be_had_now() -> None:
+    world = busy_nodes()
+    world.submit(job("b", 8, hours=1, due=5), job("a", 3, hours=0.5, due=2))
+    assert said(world, "b").earliest_ms == 10 * HOUR_MS
+    assert said(world, "a").can_be_met
+
+
+def test_of_a_job_that_says_no_length_nothing_is_promised() -> None:
+    world = busy_nodes()
+    world.submit(a_job("a", 6, deadline_ms=2 * HOUR_MS))
+    assert not said(world, "a").length_known
+    assert deadline_words(world.state, "a") == (
+        "job a does not say how long it takes (duration): nobody knows whether it meets its deadline"
+    )
+
+
+def test_a_job_that_never_fits_meets_no_deadline() -> None:
+    world = busy_nodes()
+    world.submit(job("a", 9, hours=0.5, due=9))
+    assert not said(world, "a").can_be_met
+    assert deadline_words(world.state, "a").endswith("no part of this cluster could ever hold it")
 
 
 def test_what_has_run_already_counts() -> None:

@@ -71,6 +71,41 @@ def test_the_expected_start_is_told_where_few_wait(journal: str) -> None:
     assert "EXPECTED START  in 1m 40s" in told("b", "--state", journal)
 
 
+def saved_plan(folder: Path, cluster: str, *jobs: str) -> str:
+    """What `plan --save` leaves of jobs as people write them; their ids are 1, 2, …"""
+    files = []
+    for number, text in enumerate((cluster, *jobs)):
+        files.append(folder / f"{number}.yaml")
+        files[-1].write_text(text)
+    state = str(folder / "plan.jsonl")
+    cluster_file, *job_files = map(str, files)
+    assert run(cli, ["plan", "--cluster", cluster_file, *job_files, "--save", state]) == 0
+    return state
+
+
+def test_less_memory_is_offered_to_a_job_as_people_write_it(tmp_path: Path) -> None:
+    cluster = "nodes: [{count: 1, gpus: 8, cpus: 64, memory_gb: 512}]\n"
+    state = saved_plan(tmp_path, cluster, "{cpus: 8, memory_gb: 400}", "{cpus: 8, memory_gb: 200, gpus: 1}")
+    answer = data("2", "--state", state, "--no-forecast")
+    assert answer["reason"] == "amount"
+    assert answer["sooner"] == "it would start now with 112 GB of memory a task instead of 200"
+
+
+def test_fewer_cpus_are_offered_to_a_job_as_people_write_it(tmp_path: Path) -> None:
+    cluster = "nodes: [{count: 1, gpus: 8, cpus: 64, memory_gb: 512}]\n"
+    state = saved_plan(tmp_path, cluster, "{cpus: 60, gpus: 1}", "{cpus: 8, gpus: 1}")
+    answer = data("2", "--state", state, "--no-forecast")
+    assert answer["sooner"] == "it would start now with 4 CPUs a task instead of 8"
+
+
+def test_the_reason_is_that_of_now_and_not_of_when_the_job_was_looked_at(tmp_path: Path) -> None:
+    cluster = "nodes: [{count: 2, gpus: 8}]\npolicy: fifo:skip=true\n"
+    state = saved_plan(tmp_path, cluster, "gpus: 5", "gpus: 5", "gpus: 6", "gpus: 3", "gpus: 3")
+    answer = data("3", "--state", state, "--no-forecast")
+    assert answer["reason"] == "gpus"
+    assert answer["why"] == "it needs 6 GPUs and 0 are free (of 2 nodes: 2 without enough free GPUs)"
+
+
 def test_a_job_that_runs_has_nothing_to_be_forecast(journal: str) -> None:
     assert "forecast" not in data("a", "--state", journal, "--forecast")
 

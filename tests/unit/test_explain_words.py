@@ -7,15 +7,19 @@ from dataclasses import replace
 import pytest
 
 from builders import World, a_job, racked
-from phalanx.cluster.cluster import Health, flat
+from phalanx.cluster.cluster import Cluster, Health, Node, Taint, flat
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import Change, ChangeKind, Other
+from phalanx.engine.event import AttemptEnded, Outcome
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobState
 from phalanx.engine.why import why
 from phalanx.simulate.forecast import Forecast, Span
-from phalanx.words import because, evidence, expected, offer, sooner
+from phalanx.words import REASON_WORDS, because, evidence, expected, offer, predicate_words, sooner
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Job
 
 
 def halves() -> World:
@@ -61,7 +65,8 @@ def test_two_causes_are_told_one_after_the_other() -> None:
     answer = why(world.state, "j")
     assert because(answer) == "it is behind job h, which does not fit and lets nobody pass"
     assert sooner(answer) == "it would start now if job a of queue default (6 GPUs) ended"
-    assert evidence(answer, 0)["then"] == "if the policy let it pass those before it it would still wait: gpus"
+    then = "if the policy let it pass those before it, it would still wait: too few GPUs are free"
+    assert evidence(answer, 0)["then"] == then
 
 
 def test_jobs_that_may_not_be_known_are_told_by_their_queue() -> None:
@@ -124,6 +129,11 @@ def test_sick_nodes_are_named() -> None:
         (Change(ChangeKind.SHARE, 40, 50, names=("mps",)), "with 40 % of a GPU"),
         (Change(ChangeKind.PASS), "if the policy let it pass those before it"),
         (Change(ChangeKind.QUOTA, names=("a",)), "if queue a had no quota"),
+        (
+            Change(ChangeKind.BUDGET, 14_400_000, 7_200_000, names=("a",)),
+            "if the budget of queue a were more than 4.0 GPU-hours, not 2.0",
+        ),
+        (Change(ChangeKind.MIN_RUN, 90_000, names=("b",)), "if jobs of queue b had run for their min_run: in 1m 30s"),
         (Change(ChangeKind.REPAIR, names=("n0", "n1")), "if n0, n1 were healthy"),
     ],
     ids=lambda value: value.kind.value if isinstance(value, Change) else "",
@@ -149,12 +159,56 @@ def test_no_reason_is_without_words(reason: Reason) -> None:
             Shortfall("a", "a", 0, 4_000, 2_000, by_limit=True),
             "it needs 4 GPUs, and 2 are left of the limit of queue a",
         ),
+        (Shortfall("a", "a", 0, 1_000, 0, by_limit=True), "it needs 1 GPU, and 0 are left of the limit of queue a"),
+        (Shortfall("a", "a", 0, 3_000, 1_000, by_limit=True), "it needs 3 GPUs, and 1 is left of the limit of queue a"),
         (Shortfall("a", "", 1, 4_000, 0), "it needs 4 CPUs, and 0 are left of what its queue has or may borrow"),
         (Shortfall("a", "a", 0, 1, 0, by_budget=True), "queue a has used up its budget of GPU-hours"),
     ],
 )
 def test_a_quota_is_told_with_its_arithmetic(short: Shortfall, words: str) -> None:
     assert because(replace(Explanation("j", JobState.WAITING, Reason.QUOTA), quota=short)) == words
+
+
+def test_a_spent_budget_is_told_with_its_figures() -> None:
+    world = World(replace(flat(1, 8), queues=(Queue("a", budget_gpu_ms=2 * 3_600_000),)), "fifo:skip=true")
+    world.run(a_job("first", 4, queue="a"))
+    world.submit(a_job("j", 1, queue="a"), after_ms=3_600_000)
+    answer = why(world.state, "j")
+    assert because(answer) == "queue a has used up its budget: 4.0 of 2.0 GPU-hours"
+    assert sooner(answer) == "it would start now if the budget of queue a were more than 4.0 GPU-hours, not 2.0"
+
+
+def test_who_waits_for_the_least_run_of_others_is_told_so_and_for_how_long() -> None:
+    queues = (Queue("a", deserved=Quota(4_000)), Queue("b", min_run_ms=60_000))
+    world = World(replace(flat(1, 8), queues=queues))
+    world.run(a_job("b1", 8, queue="b"))
+    world.submit(a_job("a1", 4, queue="a"), after_ms=20_000)
+    answer = why(world.state, "a1")
+    assert because(answer).endswith("; jobs of queue b would give way, but have not yet run for its min_run")
+    assert sooner(answer) == "it would start now if jobs of queue b had run for their min_run: in 40s"
+    assert evidence(answer, world.now)["min_run"] == "8 GPUs of b in 40s"
+    assert redacted(answer, ()).spared[0].job == ""
+
+
+def test_for_whom_something_is_reserved_is_told_by_name_or_by_queue() -> None:
+    world = World(flat(1, 4), "fifo:skip=true")
+    world.run(a_job("small", 2, duration_ms=90_000))
+    world.submit(a_job("large", 4, duration_ms=50_000, max_wait_ms=60_000))
+    world.turn(after_ms=60_000)
+    world.submit(a_job("j", 2, duration_ms=500_000))
+    answer = why(world.state, "j")
+    assert because(answer) == "it would fit, but not end before what it takes is reserved for large"
+    assert evidence(answer, world.now)["reserved_for"] == "large of queue default (4 GPUs) in 30s"
+    hidden = redacted(answer, ())
+    assert because(hidden).endswith("is reserved for a job of queue default")
+    assert evidence(hidden, world.now)["reserved_for"] == "a job of queue default (4 GPUs) in 30s"
+
+
+def test_a_job_that_ran_and_failed_has_not_failed_to_start() -> None:
+    world = World(flat(1, 4))
+    world.run(a_job("j", 1, retry_limit=2))
+    world.turn(AttemptEnded("j", 1, Outcome.FAILED, "exit code 1"), after_ms=5_000)
+    assert because(why(world.state, "j")) == "it ran and failed; it is tried again after a pause"
 
 
 @pytest.mark.parametrize(
@@ -180,3 +234,45 @@ def test_who_has_waited_too_long_and_what_its_place_adds_up_from_are_told() -> N
     lines = evidence(why(world.state, "late"), world.now)
     assert lines["overdue"].startswith("it has waited 30m 0s longer than its max_wait")
     assert lines["priority"] == "55 (age 0.5 x 100 = 50, priority 0.1 x 50 = 5)"
+
+
+def constrained() -> Cluster:
+    """Two nodes with little of everything; the first has a taint."""
+    few = Node("n0", (), 8, "H100", cpus_milli=8000, memory_mb=8000, nics=1, storage_gb=(("nvme", 100),))
+    return Cluster((replace(few, taints=(Taint("spot"),)), replace(few, name="n1")))
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (Task(1, cpus_limit_milli=9000), "2 that allow too few CPUs"),
+        (Task(1, memory_limit_mb=9000), "2 that allow too little memory"),
+        (Task(1, cpus_milli=9000), "2 with too few CPUs"),
+        (Task(1, nics=2), "2 with too few NICs"),
+        (Task(1, storage_gb=(("nvme", 200),)), "2 with too little nvme storage"),
+        (Task(1, storage_gb=(("tape", 1),)), "2 without enough free tape storage"),
+        (Task(1, gpu_types=("A100",)), "2 of another GPU type"),
+    ],
+)
+def test_every_constraint_has_words_of_its_own(task: Task, words: str) -> None:
+    world = World(constrained())
+    world.submit(Job("j", Gang((Role(task=task),))))
+    assert because(why(world.state, "j")) == f"no part of this cluster could ever hold it (of 2 nodes: {words})"
+
+
+def test_labels_and_taints_are_named_in_words() -> None:
+    world = World(constrained())
+    world.submit(Job("j", Gang((Role(task=Task(1)),)), node_selector=(("storage.class", "fast"),)))
+    assert because(why(world.state, "j")).endswith("(of 2 nodes: 2 without the label storage.class=fast)")
+    world.submit(a_job("k", 1, 9))
+    assert because(why(world.state, "k")).endswith("(of 2 nodes: 1 with the taint spot, which it does not tolerate)")
+
+
+def test_no_predicate_of_the_placer_is_shown_by_its_own_name() -> None:
+    amounts = World(constrained()).state.capacity.amounts
+    names = [name for amount in amounts for name in (amount.name, f"node_{amount.name}")]
+    assert not any("ruled out by" in predicate_words(name) for name in [*names, "outside", "selector a=b", "taint a"])
+
+
+def test_every_reason_has_a_few_words() -> None:
+    assert list(REASON_WORDS) == list(Reason)

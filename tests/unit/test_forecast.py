@@ -9,6 +9,9 @@ import pytest
 
 from builders import World, a_job, everything
 from phalanx.cluster.cluster import flat
+from phalanx.engine.action import Stop
+from phalanx.engine.event import Done, JobCancelled
+from phalanx.engine.records import JobState
 from phalanx.engine.shorten import shorten
 from phalanx.simulate.apart import WorkFailedError, apart
 from phalanx.simulate.costs import NO_COSTS
@@ -110,6 +113,18 @@ def test_lengths_are_learned_from_the_queue_and_from_jobs_of_the_size() -> None:
     assert past.length_ms(a_job("j", 8, queue="a"), 0, 0.5) == 10_000
     assert past.length_ms(a_job("j", 8, queue="b"), 0, 0.5) == 10_000
     assert past.length_ms(a_job("j", 8, kind=Kind.SERVICE), 0, 0.5) is None
+
+
+def test_those_who_were_cancelled_would_have_run_longer() -> None:
+    world = World(flat(4, 8))
+    for i in range(25):
+        world.run(a_job(f"gone{i}", 8), a_job(f"done{i}", 8))
+        world.turn(JobCancelled(f"gone{i}"), after_ms=1_000)
+        world.turn(*(Done(action.id) for action in world.asked.values() if isinstance(action, Stop)))
+        world.end(f"done{i}", after_ms=59_000)
+    assert world.job("gone0").final is JobState.CANCELLED
+    past = Past(world.state)
+    assert [past.length_ms(a_job("j", 8), 0, part) for part in (0.1, 0.5, 0.9)] == [60_000] * 3
 
 
 def test_of_what_users_say_the_queue_tells_how_far_it_is_off() -> None:

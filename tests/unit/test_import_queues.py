@@ -14,6 +14,8 @@ from phalanx.document import DocumentError
 
 DATA = Path(__file__).parents[1] / "data" / "queues"
 GB = 1024
+NAMES = ("gpu", "cpu", "memory")
+NO_LIMITS = "cpu: {limit: -1}, memory: {limit: -1}"
 
 
 def volcano(*queues: str) -> Imported:
@@ -60,7 +62,7 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
         "research": Queue(
             "research", deserved=Quota(32_000), limit=Quota(48_000), weight=2, priority=100, min_run_ms=4 * hours
         ),
-        "rest": Queue("rest", priority=100),
+        "rest": Queue("rest", limit=Quota(None, 0, 0), priority=100),
         # A million megabytes of a million bytes are 953,674.3 mebibytes; 1.5 to 0.5 is 3 to 1.
         "research/llm": Queue(
             "research/llm",
@@ -70,7 +72,7 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
             min_run_ms=4 * hours,
         ),
         "research/vision": Queue(
-            "research/vision", deserved=Quota(7_500), limit=Quota(7_500), priority=100, min_run_ms=90_000
+            "research/vision", deserved=Quota(7_500), limit=Quota(7_500, 0, 0), priority=100, min_run_ms=90_000
         ),
     }
     assert imported.notes == (
@@ -78,7 +80,9 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
         "queue research: quota of cpu without end: say what it deserves",
         "queue research: quota of memory without end: say what it deserves",
         "queue research: reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one",
+        "queue rest: cpu, memory not named in resources: limit 0, as in KAI; -1 is no limit",
         "queue research/llm: reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one",
+        "queue research/vision: cpu, memory not named in resources: limit 0, as in KAI; -1 is no limit",
         "queue research/vision: limit of gpu is 0 or not given: its limit is its quota of 7.5",
     )
 
@@ -97,19 +101,23 @@ def test_what_is_printed_is_read_back_as_the_same_queues(system: str, capsys: py
 
 
 def test_a_kai_queue_without_end_keeps_what_it_has() -> None:
-    imported = kai("metadata: {name: a}\nspec: {resources: {gpu: {quota: -1, limit: -1}}}")
+    imported = kai(f"metadata: {{name: a}}\nspec: {{resources: {{gpu: {{quota: -1, limit: -1}}, {NO_LIMITS}}}}}")
     assert imported.queues == (Queue("a", priority=100, reclaimable=False),)
     assert imported.notes == ("queue a: quota of gpu without end: say what it deserves",)
 
 
 def test_a_kai_queue_without_a_weight_gets_nothing_beyond_its_quota() -> None:
-    imported = kai("metadata: {name: a}\nspec: {resources: {gpu: {quota: 2, limit: -1, overQuotaWeight: 0}}}")
+    gpu = "gpu: {quota: 2, limit: -1, overQuotaWeight: 0}"
+    imported = kai(f"metadata: {{name: a}}\nspec: {{resources: {{{gpu}, {NO_LIMITS}}}}}")
     assert imported.queues == (Queue("a", deserved=Quota(2000), limit=Quota(2000), priority=100),)
-    assert imported.notes == ("queue a: overQuotaWeight of gpu is 0 or not given: its limit is its quota of 2",)
+    assert imported.notes[0] == "queue a: overQuotaWeight of gpu is 0 or not given: its limit is its quota of 2"
 
 
 def test_weights_that_differ_by_resource_are_named() -> None:
-    spec = "spec: {resources: {gpu: {limit: -1, overQuotaWeight: 2}, cpu: {limit: -1, overQuotaWeight: 3}}}"
+    amounts = (
+        f"{name}: {{limit: -1, overQuotaWeight: {weight}}}" for name, weight in zip(NAMES, (2, 3, 2), strict=True)
+    )
+    spec = f"spec: {{resources: {{{', '.join(amounts)}}}}}"
     assert kai(f"metadata: {{name: a}}\n{spec}").notes == (
         "queue a: overQuotaWeight of cpu 3: only that of gpu counts",
     )
@@ -117,7 +125,22 @@ def test_weights_that_differ_by_resource_are_named() -> None:
 
 def test_queues_without_a_specification_are_queues() -> None:
     assert volcano("metadata: {name: default}").queues == (Queue("default"),)
-    assert kai("metadata: {name: default}").queues == (Queue("default", priority=100),)
+    assert kai("metadata: {name: default}").queues == (Queue("default", limit=Quota(0, 0, 0), priority=100),)
+
+
+def test_a_kai_queue_that_names_no_resources_gets_none_and_that_is_told() -> None:
+    imported = kai("metadata: {name: a}\nspec: {priority: 50}")
+    assert imported.queues == (Queue("a", limit=Quota(0, 0, 0), priority=50),)
+    assert imported.notes == ("queue a: gpu, cpu, memory not named in resources: limit 0, as in KAI; -1 is no limit",)
+
+
+def test_no_cpus_or_memory_are_no_limit_in_volcano_but_no_gpus_are_none() -> None:
+    imported = volcano("metadata: {name: a}\nspec: {capability: {cpu: 0, memory: 0, nvidia.com/gpu: 0}}")
+    assert imported.queues == (Queue("a", limit=Quota(0)),)
+    assert imported.notes == (
+        "queue a: capability of cpu is 0: it has no limit, as in Volcano",
+        "queue a: capability of memory is 0: it has no limit, as in Volcano",
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
 
+MS_PER_HOUR = 3_600_000
+
 COLUMNS = (
     Column("name", least=16, tail=True),
     Column("running"),
@@ -18,6 +20,7 @@ COLUMNS = (
     Column("gpus_waiting", "WANTED"),
 )
 QUOTA_COLUMNS = (Column("guaranteed"), Column("deserved"), Column("limit"))
+BUDGET_COLUMNS = (Column("budget", "GPU-HOURS"),)
 CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE CELLS", least=12))
 
 
@@ -25,16 +28,20 @@ CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE C
 @watch_option
 @output_option
 def queues(watch: bool, output: Output) -> None:
-    """List the queues: their jobs, the GPUs these have and want, and what the queues are allotted or own."""
+    """List the queues: the jobs of each and of those inside, the GPUs these have and want, and what it is allotted."""
     client = connect()
-    shown(lambda: _show(client.get("/queues")["items"], output), watch)
+    shown(lambda: show(client.get("/queues")["items"], output), watch)
 
 
-def _show(found: list[dict[str, Any]], output: Output) -> None:
+def show(found: list[dict[str, Any]], output: Output) -> None:
+    """Prints queues, with the columns that any of them has something in."""
     quotas = QUOTA_COLUMNS if any(queue.get("quota") for queue in found) else ()
+    budgets = BUDGET_COLUMNS if any(_budget_ms(queue) is not None for queue in found) else ()
     cells = CELL_COLUMNS if any(queue.get("virtual_cluster") for queue in found) else ()
-    rows = found if output in ("json", "yaml") else [{**queue, **_allotted(queue), **_owned(queue)} for queue in found]
-    emit(rows, (*COLUMNS, *quotas, *cells), output)
+    rows = found
+    if output not in ("json", "yaml"):
+        rows = [{**queue, **_allotted(queue), "budget": _budget(queue), **_owned(queue)} for queue in found]
+    emit(rows, (*COLUMNS, *quotas, *budgets, *cells), output)
 
 
 def _allotted(queue: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +49,20 @@ def _allotted(queue: dict[str, Any]) -> dict[str, Any]:
     quota = queue.get("quota") or {}
     told = {amount: (quota.get(amount) or {}).get("gpus_permille") for amount in ("guaranteed", "deserved", "limit")}
     return {amount: None if permille is None else permille / 1000 for amount, permille in told.items()}
+
+
+def _budget_ms(queue: dict[str, Any]) -> int | None:
+    budget_ms: int | None = (queue.get("quota") or {}).get("budget_gpu_ms")
+    return budget_ms
+
+
+def _budget(queue: dict[str, Any]) -> str | None:
+    """What is used of its budget, in GPU-hours."""
+    whole_ms, spent_ms = _budget_ms(queue), queue.get("budget_spent_gpu_ms")
+    if whole_ms is None:
+        return None
+    used = "?" if spent_ms is None else f"{spent_ms / MS_PER_HOUR:.1f}"
+    return f"{used} of {whole_ms / MS_PER_HOUR:g}"
 
 
 def _owned(queue: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,13 +10,11 @@ import msgspec
 
 from phalanx.cli.complete import job_argument
 from phalanx.cli.exit import Exit
-from phalanx.cli.files import journal_from, snapshot_from
 from phalanx.cli.output import Column, Output, emit_one, output_option
+from phalanx.cli.saved import state_from
 from phalanx.cli.why_live import why_live
-from phalanx.engine import snapshot
 from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
-from phalanx.engine.turn import replay
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
 from phalanx.words import because, deadline_words, evidence, expected, offer, sooner
@@ -37,7 +34,10 @@ COLUMNS = (
     Column("held_by"),
     Column("next_to_end"),
     Column("free_gpus"),
+    Column("virtual_cluster"),
     Column("not_healthy"),
+    Column("reserved_for"),
+    Column("min_run"),
     Column("overdue"),
     Column("deadline"),
     Column("priority"),
@@ -51,6 +51,9 @@ TURNS_CHEAP, TURNS_MAX = 200, 20_000
 
 GRAIN_MS = 10_000
 """Nobody who reads when a job will start minds ten seconds."""
+
+NAMED_MAX = 20
+"""Jobs of one name that an error lists."""
 
 ALWAYS = ("job", "state", "reason", "why")
 """Lines that are printed even if there is nothing in them."""
@@ -68,7 +71,7 @@ class NoSuchJob(PhalanxError):  # noqa: N818
     "--state",
     "state_path",
     metavar="FILE",
-    help="A saved state: a journal, a snapshot, or a run saved by `phalanx simulate --save`. Default: the live server.",
+    help="A journal, a snapshot, a debug bundle, or a run saved by `simulate --save`. Default: the live server.",
 )
 @click.option(
     "--forecast/--no-forecast",
@@ -83,11 +86,12 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
         why_live(job, output)
         return
     state = state_from(state_path)
+    job = _id_of(state, job)
     try:
         explanation = answer(state, job)
     except UnknownJobError as error:
         raise NoSuchJob(f"{state_path}: {error}") from error
-    row = as_data(explanation)
+    row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
     if explanation.reason is not None and (ahead or (ahead is None and state.in_line <= CHEAP_MAX)):
         made = _look_ahead(state, TURNS_MAX if ahead else TURNS_CHEAP)
         row["forecast"] = _forecast_of(made, job)
@@ -95,6 +99,14 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
+
+
+def _id_of(state: State, ref: str) -> str:
+    """The id of the only job of a name; whatever else is given is taken for an id."""
+    named = [] if ref in state.jobs else [name for name, each in state.jobs.items() if each.job.name == ref]
+    if len(named) > 1:
+        raise NoSuchJob(f"several jobs are named {ref!r}: say which of {', '.join(named[:NAMED_MAX])}")
+    return named[0] if named else ref
 
 
 def _look_ahead(state: State, turns_max: int) -> Forecast:
@@ -109,20 +121,6 @@ def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:
     span = made.spans.get(job)
     bounds = {"early_ms": None, "middle_ms": None, "late_ms": None} if span is None else msgspec.to_builtins(span)
     return {"at_ms": made.at_ms, "horizon_ms": made.horizon_ms, "runs": made.runs, **bounds}
-
-
-def state_from(path: str) -> State:
-    """The State of a journal, a saved run, or a snapshot of a server."""
-    from phalanx.simulate.saved import MAGIC, load
-
-    try:
-        with Path(path).open("rb") as file:
-            beginning = file.read(max(len(MAGIC), len(snapshot.MAGIC)))
-    except OSError:
-        beginning = b""
-    if beginning.startswith(snapshot.MAGIC):
-        return snapshot_from(path)
-    return load(path).run.state if beginning.startswith(MAGIC) else replay(journal_from(path))
 
 
 def as_data(explanation: Explanation) -> dict[str, Any]:

@@ -16,14 +16,16 @@ COLUMNS = tuple(
         "reason",
         "why",
         "expected_start",
-        "forecast",
         "sooner",
         "other_ways",
         "then",
         "held_by",
         "next_to_end",
         "free_gpus",
+        "virtual_cluster",
         "not_healthy",
+        "reserved_for",
+        "min_run",
         "overdue",
         "deadline",
         "priority",
@@ -41,30 +43,36 @@ def why_live(job: str, output: Output) -> None:
         row = {
             **told,
             **told["evidence"],
-            "expected_start": _expected(told.get("expected_start_ms")),
-            "forecast": _forecast(told.get("forecast")),
+            "expected_start": expected_start(told, now_ms()),
             "not_before": clock(told.get("not_before_ms")),
         }
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
 
 
-def _expected(at_ms: int | None) -> str | None:
-    if at_ms is None:
+def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
+    """When it will start: the interval of the newest forecast while that can still be, else by what jobs say.
+
+    The two go by different lengths (how long such jobs really took, and what they say), so only one of them is printed.
+    """
+    forecast = told.get("forecast")
+    if forecast is not None and (forecast["late_ms"] is None or forecast["late_ms"] >= at_ms):
+        return _interval(forecast, at_ms)
+    return _by_what_is_said(told.get("expected_start_ms"), at_ms)
+
+
+def _by_what_is_said(start_ms: int | None, at_ms: int) -> str | None:
+    if start_ms is None:
         return None
-    if at_ms <= now_ms():
+    if start_ms <= at_ms:
         return "any moment: what it waits for runs longer than was expected"
-    return f"{clock(at_ms)}, in {span(at_ms - now_ms())}"
+    return f"{clock(start_ms)}, in {span(start_ms - at_ms)}, if all take as long as they say"
 
 
-def _forecast(made: dict[str, Any] | None) -> str | None:
-    """The interval of the newest forecast, and how old that is."""
-    if made is None:
-        return None
-    age = f"told {span(now_ms() - made['at_ms'])} ago"
+def _interval(made: dict[str, Any], at_ms: int) -> str:
+    """When it starts in most runs of a forecast, and how old that is."""
+    age = f"told {span(at_ms - made['at_ms'])} ago"
     if made["early_ms"] is None:
         return f"not before {clock(made['at_ms'] + made['horizon_ms'])}, {age}"
     if made["late_ms"] is None:
         return f"not before {clock(made['early_ms'])}, {age}"
-    if made["late_ms"] < now_ms():
-        return f"was {clock(made['late_ms'])} at the latest, {age}: what it waits for runs longer than was expected"
     return f"{clock(made['early_ms'])} to {clock(made['late_ms'])} in 8 of 10 cases, {age} ({made['runs']} runs)"

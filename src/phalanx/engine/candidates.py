@@ -9,6 +9,7 @@ from itertools import combinations
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.evidence import spared_for, spent_budgets
 from phalanx.engine.maintenance import too_soon
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
@@ -112,11 +113,27 @@ def put_off(state: State, record: JobRecord) -> Chain:
     return Chain(changes or (Change(ChangeKind.MAINTENANCE, names=names),), ordered=False)
 
 
+def more_budget(state: State, record: JobRecord) -> Change:
+    """Budgets that would have to be more than the queues, it and those it lies in, have used; the first is told."""
+    spent = spent_budgets(state, record.job.queue)
+    first = spent[0]
+    names = tuple(each.queue for each in spent)
+    return Change(ChangeKind.BUDGET, first.spent_gpu_ms, first.budget_gpu_ms, names=names)
+
+
+def shorter_min_run(state: State, record: JobRecord) -> Chain:
+    """How much sooner others might be stopped than after the least time that their queues let them run."""
+    spared = spared_for(state, record)
+    names = tuple(sorted(dict.fromkeys(each.queue for each in spared)))
+    sooner_ms = sorted(dict.fromkeys(each.until_ms - state.now for each in spared))
+    return Chain(tuple(Change(ChangeKind.MIN_RUN, each_ms, names=names) for each_ms in sooner_ms))
+
+
 def _amounts(job: Job) -> Iterator[Chain]:
     path, task = main_role(job)
     for kind, asked, unit, least in (
-        (ChangeKind.CPUS, task.cpus_milli, CPU_MILLI, 1),
-        (ChangeKind.MEMORY, task.memory_mb, MB_PER_GB, 1),
+        (ChangeKind.CPUS, max(task.cpus_milli, task.cpus_limit_milli), CPU_MILLI, 1),
+        (ChangeKind.MEMORY, max(task.memory_mb, task.memory_limit_mb), MB_PER_GB, 1),
         (ChangeKind.NICS, task.nics, 1, 0),
     ):
         whole = range((asked - 1) // unit, least - 1, -1)

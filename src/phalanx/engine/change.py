@@ -36,6 +36,8 @@ class ChangeKind(StrEnum):
     PASS = "pass"
     MAINTENANCE = "maintenance"
     QUOTA = "quota"
+    BUDGET = "budget"
+    MIN_RUN = "min_run"
     END = "end"
     REPAIR = "repair"
 
@@ -57,10 +59,12 @@ class Change:
 
     `amount` is the new number of what `kind` counts (replicas, GPUs a task, thousandths of CPUs, MB, NICs, thousandths
     of a GB of GPU memory, thousandths or percent of a GPU, milliseconds, members of an array at a time), `amount_was`
-    the present one. `names` are what the job asks for instead of `names_was`: a level or GPU types; or jobs it does not
-    wait for, labels it drops, taints it tolerates, nodes that come back, maintenance that is put off. `role` is the
-    path of the role that changes. `ends` are those who would have to be gone. `gpus` is what the job
-    takes then, where that is less.
+    the present one; of CPUs and memory both are the most that a task may have, requested or not. `names` are what the
+    job asks for instead of `names_was`: a level or GPU types; or jobs it does not wait for, labels it drops, taints it
+    tolerates, nodes that come back, maintenance that is put off, queues whose budgets are more than the GPU time
+    (`amount`, in milliseconds) that they have had, or that let their jobs be stopped so much sooner than after their
+    least run (`amount`: that is over then). `role` is the path of the role that changes. `ends` are those who would
+    have to be gone. `gpus` is what the job takes then, where that is less.
     """
 
     kind: ChangeKind
@@ -104,11 +108,19 @@ def _duration(job: Job, change: Change) -> Job:
 
 
 def _cpus(job: Job, change: Change) -> Job:
-    return _with_task(job, change.role, lambda task: replace(task, cpus_milli=change.amount))
+    def fewer(task: Task) -> Task:
+        most = change.amount
+        return replace(task, cpus_milli=min(task.cpus_milli, most), cpus_limit_milli=min(task.cpus_limit_milli, most))
+
+    return _with_task(job, change.role, fewer)
 
 
 def _memory(job: Job, change: Change) -> Job:
-    return _with_task(job, change.role, lambda task: replace(task, memory_mb=change.amount))
+    def less(task: Task) -> Task:
+        most = change.amount
+        return replace(task, memory_mb=min(task.memory_mb, most), memory_limit_mb=min(task.memory_limit_mb, most))
+
+    return _with_task(job, change.role, less)
 
 
 def _nics(job: Job, change: Change) -> Job:

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.engine.candidates import Chain, chains, dependencies, put_off, rules_of
+from phalanx.engine.candidates import (
+    Chain,
+    chains,
+    dependencies,
+    more_budget,
+    put_off,
+    rules_of,
+    shorter_min_run,
+)
 from phalanx.engine.change import Change, ChangeKind, Other, changed
 from phalanx.engine.cycle import decide
 from phalanx.engine.evidence import other, unhealthy
 from phalanx.engine.explain import Next
 from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.suppose import Supposition
@@ -41,7 +50,7 @@ CLASSES_MAX = 1_000
 WORK_MAX = 8_000
 """Kinds of waiting jobs times nodes on which something grows, in all tries together that let others grow, too."""
 
-LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.MAINTENANCE, ChangeKind.QUOTA, ChangeKind.REPAIR)
+LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.MAINTENANCE, ChangeKind.QUOTA, ChangeKind.BUDGET, ChangeKind.REPAIR)
 
 NODES_MAX = 32
 """Unhealthy nodes up to which it is found out which of them are missing."""
@@ -86,8 +95,10 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
             return Change(ChangeKind.PASS)
         case Reason.MAINTENANCE:
             return Change(ChangeKind.MAINTENANCE, names=tuple(window.name for window in too_soon(state, record)))
-        case Reason.QUOTA | Reason.BUDGET:
+        case Reason.QUOTA:
             return Change(ChangeKind.QUOTA, names=(record.job.queue,))
+        case Reason.BUDGET:
+            return more_budget(state, record)
         case Reason.UNHEALTHY:
             return Change(ChangeKind.REPAIR, names=tuple(node for node, _ in unhealthy(state, record)))
         case Reason.AMOUNT:
@@ -116,7 +127,7 @@ class _Search:
 
     def found(self) -> Iterator[Change]:
         """What would help, in the order of the kinds."""
-        record, reason = self.record, self.state.reason(self.job)
+        record, reason = self.record, present_reason(self.state, self.job)
         if record.parked is not None:
             chain = self._of_the_obstacle(record.parked)
             yield from self._smallest(chain)
@@ -127,6 +138,10 @@ class _Search:
             yield from self._smallest(Chain((Change(ChangeKind.PASS),)))
         if reason is Reason.MAINTENANCE and len(self.state.classes) <= CLASSES_MAX:
             yield from self._smallest(put_off(self.state, record))
+        if reason is Reason.BUDGET and len(self.state.classes) <= CLASSES_MAX:
+            yield from self._smallest(Chain((more_budget(self.state, record),)))
+        if len(self.state.classes) <= CLASSES_MAX:
+            yield from self._smallest(shorter_min_run(self.state, record))
         yield from self._ends()
         yield from self._repairs()
 

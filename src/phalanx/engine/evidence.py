@@ -11,6 +11,7 @@ from phalanx.engine.change import Other
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.place import largest_task
+from phalanx.policy.policy import Targets
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
@@ -34,6 +35,80 @@ class Block:
     level: str
     name: str
     gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A queue's GPU time: what it has had, of what it may have."""
+
+    queue: str
+    spent_gpu_ms: int
+    budget_gpu_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Somebody who would give way, but runs for at least as long as its queue lets everybody run: until then."""
+
+    job: str
+    queue: str
+    gpus: int
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Somebody for whom devices are reserved, and from when on."""
+
+    other: Other
+    at_ms: int
+
+
+def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
+    """The budgets that are used up, of a queue and of those it lies in, from the inside out."""
+    found = (
+        Budget(account.path, state.spending.spent(account.path, state.now) // 1000, account.queue.budget_gpu_ms)
+        for account in state.quotas.accounts[queue].upwards()
+        if account.queue.budget_gpu_ms is not None
+    )
+    return tuple(budget for budget in found if budget.spent_gpu_ms >= budget.budget_gpu_ms)
+
+
+def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
+    """Those who would give way to a job if they had run for long enough, who has first first."""
+    if not any(account.queue.min_run_ms for account in state.quotas.accounts.values()):
+        return ()
+    found = []
+    for attempt in state.attempts_present():
+        since_ms, least_ms = attempt.started_ms, state.quotas.accounts[attempt.job.queue].queue.min_run_ms
+        is_spared = since_ms >= 0 and state.now - since_ms < least_ms
+        if is_spared and attempt.stoppable and not attempt.ceding and would_yield(state, record, attempt):
+            found.append(Spared(attempt.job.id, attempt.job.queue, attempt.gpus, since_ms + least_ms))
+    return tuple(sorted(found, key=lambda each: (each.until_ms, each.job)))
+
+
+def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
+    """Whether an attempt would give way to a job, were it not for the time that its queue lets everybody run."""
+    if record.job.queue != attempt.job.queue and attempt.job.id in record.made_way_for:
+        return False
+    if state.may_yield(record, attempt):
+        return True
+    ranks = state.policy.targets is not Targets.KEEP and record.job.queue == attempt.job.queue
+    return ranks and state.order(state.jobs[attempt.job.id]) > state.key(record)
+
+
+def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
+    """Those before a job for whom something is reserved before it would have ended, on nodes that it could use."""
+    end_ms, key, reach = state.now + record.estimate_ms, state.key(record), _reach(state, record)
+    topology = state.topology
+    return tuple(
+        Reserved(other(state, each.job), each.at_ms)
+        for each in state.reservations
+        if each.job != record.job.id
+        and each.at_ms < end_ms
+        and state.key(state.jobs[each.job]) < key
+        and any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
+    )
 
 
 def other(state: State, job: str) -> Other:

@@ -11,16 +11,23 @@ from phalanx.engine.change import Change, Other
 from phalanx.engine.evidence import (
     HOLDERS_MAX,
     Block,
+    Budget,
     Held,
+    Reserved,
+    Spared,
     by_queue,
     free_by_node,
     holders,
     largest_block,
     other,
+    reserved_for,
+    spared_for,
+    spent_budgets,
     unhealthy,
 )
 from phalanx.engine.maintenance import too_soon
-from phalanx.engine.plan import LACK_REASON, Reason
+from phalanx.engine.plan import Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
@@ -45,7 +52,10 @@ class Explanation:
     `refusal` counts the nodes each predicate rules out, in turn. `held` adds up by queue what others hold of the nodes
     the job could use, `holders` names those of them who are expected to leave first. `task_gpus` is what its largest
     task needs on one node; `free` says how many nodes have how many free GPUs, `block` where most of the job would fit
-    together. `quota` is what its queue may not have, and what is left of it. `maintenance` is what it
+    together. `quota` is what its queue may not have, and what is left of it; `budgets` are those that are used up.
+    `spared` are those who would give way to it once they have run for the `min_run` of their queues. `reserved_for` are
+    those before it for whom something it could use is reserved before it would end. `failed_starts` and `failed_runs`
+    are how often it has failed to start since it last ran, and how often while it ran. `maintenance` is what it
     would run into on the nodes that would take it. `overdue_ms` is for how long it has waited longer than it should:
     it goes before everybody, and devices are reserved for it. `factors` are what its place in the order adds up from,
     where the policy adds up. `changes` have each been tried and would
@@ -67,6 +77,11 @@ class Explanation:
     block: Block | None = None
     unhealthy: tuple[tuple[str, str], ...] = ()
     quota: Shortfall | None = None
+    budgets: tuple[Budget, ...] = ()
+    spared: tuple[Spared, ...] = ()
+    reserved_for: tuple[Reserved, ...] = ()
+    failed_starts: int = 0
+    failed_runs: int = 0
     virtual_cluster: VirtualClusterView | None = None
     maintenance: tuple[Maintenance, ...] = ()
     overdue_ms: int | None = None
@@ -78,7 +93,7 @@ class Explanation:
 def explain(state: State, job: str) -> Explanation:
     """Why a job is where it is. An unknown id raises ValueError."""
     record = state.record(job)
-    reason = state.reason(job)
+    reason = present_reason(state, job)
     plain = Explanation(job, record.state, reason)
     if reason is None or reason is Reason.PREPARING:
         return plain
@@ -89,7 +104,12 @@ def explain(state: State, job: str) -> Explanation:
     if reason is Reason.BEGIN_TIME:
         return replace(plain, not_before_ms=record.job.begin_ms)
     if reason is Reason.BACKOFF:
-        return replace(plain, not_before_ms=record.not_before_ms)
+        return replace(
+            plain,
+            not_before_ms=record.not_before_ms,
+            failed_starts=record.start_failures,
+            failed_runs=record.failures,
+        )
     if record.parked is not None:
         return plain
     return _lacking(state, plain)
@@ -110,8 +130,6 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         fits = trial.seat(record) is not None
     reason = plain.reason
     evidence = None if fits or reason is Reason.MAINTENANCE else refusal(state.fit, record.asked)
-    if reason is Reason.UNDECIDED and evidence is not None:
-        reason = LACK_REASON[evidence.lack]
     holding = holders(state, record)
     return replace(
         plain,
@@ -126,6 +144,9 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         block=largest_block(state, record),
         unhealthy=unhealthy(state, record),
         quota=state.shortfall(record),
+        budgets=spent_budgets(state, record.job.queue) if reason is Reason.BUDGET else (),
+        spared=spared_for(state, record),
+        reserved_for=reserved_for(state, record) if reason is Reason.RESERVED else (),
         virtual_cluster=view_of(state, record),
         overdue_ms=_overdue_ms(state, record) if record.overdue else None,
         factors=state.policy.factors(record, state),
@@ -154,9 +175,14 @@ def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explan
     def change_shown(change: Change) -> Change:
         return replace(change, ends=all_shown(change.ends))
 
+    def spared_shown(each: Spared) -> Spared:
+        return each if each.queue in visible_queues else replace(each, job="")
+
     after = explanation.next
     return replace(
         explanation,
+        spared=tuple(spared_shown(each) for each in explanation.spared),
+        reserved_for=tuple(replace(each, other=shown(each.other)) for each in explanation.reserved_for),
         behind=shown(explanation.behind) if explanation.behind is not None else None,
         waits_for=all_shown(explanation.waits_for),
         holders=all_shown(explanation.holders),

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy, deepcopy
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.queues import Queue
 from phalanx.engine.amend import amend
 from phalanx.engine.attempts import ended_by_itself
 from phalanx.engine.change import Change, ChangeKind, changed
@@ -86,6 +88,13 @@ class Supposition:
             case ChangeKind.QUOTA:
                 state.quotas = Quotas(Cluster(()))
                 self._look_at_all()
+            case ChangeKind.BUDGET:
+                self._reallot(change.names, lambda queue: replace(queue, budget_gpu_ms=None))
+            case ChangeKind.MIN_RUN:
+                sooner_ms = change.amount
+                self._reallot(
+                    change.names, lambda queue: replace(queue, min_run_ms=max(queue.min_run_ms - sooner_ms, 0))
+                )
             case ChangeKind.MAINTENANCE:
                 kept = tuple(window for window in state.cluster.maintenance if window.name not in change.names)
                 state.cluster = replace(state.cluster, maintenance=kept)
@@ -119,8 +128,18 @@ class Supposition:
         """As if the policy held nobody up behind a head, and kept nothing free for who waits: all are looked at."""
         state = self.state
         state.policy = replace(state.policy, backfill=always, reserve=Reserve.NOBODY)
+        state.waits_are_limited = False
         state.reservations = ()
         state.head = ""
+        self._look_at_all()
+
+    def _reallot(self, queues: Iterable[str], otherwise: Callable[[Queue], Queue]) -> None:
+        """As if queues were allotted something else; what they have stays."""
+        for path in queues:
+            account = self.state.quotas.accounts[path]
+            allotted = account.queue
+            account.queue = otherwise(allotted)
+            self._undo.append(partial(setattr, account, "queue", allotted))
         self._look_at_all()
 
     def _look_at_all(self) -> None:

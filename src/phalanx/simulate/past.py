@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from phalanx.engine.records import JobRecord
+from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.workload.job import Job, Kind
 
@@ -26,8 +26,8 @@ FORECAST_MARK = "~"
 class Lengths:
     """How long jobs that are alike run: the estimator of Kaplan and Meier (JASA 1958).
 
-    Those who still run count as well, as lasting at least so long: else the long ones, who have not ended yet, would be
-    missing.
+    Those who still run, and those who were cancelled, count as well, as lasting at least so long: else the long ones,
+    who have not ended yet, would be missing.
     """
 
     def __init__(self, ended: list[float], running: list[float]) -> None:
@@ -58,7 +58,10 @@ class Lengths:
 
 @dataclass(slots=True)
 class Observed:
-    """Run times of jobs that are alike: of those that ended, and of those that still run."""
+    """Run times of jobs that are alike: of those that ended by themselves, and of those that would have run longer.
+
+    These still run, or were cancelled: how long somebody let a job run says that it takes longer than that.
+    """
 
     ended: list[float] = field(default_factory=list)
     running: list[float] = field(default_factory=list)
@@ -105,7 +108,7 @@ class Past:
 
     def _observe(self, record: JobRecord, length_ms: int) -> None:
         """Takes note of how long a job has run, for those of its queue and of all, of its size and of any."""
-        job, is_over = record.job, record.final is not None
+        job, is_over = record.job, record.final in (JobState.SUCCEEDED, JobState.FAILED)
         for queue in (job.queue, ""):
             for size in (_size(job), 0):
                 self._observed.setdefault(("length", queue, size), Observed()).add(float(length_ms), is_over)

@@ -8,6 +8,7 @@
 | `priority` | the same; 100 if none is given |
 | `reclaimMinRuntime`, `preemptMinRuntime` | `min_run`, the longer one; that of the queue it lies in if none is given |
 | `parentQueue` | the queue it lies in |
+| a resource that is not named | `limit` 0: in KAI its quota and limit are 0, and the queue gets none of it |
 
 CPUs come in thousandths, and memory in megabytes of a million bytes.
 """
@@ -140,7 +141,7 @@ def _deserved(amount: Amount | None, per_unit: Fraction) -> int | None:
 
 def _limit(amount: Amount | None, per_unit: Fraction) -> int | None:
     if amount is None:
-        return None
+        return 0
     limit = amount.quota if amount.is_capped else amount.limit
     return None if limit == UNLIMITED else _counted(limit, per_unit)
 
@@ -176,7 +177,10 @@ def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
 
 
 def _lost(queue: KaiQueue, min_runs_ms: tuple[int, ...]) -> Iterator[str]:
-    """What a queue says that comes out otherwise here."""
+    """What a queue says that comes out otherwise here, or otherwise than it reads."""
+    unnamed = [resource for resource, amount in zip(RESOURCES, queue.amounts, strict=True) if amount is None]
+    if unnamed:
+        yield f"{', '.join(unnamed)} not named in resources: limit 0, as in KAI; -1 is no limit"
     for resource, amount in zip(RESOURCES, queue.amounts, strict=True):
         if amount is None:
             continue

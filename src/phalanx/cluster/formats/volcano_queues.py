@@ -4,7 +4,7 @@
 |---|---|
 | `guarantee.resource` | `guaranteed` |
 | `deserved` | `deserved` |
-| `capability` | `limit` |
+| `capability` | `limit`; of `cpu` and `memory`, 0 is none, as in Volcano |
 | `weight`, `priority`, `reclaimable` | the same |
 | `parent` | the queue it lies in; `root` is the whole cluster |
 """
@@ -58,7 +58,7 @@ def _read(manifest: Manifest) -> Named | None:
         manifest.name,
         guaranteed=spec.get("guarantee", _read_guarantee, UNSAID),
         deserved=spec.get("deserved", _read_resources, UNSAID),
-        limit=spec.get("capability", _read_resources, UNSAID),
+        limit=spec.get("capability", _read_capability, UNSAID),
         weight=spec.get("weight", lambda weight: weight.integer(1, WEIGHT_MAX), 1),
         priority=spec.get("priority", lambda field: field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX), 0),
         reclaimable=spec.get("reclaimable", Field.boolean, True),
@@ -69,6 +69,12 @@ def _read(manifest: Manifest) -> Named | None:
 
 def _read_guarantee(field: Field) -> Quota:
     return field.mapping(("resource",)).get("resource", _read_resources, UNSAID)
+
+
+def _read_capability(field: Field) -> Quota:
+    """Volcano takes 0 CPUs or 0 bytes for no limit; 0 GPUs are none."""
+    gpus, cpus, memory = _read_resources(field)
+    return Quota(gpus, cpus or None, memory or None)
 
 
 def _read_resources(field: Field) -> Quota:
@@ -91,7 +97,11 @@ def _read_resources(field: Field) -> Quota:
 
 
 def _lost(spec: Fields) -> Iterator[str]:
-    """What a queue says that nothing here does."""
+    """What a queue says that nothing here does, or that means something else than it reads."""
+    capability = spec.get("capability", _read_resources, UNSAID)
+    for resource, amount in (("cpu", capability[1]), ("memory", capability[2])):
+        if amount == 0:
+            yield f"capability of {resource} is 0: it has no limit, as in Volcano"
     if spec.get("dequeueStrategy", lambda field: field.choice(("traverse", "fifo")), "traverse") == "fifo":
         yield "dequeueStrategy fifo: its head holds up nobody here, unless the policy is fifo"
     for key in ("affinity", "extendClusters", "type"):

@@ -1,0 +1,46 @@
+"""When a job of the server will start is told once: by the forecast, or by what jobs say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.cli.why_live import expected_start
+
+MINUTE_MS = 60_000
+NOW_MS = 1_800_000_000_000
+
+
+def told(**forecast: int | None) -> dict[str, Any]:
+    """An answer of the server, with what is forecast in minutes from now."""
+    made = {key: None if minutes is None else NOW_MS + minutes * MINUTE_MS for key, minutes in forecast.items()}
+    made |= {"at_ms": NOW_MS - 2 * MINUTE_MS, "horizon_ms": 60 * MINUTE_MS, "runs": 19}
+    return {"expected_start_ms": NOW_MS + 90 * MINUTE_MS, "forecast": made if forecast else None}
+
+
+def test_a_forecast_goes_before_what_jobs_say() -> None:
+    line = expected_start(told(early_ms=10, middle_ms=15, late_ms=20), NOW_MS)
+    assert line is not None
+    assert line.endswith("in 8 of 10 cases, told 2m ago (19 runs)")
+    assert "as they say" not in line
+
+
+def test_without_a_forecast_it_is_what_jobs_say() -> None:
+    line = expected_start(told(), NOW_MS)
+    assert line is not None
+    assert line.endswith("if all take as long as they say")
+
+
+def test_a_forecast_that_is_over_is_not_told() -> None:
+    line = expected_start(told(early_ms=-10, middle_ms=-5, late_ms=-1), NOW_MS)
+    assert line is not None
+    assert line.endswith("if all take as long as they say")
+
+
+def test_what_lies_beyond_the_forecast_is_not_before_its_end() -> None:
+    line = expected_start(told(early_ms=None, middle_ms=None, late_ms=None), NOW_MS)
+    assert line is not None
+    assert line.startswith("not before ")
+
+
+def test_where_nobody_can_tell_nothing_is_told() -> None:
+    assert expected_start({"expected_start_ms": None, "forecast": None}, NOW_MS) is None
