@@ -249,6 +249,22 @@ def test_a_cluster_is_changed_after_its_difference_was_shown(phalanx: Phalanx, t
     assert phalanx("nodes", "-o", "name").out.split() == ["n0", "n1"]
 
 
+def test_queues_are_changed_by_a_file_that_has_nothing_else(phalanx: Phalanx, tmp_path: Path) -> None:
+    node = "gpus: 4, gpu_type: H100, gpu_memory_gb: 80, cpus: 64, memory_gb: 512"
+    whole, queues, wrong = (tmp_path / name for name in ("whole.yaml", "queues.yaml", "wrong.yaml"))
+    whole.write_text(f"nodes:\n- {{count: 2, name: n, {node}}}\n")
+    queues.write_text("queues:\n- {name: default}\n- {name: research, limit: {gpus: 2}}\n")
+    wrong.write_text("queues:\n- {name: default}\n- {name: research, guaranteed: {gpus: 200}}\n")
+    shown = phalanx("apply", str(queues), "--dry-run")
+    assert (shown.code, shown.out) == (0, "2 queues come: default, research\n"), shown.err
+    assert phalanx("apply", str(queues), "--yes").code == 0
+    assert "research" in phalanx("queues", "-o", "name").out.split()
+    assert len(phalanx("nodes", "-o", "name").out.split()) == 2
+    refused = phalanx("apply", str(wrong), "--yes")
+    assert (refused.code, f"{wrong}:" in refused.err) == (Exit.REFUSED, True)
+    assert phalanx("apply", str(whole), "--yes").out == "2 queues go: default, research\n"
+
+
 def test_a_cluster_file_with_a_mistake_is_refused_with_its_line(phalanx: Phalanx, tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text("nodes:\n- {count: 2, gpuz: 4}\n")
@@ -273,6 +289,25 @@ def test_a_debug_bundle_replays_and_its_snapshot_answers_why(phalanx: Phalanx, t
     told = phalanx("why", job, "--state", str(tmp_path / "snapshot.bin"), "-o", "json")
     assert (told.code, told.data["reason"]) == (0, "held")
     phalanx("cancel", job)
+
+
+def test_a_debug_bundle_can_be_asked_as_it_is(phalanx: Phalanx, tmp_path: Path) -> None:
+    waiting, more = tmp_path / "job.yaml", tmp_path / "more.yaml"
+    waiting.write_text("gpus: 1\nbegin: +1h\nduration: 1h\ncommand: 'true'\n")
+    more.write_text("name: more\ngang: [{replicas: 2, gpus: 4}]\nduration: 1h\ncommand: 'true'\narray: 0-1\n")
+    job = phalanx("submit", "-o", "name", str(waiting)).out.strip()
+    bundle = str(tmp_path / "bundle.zip")
+    assert phalanx("debug", "bundle", bundle).code == 0
+    phalanx("cancel", job)
+    replayed = phalanx("replay", "--verify", bundle, "-o", "json")
+    assert (replayed.code, replayed.data["verified"]) == (0, True), replayed.err
+    told = phalanx("why", job, "--state", bundle, "-o", "json")
+    assert (told.code, told.data["reason"]) == (0, "begin_time"), told.err
+    futures = phalanx("what-if", "--state", bundle, "--job", str(more), "-o", "json")
+    assert futures.code == 0, futures.err
+    assert futures.data["what_if"]["jobs"] == futures.data["as_it_is"]["jobs"] + 2
+    first, second = futures.data["what_if"]["submitted"]
+    assert second["start_ms"] >= first["end_ms"]
 
 
 def test_the_end_of_a_journal_is_replayed_from_the_state_before_it(phalanx: Phalanx, tmp_path: Path) -> None:

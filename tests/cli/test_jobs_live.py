@@ -219,6 +219,9 @@ def test_what_cannot_be_cancelled_is_named_and_the_rest_is(phalanx: Phalanx) -> 
 def test_waiting_can_be_given_up(phalanx: Phalanx) -> None:
     job = submit(phalanx, "--", "sleep", "600")
     assert phalanx("wait", "--timeout", "0.2", job).code == Exit.JOB_NOT_FINISHED
+    assert phalanx("wait", "--timeout", "200ms", job, job).code == Exit.JOB_NOT_FINISHED
+    wrong = phalanx("wait", "--timeout", "soon", job)
+    assert (wrong.code, "expected a duration such as 90s" in wrong.err) == (Exit.USAGE, True)
     phalanx("cancel", job)
 
 
@@ -226,6 +229,17 @@ def test_the_last_lines_of_a_log_are_shown(phalanx: Phalanx) -> None:
     job = submit(phalanx, "--wait", "--", "sh", "-c", "for i in 1 2 3 4; do echo $i; done; echo oops >&2")
     assert phalanx("logs", job, "--tail", "2").out == "3\n4\n"
     assert phalanx("logs", job, "--stream", "err").out == "oops\n"
+
+
+def test_a_job_that_printed_nothing_says_what_became_of_it(phalanx: Phalanx) -> None:
+    failed = phalanx("submit", "--wait", "-o", "name", "--gpus", "1", "--", "no-such-program").out.strip()
+    shown = phalanx("logs", failed)
+    assert (shown.code, shown.out) == (0, "")
+    assert f"nothing was printed; job {failed} is failed: " in shown.err
+    assert "no such program" in shown.err
+    waiting = phalanx("submit", "-o", "name", "--gpus", "1", "--begin", "+1h", "--", "true").out.strip()
+    assert "has not been started yet" in phalanx("logs", waiting).err
+    phalanx("cancel", waiting)
 
 
 def test_following_a_job_that_is_tried_again_shows_every_attempt(phalanx: Phalanx) -> None:

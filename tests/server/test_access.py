@@ -314,6 +314,13 @@ def test_pages_load_nothing_from_elsewhere(rehearsal: Server) -> None:
         assert "default-src 'none'" in response.headers["Content-Security-Policy"]
 
 
+def test_browsers_find_an_icon_where_the_pages_say_and_where_they_look_unasked(rehearsal: Server) -> None:
+    assert 'rel="icon" href="/web/icon.svg"' in httpx2.get(rehearsal.url).text
+    for path in ("/web/icon.svg", "/favicon.ico"):
+        icon = httpx2.get(rehearsal.url + path)
+        assert (icon.status_code, icon.headers["Content-Type"]) == (200, "image/svg+xml")
+
+
 def test_roles_hold_for_a_queue_and_all_below_it() -> None:
     account = Account("ada", (Grant("red/llm", Role.OPERATOR), Grant("blue", Role.VIEWER)))
     assert account.may(Role.OPERATOR, "red/llm/deep")

@@ -36,6 +36,14 @@ def test_a_job_whose_gpus_idle_for_three_hours_is_told() -> None:
     assert watch.firing(4 * HOUR_MS) == []
 
 
+def test_of_a_job_that_never_measures_its_gpus_nobody_knows_that_they_idle() -> None:
+    watch = Watch((IDLE,))
+    for hour in range(10):
+        watch.note(Progress("7", 1, step=hour), hour * HOUR_MS)
+        watch.note(Progress("8", 1, step=hour, memory_gb=60.0), hour * HOUR_MS)
+    assert [alert.subject for alert in watch.firing(10 * HOUR_MS)] == ["8"]
+
+
 def test_a_job_that_takes_no_step_for_an_hour_is_stuck_until_it_ends() -> None:
     watch = Watch((STUCK,))
     watch.note(Progress("7", 1, step=5), 0)
@@ -135,6 +143,12 @@ def test_a_stuck_job_is_told_to_a_webhook_and_stopped(folder: Path, hook: tuple[
     ]
     entry = server.client.get("/audit", params={"target": job["id"]}).json()["items"][0]
     assert (entry["user"], entry["verb"]) == ("alerts", "cancel job")
+    word = "stopped by the alert rule hung"
+    assert entry["detail"] == word
+    assert server.client.get(f"/jobs/{job['id']}").json()["end_reason"] == word
+    assert server.client.get(f"/jobs/{job['id']}/why").json()["why"] == f"it is cancelled: {word}"
+    with server.client.stream("GET", "/events", params={"since": -1, "follow": False}) as events:
+        assert word in "".join(events.iter_text())
     eventually(lambda: server.client.get("/alerts").json()["items"] == [])
     server.stop()
 

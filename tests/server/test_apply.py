@@ -29,9 +29,15 @@ def put(server: Server, text: str, **parameters: Any) -> Any:
 def test_a_difference_is_shown_and_nothing_changes(lab: Server) -> None:
     text = "name: lab\nnodes:\n- {name: n0, gpus: 8}\n- {name: n2, gpus: 4}\npolicy: priority\n"
     shown = put(lab, text, dry_run="true").raise_for_status().json()
-    assert "1 nodes come: n2" in shown["changes"]
-    assert "1 nodes go: n1" in shown["changes"]
+    assert "1 node comes: n2" in shown["changes"]
+    assert "1 node goes: n1" in shown["changes"]
     assert "policy: fifo becomes priority" in shown["changes"]
+    other = "name: other\nlevels: [rack, node]\nnodes:\n- {count: 2, name: n, gpus: 8, rack: r}\nbandwidth: {rack: 9}\n"
+    shown = put(lab, f"{other}defragment: 10m\n", dry_run="true").raise_for_status().json()
+    assert "name: lab becomes other" in shown["changes"]
+    assert "levels: node becomes rack/node" in shown["changes"]
+    assert "the bandwidth of links changes" in shown["changes"]
+    assert "defragment: 0s becomes 600s" in shown["changes"]
     assert lab.client.get("/cluster").json()["policy"] == "fifo"
     assert [node["name"] for node in lab.client.get("/nodes").json()["items"]] == ["n0", "n1"]
 
@@ -87,6 +93,29 @@ def test_queues_with_quotas_are_shown_with_what_runs_in_them(lab: Server) -> Non
     assert lab.client.post("/jobs", json={"gpus": 1, "command": "a", "queue": "green"}).status_code == 422
 
 
+def test_a_queue_that_others_lie_in_has_what_these_have_and_tells_of_its_budget(lab: Server) -> None:
+    text = (
+        "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\n"
+        "queues:\n- name: research\n  budget_gpu_hours: 100\n  queues:\n"
+        "  - {name: llm, deserved: 6}\n  - {name: vision, deserved: 2}\n"
+    )
+    put(lab, text).raise_for_status()
+    jobs = [lab.submit(gpus=gpus, queue=f"research/{leaf}") for gpus, leaf in ((4, "llm"), (2, "llm"), (1, "vision"))]
+    for job in jobs:
+        lab.wait(job["id"], "running")
+
+    def research() -> dict[str, Any]:
+        return next(each for each in lab.client.get("/queues").json()["items"] if each["name"] == "research")
+
+    eventually(lambda: research()["gpus_used"] == 7)
+    assert (research()["running"], research()["waiting"], research()["gpus_waiting"]) == (3, 0, 0)
+    assert research()["quota"]["deserved"]["gpus_permille"] == 8000
+    eventually(lambda: (research()["budget_spent_gpu_ms"] or 0) > 0)
+    for job in jobs:
+        lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+        lab.wait(job["id"], "cancelled")
+
+
 def test_what_changes_of_a_node_and_a_queue_is_told_in_the_words_of_the_file(lab: Server) -> None:
     text = (
         "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\nqueues:\n- {name: red, deserved: {gpus: %d}}\n"
@@ -94,13 +123,81 @@ def test_what_changes_of_a_node_and_a_queue_is_told_in_the_words_of_the_file(lab
     put(lab, text % 8).raise_for_status()
     shown = put(lab, (text % 4).replace("b, gpus: 8", "b, gpus: 4"), dry_run="true").raise_for_status().json()
     assert "node b: gpus 8 becomes 4" in shown["changes"]
-    assert "queue red: deserved gpus_permille 8000 becomes gpus_permille 4000" in shown["changes"]
+    assert "queue red: deserved gpus 8 becomes gpus 4" in shown["changes"]
+
+
+def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
+    whole = "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\nqueues:\n- {name: red}\n- {name: default}\n"
+    put(lab, whole).raise_for_status()
+    lab.client.put("/policy", json={"policy": "sjf"}).raise_for_status()
+    job = lab.submit(gpus=8, queue="red", duration="1h")
+    lab.wait(job["id"], "running")
+    nodes = lab.client.get("/nodes").json()
+    queues = "queues:\n- {name: red, limit: {gpus: 12}, min_run: 1m}\n- {name: default}\n- {name: green, weight: 3}\n"
+    shown = put(lab, queues, dry_run="true").raise_for_status().json()
+    assert shown == {
+        "changes": ["1 queue comes: green", "queue red: limit none becomes gpus 12; min_run 0s becomes 60s"],
+        "stops": [],
+    }
+    assert "green" not in {queue["name"] for queue in lab.client.get("/queues").json()["items"]}
+    assert put(lab, queues).raise_for_status().json() == shown
+    eventually(lambda: "green" in {queue["name"] for queue in lab.client.get("/queues").json()["items"]})
+    assert lab.client.get("/policy").json()["policy"] == "sjf"
+    assert lab.client.get("/nodes").json() == nodes
+    assert lab.job(job["id"])["state"] == "running"
+    assert put(lab, queues).raise_for_status().json() == {"changes": [], "stops": []}
+    lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+    lab.wait(job["id"], "cancelled")
+    audited = [each for each in lab.client.get("/audit").json()["items"] if each["verb"] == "change cluster"]
+    assert audited[0]["detail"] == "only queues"
+
+
+def test_policy_and_maintenance_can_be_changed_by_a_file_of_their_own(lab: Server) -> None:
+    put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n").raise_for_status()
+    assert put(lab, "policy: srtf\n").raise_for_status().json()["changes"] == ["policy: fifo becomes srtf"]
+    eventually(lambda: lab.client.get("/policy").json()["policy"] == "srtf")
+    window = "maintenance:\n- {name: fans, nodes: ['a*'], start: 2040-01-01T00:00Z, for: 2h}\n"
+    assert put(lab, window).raise_for_status().json()["changes"] == ["1 maintenance comes: fans"]
+    assert lab.client.get("/policy").json()["policy"] == "srtf"
+    assert put(lab, "maintenance: []\n").raise_for_status().json()["changes"] == ["1 maintenance goes: fans"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("queues:\n- {name: red, guaranteed: {gpus: 99}}\n", "cluster:2: "),
+        ("queues:\n- {nam: red}\n", "cluster:2: key 'queues[0]"),
+        ("queues: []\n", "expected a list of 1 to"),
+        ("policy: fastest\n", "unknown policy 'fastest'"),
+        ("maintenance:\n- {name: x, nodes: [nowhere], start: +1h, for: 1h}\n", "no such node or domain"),
+        ("version: 1\n", "the key 'nodes' is missing"),
+        ("queues: [{name: red}]\nlevels: [node]\n", "the key 'nodes' is missing"),
+        ("quues: [{name: red}]\n", "did you mean 'queues'"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_their_place(lab: Server, text: str, told: str) -> None:
+    before = lab.client.get("/cluster").json(), lab.client.get("/queues").json()
+    refused = put(lab, text)
+    assert refused.status_code == 422, refused.text
+    assert told in refused.json()["message"]
+    assert before == (lab.client.get("/cluster").json(), lab.client.get("/queues").json())
 
 
 def test_the_policy_alone_can_be_changed(lab: Server) -> None:
     assert lab.client.put("/policy", json={"policy": "sjf"}).raise_for_status().json()["policy"] == "sjf"
     assert lab.client.put("/policy", json={"policy": "nonsense"}).status_code == 422
     eventually(lambda: lab.client.get("/policy").json()["policy"] == "sjf")
+
+
+def test_a_policy_in_a_file_is_refused_in_words_for_people(lab: Server) -> None:
+    mine = "./mine.py:Mine"
+    for answer in (
+        lab.client.put("/policy", json={"policy": mine}),
+        lab.client.post("/what-if", json={"policy": mine}),
+        put(lab, f"policy: {mine}\n"),
+    ):
+        assert answer.status_code == 422, answer.text
+        assert "a server decides by policies that it knows by name" in answer.json()["message"]
 
 
 def test_a_change_survives_a_crash(lab: Server) -> None:

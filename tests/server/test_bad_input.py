@@ -81,12 +81,39 @@ def test_bodies_that_are_no_request_are_refused(rehearsal: Server, path: str, me
     assert response.json()["message"]
 
 
-def test_a_body_of_ten_megabytes_is_refused_by_what_is_in_it_and_one_of_forty_by_its_size(rehearsal: Server) -> None:
-    large = b'{"name": "' + b"x" * (10 << 20) + b'"}'
-    response = rehearsal.client.post("/jobs", content=large, headers={"Content-Type": "application/json"})
-    assert response.status_code == 422
-    response = rehearsal.client.post("/jobs", content=large * 4, headers={"Content-Type": "application/json"})
-    assert response.status_code == 413
+NAMED = b'{"name": "%s", "command": "true", "gpus": 1}'
+
+
+@pytest.mark.parametrize("size", [2 << 20, 10 << 20, 40 << 20])
+@pytest.mark.parametrize(("path", "body"), [("/jobs", NAMED), ("/jobs:batch", b'{"jobs": [' + NAMED + b"]}")])
+def test_a_job_file_that_is_too_large_is_refused_by_its_size(
+    rehearsal: Server, path: str, body: bytes, size: int
+) -> None:
+    headers = {"Content-Type": "application/json"}
+    response = rehearsal.client.post(path, content=body % (b"x" * size), headers=headers)
+    assert (response.status_code, response.json()["code"]) == (413, "too_large")
+    assert "expected a " in response.json()["message"]
+    assert "at most" in response.json()["message"]
+
+
+def test_a_large_body_is_refused_before_anybody_asks_who_sends_it(rehearsal: Server) -> None:
+    stranger = rehearsal.as_user("nobody")
+    assert stranger.post("/tokens", content=b" " * (10 << 20)).status_code == 413
+    assert stranger.post("/tokens", content=b" " * (1 << 20)).status_code in (401, 422)
+
+
+def test_a_value_that_is_too_long_in_a_body_that_is_not_is_invalid(rehearsal: Server) -> None:
+    long = {"name": "x" * 1000, "command": "true", "gpus": 1}
+    assert rehearsal.client.post("/jobs", json=long).status_code == 422
+    assert rehearsal.client.post("/jobs:batch", json={"jobs": [long]}).status_code == 422
+
+
+def test_a_secret_that_is_a_path_is_refused_at_submission(rehearsal: Server) -> None:
+    tricky = {"command": "true", "gpus": 1, "secrets": ["../admin.token"]}
+    for path, body in (("/jobs", tricky), ("/jobs:batch", {"jobs": [tricky]}), ("/plan", {"jobs": [tricky]})):
+        response = rehearsal.client.post(path, json=body)
+        assert (response.status_code, response.json()["code"]) == (422, "invalid")
+        assert "secrets[0]': expected a secret's name" in response.json()["message"]
 
 
 def test_a_body_that_hides_its_size_is_cut_off(rehearsal: Server) -> None:

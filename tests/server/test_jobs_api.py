@@ -80,6 +80,39 @@ def test_who_asks_for_an_array_as_if_it_were_one_job_hears_of_its_members(rehear
     assert answer.json()["detail"]["ids"] == [f"{base}.0", f"{base}.1", f"{base}.2"]
 
 
+def test_a_user_hears_who_else_cancelled_a_job(rehearsal: Server) -> None:
+    for asked in ({"gpus": 1}, {"gpus": 1, "array": "0-1"}):
+        theirs = rehearsal.submit(**asked, user="ada", duration="1h")
+        rehearsal.client.post(f"/jobs/{theirs['array_of'] or theirs['id']}:cancel").raise_for_status()
+        assert rehearsal.wait(theirs["id"], "cancelled")["end_reason"] == "cancelled by admin"
+    mine = rehearsal.submit(gpus=1, duration="1h")
+    rehearsal.client.post(f"/jobs/{mine['id']}:cancel").raise_for_status()
+    assert rehearsal.wait(mine["id"], "cancelled")["end_reason"] == "cancelled"
+
+
+def test_a_plan_tells_of_every_member_of_an_array_and_why_a_job_never_fits(rehearsal: Server) -> None:
+    files = ["gpus: 1\narray: 0-2%2\nduration: 1h\ncommand: 'true'\n", {"gpus": 64, "command": "true", "name": "huge"}]
+    *members, huge = rehearsal.client.post("/plan", json={"jobs": files}).raise_for_status().json()["items"]
+    assert [(each["job"], each["why"]) for each in members] == [
+        ("plan-1.0", ""),
+        ("plan-1.1", ""),
+        ("plan-1.2", "array limit"),
+    ]
+    assert members[2]["expected_start_ms"] >= members[0]["expected_start_ms"] + 3_600_000
+    assert (huge["name"], huge["expected_start_ms"]) == ("huge", None)
+    assert huge["why"].startswith("no part of this cluster could ever hold it")
+    wrong = rehearsal.client.post("/plan", json={"jobs": ["gpus: 1\ngpuz: 2\n"]})
+    assert (wrong.status_code, wrong.json()["detail"]) == (422, {"index": 0, "line": 2, "key": "gpuz"})
+
+
+def test_a_job_that_is_over_has_no_forecast_and_says_how_it_ended(rehearsal: Server) -> None:
+    job = rehearsal.submit(gpus=1, duration="1h")
+    rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+    rehearsal.wait(job["id"], "cancelled")
+    told = rehearsal.client.get(f"/jobs/{job['id']}/why").json()
+    assert (told["why"], told["reason"], told["forecast"]) == ("it is cancelled", None, None)
+
+
 def test_the_array_of_another_tenant_cannot_be_cancelled(rehearsal: Server) -> None:
     user = f"member-{uuid4()}"
     rehearsal.client.post("/users", json={"name": user, "password": "a long password"}).raise_for_status()
@@ -133,7 +166,7 @@ def test_a_job_is_cancelled_once(rehearsal: Server) -> None:
     rehearsal.wait(job["id"], "cancelled")
     again = rehearsal.client.post(f"/jobs/{job['id']}:cancel")
     assert again.status_code == 409
-    assert "already cancelled" in again.json()["message"]
+    assert "already been cancelled" in again.json()["message"]
 
 
 def test_a_held_job_waits_until_it_is_released(rehearsal: Server) -> None:

@@ -174,6 +174,12 @@ def test_what_surrounds_the_command_is_handed_on() -> None:
     assert (execution.image, execution.workdir, execution.secrets) == ("i:1", "/w", ("s",))
 
 
+@pytest.mark.parametrize("name", ["../x", "a/b", "/etc/passwd", "..", ".hidden", "a=b", "two words", "-x", "naïve"])
+def test_a_secret_is_named_by_no_path(name: str) -> None:
+    with pytest.raises(DocumentError, match=r"secrets\[1\]': expected a secret's name of letters, digits.*got"):
+        job(f"gpus: 1\nsecrets: [WANDB_KEY, '{name}']")
+
+
 def test_labels_selectors_and_tolerations_are_read() -> None:
     read = job(
         "gpus: 1\nlabels: {b: 1, a: 2}\nnode_selector: {zone: z}\n"
@@ -217,6 +223,13 @@ def test_a_service_keeps_what_it_needs_to_start_unless_it_says_otherwise() -> No
     assert job("gpus: 1").min_available == 0
 
 
+def test_a_service_runs_with_as_few_replicas_as_are_never_taken_away() -> None:
+    role = job("gang: [{replicas: 8, gpus: 1}]\nkind: service\nmin_available: 2").gang.roles[0]
+    assert (role.replicas_min, role.replicas_max) == (2, 8)
+    role = job("gang: [{replicas: 8, gpus: 1}]\nkind: service").gang.roles[0]
+    assert (role.replicas_min, role.replicas_max) == (8, 8)
+
+
 def test_json_is_read_too() -> None:
     assert job('{"name": "j", "gang": [{"gpus": 8, "replicas": 2}]}').gang.gpus_max == 16
 
@@ -252,6 +265,10 @@ def test_json_is_read_too() -> None:
         ("gpus: 1\nshare: {}", "expected exactly one of fraction, mig, mps, turns, got none"),
         ("gpus: 1\nshare: {mps: 3, turns: 2}", "expected exactly one of fraction, mig, mps, turns, got mps and turns"),
         ("gpus: 1\nshare: {mig: big}", "'share.mig': expected the name of a MIG profile such as 1g.10gb"),
+        (
+            "gpus: 1\nshare: {mig: 9g.99gb}",
+            "2: key 'share.mig': no GPU type has the MIG profile '9g.99gb', did you mean",
+        ),
         ("gpus: 1\nshare: {mig: 1g.10gb, memory_gb: 3}", "'share.memory_gb': 'mig' already says how much memory"),
         ("gpus: 1\nshare: {fraction: 1.5}", "'share.fraction': expected a number from 0.001 to 1, got 1.5"),
         ("gpus: 1\nshare: {fraction: 0.5, memory_gb: 0}", "'share.memory_gb': expected a size above 0"),

@@ -127,6 +127,7 @@ def test_a_deployment_puts_commands_around_those_of_a_role() -> None:
         ({"extras": {"hivedScheduler": {"jobPriorityClass": "vip"}}}, "one of crit, prod, test, oppo"),
         ({"extras": {"hivedScheduler": {"taskRoles": {"wrker": {}}}}}, "no task role 'wrker', did you mean"),
         ({"extras": {"hivedScheduler": {"taskRoles": {"ps": {"skuType": "a", "pinnedCellId": "b"}}}}}, "got both"),
+        ({"secrets": {"../x": "y"}}, r"secrets\.\.\./x': expected a secret's name"),
         ({"prerequisites": []}, "no prerequisite of type dockerimage is named 'tf'"),
         ({"defaults": {"deployment": "x"}, "deployments": []}, "no deployment 'x'"),
         (

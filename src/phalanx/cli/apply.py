@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import click
 from phalanx.cli.client import Client, Refused, connect
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Output, as_json, as_yaml, output_option
+from phalanx.document import DocumentError
 
 
 @click.command()
@@ -20,7 +22,10 @@ from phalanx.cli.output import Output, as_json, as_yaml, output_option
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @output_option
 def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output: Output) -> None:
-    """Show how the cluster file FILE differs from what the server has and what that would stop; then change it."""
+    """Show how the cluster file FILE differs from what the server has and what that would stop; then change it.
+
+    A FILE that only has `queues`, `policy`, `maintenance` or `defragment` changes these and leaves the rest as it is.
+    """
     if bool(file) == bool(policy):
         raise click.UsageError("expected FILE, or --policy NAME to change no more than that")
     client = connect()
@@ -43,10 +48,20 @@ class Change(NamedTuple):
 
 def _cluster_change(client: Client, file: str) -> Change:
     from phalanx.cluster.formats.native import read_cluster
+    from phalanx.cluster.formats.settings import is_settings
 
     text = text_of(file)
-    read_cluster(text, file)
-    return Change(client.put_yaml("/cluster", text, dry_run=True), lambda: client.put_yaml("/cluster", text))
+    try:
+        read_cluster(text, file)
+    except DocumentError:
+        if not is_settings(text, file):
+            raise
+    try:
+        difference = client.put_yaml("/cluster", text, dry_run=True)
+    except Refused as error:
+        # What is said of settings is read where the cluster is known, by somebody who does not know the file's name.
+        raise Refused(re.sub(r"^cluster(?=:\d+: )", lambda _: file, str(error))) from None
+    return Change(difference, lambda: client.put_yaml("/cluster", text))
 
 
 def _policy_change(client: Client, policy: str) -> Change:
@@ -66,7 +81,8 @@ def _show(difference: dict[str, Any], output: Output) -> None:
         click.echo(change if isinstance(change, str) else as_json(change))
     stopped = difference.get("stops") or []
     if stopped:
-        click.echo(f"stops {len(stopped)} running jobs: {', '.join(map(str, stopped))}")
+        what = "running job" if len(stopped) == 1 else "running jobs"
+        click.echo(f"stops {len(stopped)} {what}: {', '.join(map(str, stopped))}")
 
 
 def _confirm() -> None:

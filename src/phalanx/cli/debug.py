@@ -34,4 +34,4 @@ def bundle(file: str) -> None:
         raise FileError(f"{file}: {error.strerror}") from error
     finally:
         part.unlink(missing_ok=True)
-    click.echo(f"{file}: {target.stat().st_size >> 10} KB; `unzip` it and see its README", err=True)
+    click.echo(f"{file}: {target.stat().st_size >> 10} KB; ask it with `phalanx why ID --state {file}`", err=True)

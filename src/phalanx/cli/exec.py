@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often the size of the terminal is looked at."""
 
+FEED_END_S = 1.0
+"""How long whoever passes input on may take to notice that nobody wants it any more."""
+
 
 class ExecError(PhalanxError):
     """A command that could not be run."""
@@ -80,15 +83,26 @@ def _piped(line: ClientConnection) -> int:
 
     from websockets.exceptions import ConnectionClosed
 
+    stdin = sys.stdin.fileno()
+    over, end = os.pipe()
+
     def feed() -> None:
         # What is typed after the command has ended is for nobody.
         with suppress(ConnectionClosed):
-            while data := os.read(sys.stdin.fileno(), 65536):
-                line.send(data)
-            line.send(json.dumps({"eof": True}))
+            while over not in select.select([stdin, over], [], [])[0]:
+                data = os.read(stdin, 65536)
+                line.send(data or json.dumps({"eof": True}))
+                if not data:
+                    return
 
-    threading.Thread(target=feed, daemon=True).start()
-    return _printed(line)
+    feeding = threading.Thread(target=feed, daemon=True)
+    feeding.start()
+    try:
+        return _printed(line)
+    finally:
+        os.close(end)
+        feeding.join(FEED_END_S)
+        os.close(over)
 
 
 def _attended(line: ClientConnection) -> int:

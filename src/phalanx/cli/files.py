@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.journal import Journal, Record, decode
-from phalanx.engine.snapshot import SnapshotError, load
-from phalanx.engine.state import State
+from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
@@ -31,41 +28,6 @@ def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:
     """The job of a file, or the members of its array."""
     types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
     return members(read_job(text_of(path), path, job_id=str(first_id), gpu_types=types))
-
-
-def journal_from(path: str) -> Journal:
-    """A journal: a saved state is one."""
-    try:
-        with Path(path).open("rb") as lines:
-            return Journal.read(line for line in lines if line.strip())
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise FileError(f"{path}: {error}") from error
-
-
-def records_from(path: str) -> Iterator[tuple[Record, bytes]]:
-    """The records of a journal one by one, from wherever it begins."""
-    try:
-        with Path(path).open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    try:
-                        yield decode(line), line.rstrip(b"\r\n")
-                    except ValueError as error:
-                        raise FileError(f"{path}: journal line {number}: {error}") from error
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
-
-
-def snapshot_from(path: str) -> State:
-    """The State of a snapshot."""
-    try:
-        return load(Path(path).read_bytes())
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from error
-    except SnapshotError as error:
-        raise FileError(f"{path}: {error}") from error
 
 
 def save_journal(journal: Journal, path: str) -> None:

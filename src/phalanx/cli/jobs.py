@@ -43,6 +43,9 @@ def jobs(
         found = client.items(
             "/jobs", limit, state=states, queue=queue, user=user, name=name, kind=kind, label=label, array_of=array_of
         )
-        emit([job_row(job) for job in found], COLUMNS, output)
+        rows = [job_row(job) for job in found]
+        emit(rows, COLUMNS, output)
+        if not rows and states == LIVE and output in ("table", "wide") and not watch:
+            click.echo("no such job waits or runs; `phalanx jobs --all` lists those that are over, too", err=True)
 
     shown(show, watch)

@@ -59,8 +59,8 @@ def logs(job: str, rank: int, stream: str | None, attempt: int | None, tail: int
         else [Printed(job, rank, "out", out), Printed(job, rank, "err", err)]
     )
     if not follow:
-        for printed in wanted:
-            _show(client, printed, attempt, tail)
+        if not sum(_show(client, printed, attempt, tail) for printed in wanted) and tail != 0:
+            _say_why_nothing(client, job)
     elif attempt is None:
         _together(client, wanted, _follow)
     else:
@@ -73,13 +73,21 @@ def follow_logs(client: Client, job: str) -> None:
     _together(client, wanted, _follow)
 
 
-def _show(client: Client, printed: Printed, attempt: int | None, tail: int | None) -> None:
-    """What has been printed by now, or the last lines of it."""
+def _say_why_nothing(client: Client, job: str) -> None:
+    found = client.get(job_path(job))
+    told = f": {found['end_reason']}" if found["end_reason"] not in ("", found["state"]) else ""
+    click.echo(f"nothing was printed; job {found['id']} is {found['state']}{told}", err=True)
+
+
+def _show(client: Client, printed: Printed, attempt: int | None, tail: int | None) -> int:
+    """Shows what has been printed by now, or the last lines of it; how many bytes there were."""
     path = job_path(printed.job, "/logs")
     if tail is None:
+        size = 0
         for piece in client.stream(path, **printed.query(attempt=attempt)):
             printed.show(piece)
-        return
+            size += len(piece)
+        return size
     size = (tail + 1) * LINE_BYTES
     content = b""
     while tail:
@@ -88,6 +96,7 @@ def _show(client: Client, printed: Printed, attempt: int | None, tail: int | Non
             break
         size *= 4
     printed.show(b"".join(content.splitlines(keepends=True)[-tail:] if tail else []))
+    return len(content)
 
 
 def _follow_one(client: Client, printed: Printed, attempt: int) -> None:

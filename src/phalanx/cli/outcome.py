@@ -35,9 +35,11 @@ class Patience:
             click.echo(f"job {job['id']} waits: {reason}; `phalanx why {job['id']}` tells more", err=True)
 
 
-def wait_for(client: Client, job: str, timeout_s: float | None = None) -> tuple[Exit, dict[str, Any] | None]:
-    """Waits until a job is over; the code for it, and the job if there is one. A server that restarts is waited for."""
-    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+def wait_for(client: Client, job: str, deadline_s: float | None = None) -> tuple[Exit, dict[str, Any] | None]:
+    """Waits until a job is over, or to a moment of the monotonic clock; the code for it, and the job if there is one.
+
+    A server that restarts is waited for.
+    """
     pause_s, patience = LOOK_FIRST_S, Patience()
     found = look(client, job, patience_s=0)
     while found is not None and found["state"] not in FINAL:

@@ -176,7 +176,7 @@ def _lines(row: Row, columns: Sequence[Column]) -> str:
     room = max(_room() - indent, PROSE_LEAST)
     lines = []
     for column in columns:
-        parts = textwrap.wrap(cell(row.get(column.key)), room, break_on_hyphens=False) or [""]
+        parts = textwrap.wrap(cell(row.get(column.key)), room, break_on_hyphens=False) or ["-"]
         lines += [f"{column.title if part is parts[0] else '':<{indent}}{part}" for part in parts]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

@@ -22,10 +22,7 @@ COLUMNS = (
 
 def plan_live(files: tuple[str, ...], output: Output) -> None:
     """Asks the server to decide, and prints what it would do. Nothing is changed."""
-    import yaml
-
-    jobs = [yaml.safe_load(read_checked(path)) for path in files]
-    told = connect().post("/plan", {"jobs": jobs})["items"]
+    told = connect().post("/plan", {"jobs": [read_checked(path) for path in files]})["items"]
     rows = [{**item, "where": where(item["nodes"]), "starts": _starts(item.get("expected_start_ms"))} for item in told]
     emit(rows, COLUMNS, output)
 

@@ -58,7 +58,8 @@ body is an event or a Decision. Fields that have their default are left out.
 {_types(get_args(action.Action))}
 ## Reasons why a job waits
 
-From the most lasting to the most passing; the first that holds is the one given.
+From the most lasting to the most passing. `why` and `plan` give the first that holds when they are asked. A Decision
+says what was found when the job was last looked at, and so do lists of jobs: others may have taken what was free since.
 
 {_values(plan.Reason)}
 ## Job states

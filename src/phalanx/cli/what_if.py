@@ -18,7 +18,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
 from phalanx.cli.runs import MEASURE_COLUMNS, note_never_fit
-from phalanx.cli.simulate import saved_run
+from phalanx.cli.saved import Kind, kind_of, run_from
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
@@ -54,7 +54,10 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 @click.command("what-if")
 @click.option(
-    "--state", "state_path", metavar="FILE", help="A run saved by `phalanx simulate --save`. Default: the live server."
+    "--state",
+    "state_path",
+    metavar="FILE",
+    help="A run saved by `simulate --save`, a debug bundle, a snapshot or a journal. Default: the live server.",
 )
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
@@ -71,21 +74,25 @@ def what_if(
     until: str | None,
     output: Output,
 ) -> None:
-    """Show two futures side by side, of the live server or a saved run: as it is, and with something happening now.
+    """Show two futures side by side, of the live server or a saved one: as it is, and with something happening now.
 
     Nodes can fail or come, jobs can be submitted, and another policy can take over.
     """
     if not fail and not jobs and policy is None and add_nodes is None:
         raise click.UsageError("Say what happens: --fail NODE, --job FILE, --policy NAME or --add-nodes N.")
-    if state_path is None:
+    if state_path is None or kind_of(state_path) is not Kind.RUN:
         if until is not None:
-            raise click.UsageError(
-                "--until is for saved runs: the futures of the live server are followed to their end."
-            )
-        what_if_live(Changes(fail, jobs, policy, add_nodes), output)
+            raise click.UsageError("--until is for saved runs: the futures of a server are followed to their end.")
+        changes = Changes(fail, jobs, policy, add_nodes)
+        if state_path is None:
+            what_if_live(changes, output)
+        else:
+            from phalanx.cli.what_if_state import what_if_state
+
+            what_if_state(state_path, changes, output)
         return
-    as_it_is, other = saved_run(state_path), saved_run(state_path)
-    now_s = other.run.state.now / 1000
+    as_it_is, other = run_from(state_path), run_from(state_path)
+    now_s = other.now_ms / 1000
     events = [*_failures(other, fail), *_other_policy(policy), *_more_nodes(other, add_nodes)]
     submitted = [job for path in jobs for job in _known_jobs(other, path)]
     with naming(policy or other.setup.policy):
@@ -143,7 +150,7 @@ def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
     """The jobs of a file, under ids of their own, made known to the virtual world."""
     numbers = [int(job) for job in simulation.works if job.isdecimal()]
     types = tuple(dict.fromkeys(node.gpu_type for node in simulation.cluster.nodes if node.gpu_type))
-    now_ms = simulation.run.state.now
+    now_ms = simulation.now_ms
     read = read_job(text_of(path), path, str(max(numbers, default=0) + 1), now_ms, types)
     if read.duration_ms is None:
         click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -11,6 +12,10 @@ from phalanx.cli.client import connect
 from phalanx.cli.job_text import read_checked
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit
 from phalanx.cli.when import clock, span
+
+Future: TypeAlias = dict[str, Any]
+
+ADD_MAX = 10_000
 
 COLUMNS = (
     Column("future"),
@@ -33,32 +38,42 @@ class Changes:
     policy: str | None
     add_nodes: str | None
 
+    def nodes(self) -> tuple[int, str]:
+        """How many nodes are to come, and the one they are to be like; empty if none is named."""
+        count, _, like = (self.add_nodes or "0").partition(":")
+        if not count.isdecimal() or int(count) > ADD_MAX:
+            expected = f"expected a number up to {ADD_MAX:,}, or N:NODE such as 8:n0."
+            raise click.UsageError(f"--add-nodes {self.add_nodes}: {expected}")
+        return int(count), like
+
 
 def what_if_live(changes: Changes, output: Output) -> None:
     """Asks the server and prints both futures. Nothing is changed."""
-    import yaml
-
-    count, _, like = (changes.add_nodes or "0").partition(":")
-    if not count.isdecimal():
-        raise click.UsageError(f"--add-nodes {changes.add_nodes}: expected a number, or N:NODE such as 8:n0.")
+    count, like = changes.nodes()
     body = {
         "fail": list(changes.fail),
-        "jobs": [yaml.safe_load(read_checked(path)) for path in changes.jobs],
+        "jobs": [read_checked(path) for path in changes.jobs],
         "policy": changes.policy,
-        "add_nodes": int(count),
+        "add_nodes": count,
         "like": like,
     }
     told = connect().post("/what-if", body)
+    show_futures(told["base"], told["changed"], lambda at_ms: f"at {clock(at_ms)}", output)
+
+
+def show_futures(base: Future, changed: Future, when: Callable[[int], str], output: Output) -> None:
+    """Prints two futures side by side, and what becomes of the jobs that are only in the second."""
     if output in ("json", "yaml"):
-        data = {"as_it_is": told["base"], "what_if": told["changed"]}
+        data = {"as_it_is": base, "what_if": changed}
         click.echo(as_json(data) if output == "json" else as_yaml(data), nl=output == "json")
         return
-    emit([_row("as it is", told["base"]), _row("what if", told["changed"])], COLUMNS, output)
-    for job in told["changed"]["submitted"]:
-        click.echo(_fate(job))
+    emit([_row("as it is", base), _row("what if", changed)], COLUMNS, output)
+    if output != "name":
+        for job in changed["submitted"]:
+            click.echo(_fate(job, when))
 
 
-def _row(name: str, future: dict[str, Any]) -> dict[str, Any]:
+def _row(name: str, future: Future) -> dict[str, Any]:
     held = future["gpu_allocated"]
     return {
         **future,
@@ -74,9 +89,9 @@ def _span(seconds: float | None) -> str | None:
     return None if seconds is None else span(1000 * seconds)
 
 
-def _fate(job: dict[str, Any]) -> str:
+def _fate(job: dict[str, Any], when: Callable[[int], str]) -> str:
     name = cell(job["name"] or job["job"])
     if job["start_ms"] is None:
         return f"{name} does not start: {job['why']}"
-    end = f"ends at {clock(job['end_ms'])}" if job["end_ms"] is not None else "does not end as far as can be seen"
-    return f"{name} starts at {clock(job['start_ms'])} and {end}"
+    end = f"ends {when(job['end_ms'])}" if job["end_ms"] is not None else "does not end as far as can be seen"
+    return f"{name} starts {when(job['start_ms'])} and {end}"

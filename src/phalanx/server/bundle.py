@@ -20,7 +20,7 @@ LOG_BYTES = 1 << 20
 RECORDS_MAX = 200_000
 AUDIT_ROWS = 1_000
 
-README = """A debug bundle of phalanx.
+README = """A debug bundle of phalanx. `why ID --state`, `what-if --state` and `replay` of phalanx take it as it is.
 
 journal.jsonl   the journal: `phalanx replay --verify journal.jsonl` folds and decides it again
 start.bin       only of a long journal: the State before its first record here; replay with `--from start.bin`

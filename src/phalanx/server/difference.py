@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.cluster import Cluster
@@ -12,6 +12,7 @@ from phalanx.engine.check import check
 from phalanx.engine.event import ClusterChanged, Event, PolicyChanged
 from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.state import State
+from phalanx.policy.registry import is_file, known, split
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -19,8 +20,20 @@ if TYPE_CHECKING:
 SHOWN_MAX = 50
 
 
+def present_cluster(state: State) -> Cluster:
+    """The cluster that a State has or is about to have, with the policy that decides."""
+    return replace(state.cluster_to_be or state.cluster, policy=state.policy.spec)
+
+
+def need_known(policy: str) -> None:
+    """Raises ValueError for a policy in somebody's own file, which no process of a server has loaded."""
+    if is_file(policy) and split(policy)[0] not in known():
+        raise ValueError(f"policy {policy!r}: a server decides by policies that it knows by name, not by one in a file")
+
+
 def changes_of(state: State, cluster: Cluster) -> list[Event]:
     """The events that lead from what a State has to a cluster; none if it has it. What cannot be raises ValueError."""
+    need_known(cluster.policy)
     events: list[Event] = []
     present = state.cluster_to_be or state.cluster
     if cluster != present:
@@ -51,8 +64,8 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
 def _nodes(old: Cluster, new: Cluster) -> Iterator[str]:
     had = {node.name: node for node in old.nodes}
     has = {node.name: node for node in new.nodes}
-    yield from _listed("nodes come", [name for name in has if name not in had])
-    yield from _listed("nodes go", [name for name in had if name not in has])
+    yield from _listed("node comes", "nodes come", [name for name in has if name not in had])
+    yield from _listed("node goes", "nodes go", [name for name in had if name not in has])
     for name in [name for name in has if name in had and has[name] != had[name]][:SHOWN_MAX]:
         yield f"node {name}: {_changed(had[name], has[name])}"
 
@@ -60,8 +73,8 @@ def _nodes(old: Cluster, new: Cluster) -> Iterator[str]:
 def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
     had = {queue.path: queue for queue in old.queues}
     has = {queue.path: queue for queue in new.queues}
-    yield from _listed("queues come", [path for path in has if path not in had])
-    yield from _listed("queues go", [path for path in had if path not in has])
+    yield from _listed("queue comes", "queues come", [path for path in has if path not in had])
+    yield from _listed("queue goes", "queues go", [path for path in had if path not in has])
     for path in [path for path in has if path in had and has[path] != had[path]][:SHOWN_MAX]:
         yield f"queue {path}: {_changed(had[path], has[path])}"
 
@@ -69,15 +82,16 @@ def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
 def _windows(old: Cluster, new: Cluster) -> Iterator[str]:
     had = {window.name: window for window in old.maintenance}
     has = {window.name: window for window in new.maintenance}
-    yield from _listed("times of maintenance come", [name for name in has if name not in had])
-    yield from _listed("times of maintenance go", [name for name in had if name not in has])
-    yield from _listed("times of maintenance change", [name for name in has if name in had and has[name] != had[name]])
+    changed = [name for name in has if name in had and has[name] != had[name]]
+    yield from _listed("maintenance comes", "maintenances come", [name for name in has if name not in had])
+    yield from _listed("maintenance goes", "maintenances go", [name for name in had if name not in has])
+    yield from _listed("maintenance changes", "maintenances change", changed)
 
 
 def _virtual_clusters(old: Cluster, new: Cluster) -> Iterator[str]:
     had, has = _owned(old), _owned(new)
-    yield from _listed("virtual clusters come", [name for name in has if name not in had])
-    yield from _listed("virtual clusters go", [name for name in had if name not in has])
+    yield from _listed("virtual cluster comes", "virtual clusters come", [name for name in has if name not in had])
+    yield from _listed("virtual cluster goes", "virtual clusters go", [name for name in had if name not in has])
     for name in [name for name in has if name in had and has[name] != had[name]][:SHOWN_MAX]:
         yield f"virtual cluster {name}: {had[name]} becomes {has[name]}"
 
@@ -98,36 +112,66 @@ def _owned(cluster: Cluster) -> dict[str, str]:
     }
 
 
+TOLD = ("nodes", "queues", "maintenance", "policy")
+"""What of a cluster is told of by lines of its own."""
+
+IN_ALL = {
+    "links": "the bandwidth of links",
+    "overcommit": "what is overcommitted",
+    "storage": "what tiers of storage there are",
+    "cells": "the hierarchy of cells",
+}
+"""What is too much to be told of in a line, in words."""
+
+
 def _rest(old: Cluster, new: Cluster) -> Iterator[str]:
-    told = {"nodes", "queues", "maintenance", "policy"}
     for each in fields(new):
-        if each.name not in told and getattr(old, each.name) != getattr(new, each.name):
-            yield "the hierarchy of cells changes" if each.name == "cells" else f"{each.name} changes"
+        name, was, will = each.name, getattr(old, each.name), getattr(new, each.name)
+        if name not in TOLD and was != will:
+            into = f": {_value(name, was)} becomes {_value(name, will)}"
+            yield f"{IN_ALL[name]} changes" if name in IN_ALL else f"{_key(name)}{into}"
 
 
 def _changed(old: DataclassInstance, new: DataclassInstance) -> str:
     """What of a thing becomes what."""
     pairs = [(each.name, getattr(old, each.name), getattr(new, each.name)) for each in fields(new)]
-    return "; ".join(f"{name} {_value(was)} becomes {_value(will)}" for name, was, will in pairs if was != will)
+    return "; ".join(
+        f"{_key(name)} {_value(name, was)} becomes {_value(name, will)}" for name, was, will in pairs if was != will
+    )
 
 
-def _value(value: object) -> str:
+WRITTEN = {
+    "gpus_permille": ("gpus", 1000),
+    "cpus_milli": ("cpus", 1000),
+    "memory_mb": ("memory_gb", 1024),
+    "min_run_ms": ("min_run", 1000),
+    "budget_gpu_ms": ("budget_gpu_hours", 3_600_000),
+    "defragment_ms": ("defragment", 1000),
+}
+"""What is counted in small units: its key in the file of a cluster, and how many make one of what is written there."""
+
+
+def _key(name: str) -> str:
+    return WRITTEN[name][0] if name in WRITTEN else name
+
+
+def _value(name: str, value: object) -> str:
     """A value as the file of a cluster would have it."""
     match value:
         case Quota():
-            return (
-                ", ".join(f"{each} {amount}" for each, amount in value._asdict().items() if amount is not None)
-                or "none"
-            )
+            said = {each: amount for each, amount in value._asdict().items() if amount is not None}
+            return ", ".join(f"{_key(each)} {_value(each, amount)}" for each, amount in said.items()) or "none"
         case tuple():
-            return "/".join(map(_value, value)) or "none"
+            return "/".join(_value(name, each) for each in value) or "none"
         case "" | None:
             return "none"
+        case int() if name in WRITTEN:
+            return f"{value / WRITTEN[name][1]:g}" + ("s" if name in ("min_run_ms", "defragment_ms") else "")
         case _:
             return str(value)
 
 
-def _listed(what: str, names: list[str]) -> Iterator[str]:
+def _listed(one: str, several: str, names: list[str]) -> Iterator[str]:
     if names:
         more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-        yield f"{len(names)} {what}: {', '.join(names[:SHOWN_MAX])}{more}"
+        yield f"{len(names)} {one if len(names) == 1 else several}: {', '.join(names[:SHOWN_MAX])}{more}"

@@ -101,7 +101,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         cluster,
         queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()),
         maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes), ()),
-        defragment_ms=fields.get("defragment", _read_period, 0),
+        defragment_ms=fields.get("defragment", read_period, 0),
         cells=fields.get("virtual_clusters", lambda clusters: read_virtual_clusters(clusters, cluster), None),
     )
 
@@ -114,7 +114,8 @@ def _read_site(fields: Fields) -> Site:
     )
 
 
-def _read_period(field: Field) -> int:
+def read_period(field: Field) -> int:
+    """How often running jobs may be moved for one that waits; 0 for `never`."""
     if field.is_word("never"):
         return 0
     period_ms = field.duration_ms()

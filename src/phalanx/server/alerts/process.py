@@ -83,7 +83,7 @@ class Watchman:
 
     def _act(self, alert: Alert) -> None:
         if alert.then is Then.STOP:
-            self._ask(ChangeJob(alert.subject, "cancel"))
+            self._ask(ChangeJob(alert.subject, "cancel", reason=f"stopped by the alert rule {alert.rule}"))
         elif alert.then is Then.DRAIN:
             self._ask(ChangeNode(alert.subject, Health.DRAINING.value, f"alert {alert.rule}"))
 

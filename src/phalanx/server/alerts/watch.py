@@ -26,7 +26,7 @@ class Alert(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """What an attempt has said of itself so far."""
+    """What an attempt has said of itself so far. `measures` says that it ever told anything of its GPUs."""
 
     attempt: int
     first_ms: int
@@ -34,6 +34,7 @@ class Report:
     step: int = -1
     step_ms: int = 0
     gpu_busy: float = 0.0
+    measures: bool = False
 
 
 class Watch:
@@ -64,6 +65,8 @@ class Watch:
         if report is None or report.attempt != progress.attempt:
             report = self._reports[progress.job] = Report(progress.attempt, now, step_ms=now)
         report.gpu_busy = progress.gpu_busy
+        # Who never measures says 0 as well: to stop that one would be to stop a job that works.
+        report.measures = report.measures or progress.gpu_busy > 0 or progress.memory_gb > 0
         if progress.step > report.step:
             report.step, report.step_ms = progress.step, now
         for rule in self._rules:
@@ -79,7 +82,7 @@ class Watch:
             case When.IDLE_GPUS:
                 for job, report in self._reports.items():
                     since_ms = report.busy.get(rule.name, report.first_ms)
-                    if now - since_ms >= rule.for_ms:
+                    if report.measures and now - since_ms >= rule.for_ms:
                         yield Alert(rule.name, job, since_ms, report.gpu_busy, rule.then)
             case When.STUCK_JOB:
                 for job, report in self._reports.items():

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
-from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
+from phalanx.cluster.formats.settings import Settings, is_settings
+from phalanx.document import DocumentError
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import PolicyBody
+from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobfile import text_of
 from phalanx.server.api.jobs import hand_over, media_of
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planning import ask
-from phalanx.server.loop.wire import ChangeCluster, ChangePolicy
-from phalanx.server.planner.questions import Differ
+from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings
+from phalanx.server.planner.questions import Differ, DifferSettings
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(tags=["cluster"])
+
+SOURCE = "cluster"
+"""What errors call the file, whose name nobody knows here."""
 
 DryRun = Annotated[bool, Query(description="Show the difference and what it would stop, and change nothing.")]
 
@@ -43,15 +48,29 @@ DryRun = Annotated[bool, Query(description="Show the difference and what it woul
 async def apply_cluster(
     request: Request, account: SignedIn, context: WorkerContext, dry_run: DryRun = False
 ) -> Response:
-    """Change the cluster, its queues and its policy to those of a cluster file. Jobs that can go on do."""
+    """Change the cluster, its queues and its policy to those of a cluster file. Jobs that can go on do.
+
+    A file that only has `queues`, `policy`, `maintenance` or `defragment` changes these and leaves the rest as it is.
+    """
     _need_admin(account)
     if media_of(request) not in ("application/json", "application/yaml"):
         raise Refusal("unsupported_media", "expected a cluster file as application/yaml or application/json")
-    cluster: Cluster = read_cluster(text_of(await request.body()), "cluster")
-    difference = msgspec.json.decode(await ask(context, Differ(cluster)))
+    difference, change = await _change_of(text_of(await request.body()), context)
     if not dry_run and difference["changes"]:
-        await hand_over(context, caller_of(request, account), ChangeCluster(cluster))
+        await hand_over(context, caller_of(request, account), change)
     return as_json(difference)
+
+
+async def _change_of(text: str, context: Context) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
+    """What a file would change, and what is to be asked for to have it so."""
+    try:
+        cluster = read_cluster(text, SOURCE)
+    except DocumentError:
+        if not is_settings(text, SOURCE):
+            raise
+        difference = msgspec.json.decode(await ask(context, DifferSettings(text, SOURCE)))
+        return difference, ChangeSettings(msgspec.convert(difference.pop("settings"), Settings))
+    return msgspec.json.decode(await ask(context, Differ(cluster))), ChangeCluster(cluster)
 
 
 @router.put("/policy", responses=answers(models.PolicyModel, WRITE))

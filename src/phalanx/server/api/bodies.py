@@ -76,10 +76,14 @@ class PolicyBody(Body):
     placement: Text = ""
 
 
+JobFile = dict[str, Any] | StrictStr
+AS_TEXT = "Each as an object, or as the text of a file, in YAML or JSON."
+
+
 class PlanBody(Body):
     """Jobs to plan, each as a job file."""
 
-    jobs: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=100)]
+    jobs: Annotated[list[JobFile], Field(min_length=1, max_length=100, description=AS_TEXT)]
 
 
 class WhatIfBody(Body):
@@ -90,7 +94,7 @@ class WhatIfBody(Body):
     add_nodes: Annotated[StrictInt, Field(ge=0, le=10_000)] = 0
     like: Annotated[Text, Field(description="A node that those to be added are like; the last, if none is named.")] = ""
     fail: Annotated[list[Text], Field(max_length=10_000)] = []
-    jobs: Annotated[list[dict[str, Any]], Field(max_length=100)] = []
+    jobs: Annotated[list[JobFile], Field(max_length=100, description=AS_TEXT)] = []
 
 
 class LoginBody(Body):

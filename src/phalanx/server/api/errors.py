@@ -47,8 +47,8 @@ async def _refusal(_: Request, error: Exception) -> Response:
 async def _invalid(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [{"at": ".".join(map(str, each["loc"])), "problem": each["msg"]} for each in error.errors()[:SHOWN_ERRORS]]
-    first = f"{found[0]['at']}: {found[0]['problem']}" if found else "the request is not as expected"
-    return refused(Refusal("invalid", first, {"errors": found}))
+    told = [f"{each['at'].removeprefix('body.')}: {each['problem']}" for each in found]
+    return refused(Refusal("invalid", told[0] if told else "the request is not as expected", {"errors": found}))
 
 
 async def _document(_: Request, error: Exception) -> Response:

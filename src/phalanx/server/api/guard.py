@@ -14,6 +14,7 @@ from phalanx.server.api.errors import refused
 from phalanx.server.api.figures import HttpFigures
 from phalanx.server.options import Options
 from phalanx.server.refusal import Refusal
+from phalanx.workload.formats.limits import JOB_LIMITS
 
 log = logging.getLogger("phalanx.access")
 
@@ -37,6 +38,12 @@ PROBED = "/readyz"
 
 CALLERS_KEPT = 10_000
 
+LARGE = ("/api/v1/jobs:batch", "/api/v1/cluster", "/api/v1/plan", "/api/v1/what-if")
+"""Where many jobs or a whole cluster come in one body."""
+
+BODY_BYTES_MAX = 4 * JOB_LIMITS.text
+"""How large any other body may be: as one job file of the widest characters."""
+
 
 class Guard:
     """Wraps the app. One caller is one address: its requests in a row are bounded, and refill steadily."""
@@ -44,7 +51,7 @@ class Guard:
     def __init__(self, app: ASGIApp, options: Options, figures: HttpFigures) -> None:
         self._app = app
         self._figures = figures
-        self._body_max = options.body_bytes_max
+        self._large_bytes_max = options.body_bytes_max
         self._rate = RateLimit(options.rate_limit)
         self._headers = [*HEADERS, STRICT_TRANSPORT] if options.tls_cert else HEADERS
 
@@ -69,7 +76,7 @@ class Guard:
             self._figures.refused.labels(refusal.code).inc()
             await refused(refusal)(scope, receive, send_guarded)
             return
-        await self._app(scope, self._bounded(receive), send_guarded)
+        await self._app(scope, self._bounded(receive, self._body_max(scope)), send_guarded)
         seconds = time.perf_counter() - start
         if (status >= 400 or seconds > SLOW_S) and scope["path"] != PROBED:
             log.info(
@@ -88,14 +95,16 @@ class Guard:
         if not self._rate.allows((scope.get("client") or ("",))[0]):
             return Refusal("rate_limited", "too many requests from one address: slow down", {"retry_after_s": 1})
         length = _header(scope, b"content-length")
-        if length is not None and (not length.isdigit() or int(length) > self._body_max):
-            return self._too_large()
+        body_max = self._body_max(scope)
+        if length is not None and (not length.isdigit() or int(length) > body_max):
+            return _too_large(body_max)
         return None
 
-    def _too_large(self) -> Refusal:
-        return Refusal("too_large", f"expected a body of at most {self._body_max} bytes")
+    def _body_max(self, scope: Scope) -> int:
+        """How many bytes a request may bring. They are kept in memory before anybody asks who sends them."""
+        return self._large_bytes_max if scope["path"] in LARGE else min(BODY_BYTES_MAX, self._large_bytes_max)
 
-    def _bounded(self, receive: Receive) -> Receive:
+    def _bounded(self, receive: Receive, body_max: int) -> Receive:
         """Bodies that do not tell their length are counted as they come."""
         received = 0
 
@@ -103,8 +112,8 @@ class Guard:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._body_max:
-                refusal = self._too_large()
+            if received > body_max:
+                refusal = _too_large(body_max)
                 raise HTTPException(refusal.status, refusal.message)
             return message
 
@@ -135,6 +144,10 @@ def route_of(scope: Scope) -> str:
     route: Any = scope.get("route")
     path: str = getattr(route, "path", "")
     return path or "-"
+
+
+def _too_large(body_max: int) -> Refusal:
+    return Refusal("too_large", f"expected a body of at most {body_max} bytes")
 
 
 def _header(scope: Scope, name: bytes) -> bytes | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 
 from phalanx.document import DocumentError
 from phalanx.server.refusal import Refusal
+from phalanx.workload.formats.limits import JOB_LIMITS
 from phalanx.workload.formats.native import JOB_KEYS, read_job
 from phalanx.workload.job import Job
 
@@ -103,29 +104,32 @@ class JobReader:
 
     def one(self, text: str, gpu_types: Collection[str], now_ms: int) -> Job:
         """The job of one file."""
+        if len(text) > JOB_LIMITS.text:
+            raise Refusal("too_large", f"expected a job file of at most {JOB_LIMITS.text} characters, got {len(text)}")
         return read_job(text, SOURCE, now_ms=now_ms, gpu_types=gpu_types)
 
-    def many(self, files: list[Any], gpu_types: Collection[str], now_ms: int) -> list[Job]:
-        """The jobs of many files; the first that cannot be read is told by its place."""
-        batch = self.batch(files, gpu_types, now_ms)
-        return [replace(batch.kinds[kind], name=name) for kind, name in batch.named]
+    def many(self, files: Sequence[Any], gpu_types: Collection[str], now_ms: int) -> list[Job]:
+        """The jobs of many files, as objects or as text; the first that cannot be read is told by its place."""
+        jobs = []
+        for index, file in enumerate(files):
+            with _told_by_place(index):
+                text = file if isinstance(file, str) else msgspec.json.encode(file).decode()
+                jobs.append(self.one(text, gpu_types, now_ms))
+        return jobs
 
-    def batch(self, files: list[Any], gpu_types: Collection[str], now_ms: int) -> Batch:
+    def batch(self, files: Sequence[Any], gpu_types: Collection[str], now_ms: int) -> Batch:
         """The jobs of many files, by kinds; the first that cannot be read is told by its place."""
         kinds: list[Job] = []
         named: list[tuple[int, str]] = []
         places: dict[bytes, int] = {}
         for index, file in enumerate(files):
-            try:
+            with _told_by_place(index):
                 rest, name = _rest_of(file)
                 if rest not in places:
                     places[rest] = len(kinds)
                     kinds.append(self._kind(rest, gpu_types, now_ms))
                 place = places[rest]
                 named.append((place, kinds[place].name if name is None else name))
-            except DocumentError as error:
-                detail = {"index": index, "line": error.line, "key": error.key}
-                raise Refusal("invalid", f"jobs[{index}]: {error}", detail) from None
         return Batch(kinds, named)
 
     def _kind(self, text: bytes, gpu_types: Collection[str], now_ms: int) -> Job:
@@ -137,6 +141,18 @@ class JobReader:
                     self._known.clear()
                 self._known[text] = job
         return job
+
+
+@contextmanager
+def _told_by_place(index: int) -> Iterator[None]:
+    """Says of what is wrong with one of many files which it is."""
+    try:
+        yield
+    except DocumentError as error:
+        detail = {"index": index, "line": error.line, "key": error.key}
+        raise Refusal("invalid", f"jobs[{index}]: {error}", detail) from None
+    except Refusal as refusal:
+        raise Refusal(refusal.code, f"jobs[{index}]: {refusal}", {"index": index}) from None
 
 
 def _rest_of(file: Any) -> tuple[bytes, str | None]:

@@ -201,7 +201,8 @@ def _change_route(verb: str, about: str) -> None:
                 _need_change(member, account)
             return await _changed_array(context, caller, members, verb)
         item = await changeable(job, account, context)
-        return await _changed(context, caller, ChangeJob(item["id"], verb, _version_of(if_match)))
+        mutation = ChangeJob(item["id"], verb, _version_of(if_match), _on_whose_word(verb, item, caller))
+        return await _changed(context, caller, mutation)
 
     change.__name__, change.__doc__ = verb, about
     router.add_api_route(
@@ -302,11 +303,17 @@ async def _changed_array(context: Context, caller: Caller, members: list[dict[st
     """Has an array changed; shows the first member that was, with the ids of all that were."""
     array = members[0]["array_of"]
     open_still = [item["id"] for item in members if item["state"] not in table.FINAL]
-    answer = await hand_over(context, caller, ChangeArray(array, open_still, verb))
+    change = ChangeArray(array, open_still, verb, _on_whose_word(verb, members[0], caller))
+    answer = await hand_over(context, caller, change)
     ids = msgspec.json.decode(answer.body)["ids"]
     first = await context.read(table.one, ids[0])
     assert first is not None
     return as_json({**first, "members": ids})
+
+
+def _on_whose_word(verb: str, item: dict[str, Any], caller: Caller) -> str:
+    """Who else wants a job gone, for its user, who will ask."""
+    return f"cancelled by {caller.user}" if verb == "cancel" and caller.user != item["user"] else ""
 
 
 async def _changed(context: Context, caller: Caller, mutation: ChangeJob | ResizeJob) -> Response:

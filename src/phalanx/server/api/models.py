@@ -230,14 +230,19 @@ class VirtualClusterModel(Answered):
 
 
 class QueueModel(Answered):
-    """A queue, and what waits and runs in it."""
+    """A queue, and what waits and runs in it and in those that lie in it."""
 
     name: str
     waiting: int
     running: int
     gpus_used: int
     gpus_waiting: int
-    quota: dict[str, Any] | None = Field(description="What the cluster file allots to it; null where it says nothing.")
+    quota: dict[str, Any] | None = Field(
+        description="What the cluster file allots to it, and to those inside where it does not say; else null."
+    )
+    budget_spent_gpu_ms: int | None = Field(
+        description="GPU time that it has had of its budget (budget_gpu_ms of quota); null where it has none."
+    )
     virtual_cluster: VirtualClusterModel | None = Field(description="What it owns; null where it owns no cells.")
 
 
@@ -273,7 +278,7 @@ class DifferenceModel(Answered):
     """What a change of the cluster does, and the attempts it stops."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"changes": ["1 nodes go: n3"], "stops": ["4821/1"]}}
+        extra="forbid", json_schema_extra={"example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"]}}
     )
     changes: list[str]
     stops: list[str]
@@ -304,7 +309,7 @@ class WhyModel(Answered):
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
     deadline: str = Field(
-        description="Whether it can meet its deadline by the GPU time there is; empty if it has none."
+        description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."
     )
     ruled_out: dict[str, int]
     gpus_free: int | None
@@ -313,7 +318,10 @@ class WhyModel(Answered):
     waits_for: list[dict[str, Any]] = Field(description="Jobs that must leave or end first.")
     not_before_ms: int | None
     fits_now: bool
-    expected_start_ms: int | None = Field(description="By what jobs say of their length; null if nobody can tell.")
+    expected_start_ms: int | None = Field(
+        description="If all take as long as they say, or as is usual; null if nobody can tell. Where there is a "
+        "forecast that is not over yet, believe that: it knows how far what jobs say is off."
+    )
     forecast: dict[str, int | None] | None = Field(
         description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon), by so "
         "many runs of the state ahead, made at at_ms; null if none has been made since it came."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
+import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from phalanx.cluster.cluster import Health
+from phalanx.cluster.queues import ancestors
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
@@ -15,7 +18,9 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.api.planning import ask
 from phalanx.server.loop.wire import ChangeNode
+from phalanx.server.planner.questions import ListSpending
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
@@ -24,6 +29,9 @@ from phalanx.server.view.virtual_clusters import virtual_clusters_of
 router = APIRouter(tags=["cluster"])
 
 Name = Annotated[str, Path(max_length=200, description="The name of a node.")]
+
+COUNTS = ("waiting", "running", "gpus_used", "gpus_waiting")
+NOTHING = Counter(dict.fromkeys(COUNTS, 0))
 
 
 @router.get("/nodes", responses=answers(models.NodeListModel, LIST))
@@ -68,23 +76,44 @@ async def undrain(
 @router.get("/queues", responses=answers(models.QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
-    totals = {total["name"]: total for total in await context.read(job_table.queue_totals)}
+    own = await context.read(job_table.queue_totals)
+    totals = _with_those_inside(own)
     quotas = (await context.cluster()).get("queues", {})
     owners = await context.read(virtual_clusters_of)
-    empty = {"waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0}
-    names = sorted(name for name in {*totals, *quotas, *owners} if account.sees(name))
+    budgeted = any(quota.get("budget_gpu_ms") is not None for quota in quotas.values())
+    spent = await _spent(context) if budgeted else {}
+    names = sorted(name for name in {*(total["name"] for total in own), *quotas, *owners} if account.sees(name))
     return as_list(
         [
             {
                 "name": name,
-                **empty,
-                **totals.get(name, {}),
+                **totals.get(name, NOTHING),
                 "quota": quotas.get(name),
+                "budget_spent_gpu_ms": spent.get(name),
                 "virtual_cluster": owners.get(name),
             }
             for name in names
         ]
     )
+
+
+def _with_those_inside(totals: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """What waits and runs in each queue and in those that lie in it."""
+    found: dict[str, Counter[str]] = {}
+    for total in totals:
+        counts = {key: total[key] for key in COUNTS}
+        for path in ancestors(total["name"]):
+            found.setdefault(path, Counter(dict.fromkeys(COUNTS, 0))).update(counts)
+    return found
+
+
+async def _spent(context: Context) -> dict[str, int]:
+    """The GPU time that queues with a budget have had; nothing while the planner cannot say."""
+    try:
+        spent: dict[str, int] = msgspec.json.decode(await ask(context, ListSpending()))
+    except Refusal:
+        return {}
+    return spent
 
 
 @router.get("/cluster", responses=answers(models.ClusterModel))

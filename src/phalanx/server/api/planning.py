@@ -121,7 +121,7 @@ async def _planner(context: Context) -> tuple[asyncio.StreamReader, asyncio.Stre
         await asyncio.sleep(AGAIN_S)
 
 
-async def _jobs(files: list[dict[str, Any]], account: Account, context: Context) -> list[Job]:
+async def _jobs(files: list[dict[str, Any] | str], account: Account, context: Context) -> list[Job]:
     types = await context.gpu_types()
     jobs = _reader.many(files, types, wall_ms())
     for job in jobs:

@@ -37,6 +37,9 @@ has changed since.
 **Durable.** A change is answered when it is on the disk. If the engine goes away before it answers, the response is
 `unavailable`: ask again with the same key.
 
+**Sizes.** A job file has at most 1,048,576 characters. Bodies of `jobs:batch`, `cluster`, `plan` and `what-if` have at
+most 32 MB, all others at most 4 MB. What is larger is `too_large`.
+
 **Times** are milliseconds since 1970. `{job}` is an id, or a name that only one live job has.
 
 **Events** (`GET /events`) are server-sent: `id` is the number of the journal record, and a stream that broke off goes

@@ -14,6 +14,7 @@ from phalanx.server.refusal import Refusal
 router = APIRouter(include_in_schema=False)
 
 FILES = {
+    "icon.svg": "image/svg+xml",
     "style.css": "text/css; charset=utf-8",
     "landing.js": "text/javascript; charset=utf-8",
     "reference.js": "text/javascript; charset=utf-8",
@@ -32,6 +33,12 @@ async def file(name: Annotated[str, Path(max_length=50)]) -> Response:
     if name not in FILES:
         raise Refusal("not_found", "there is no such file")
     return _file(name, FILES[name])
+
+
+@router.get("/favicon.ico")
+async def icon() -> Response:
+    """The icon, where browsers look for it unasked."""
+    return _file("icon.svg", FILES["icon.svg"])
 
 
 @router.get("/healthz")

@@ -54,6 +54,8 @@ class Loop:
         self._counsel = Counsel(around.tell)
         self._office = Office(state, self._book, self._notices, around.need_room)
         self._stopping = False
+        # Whatever was durable before a crash may not have been decided on.
+        self._undecided = True
 
     def run(self) -> None:
         """Takes turns until `stop`. An error of the store ends it: what was not durable has not happened."""
@@ -77,17 +79,28 @@ class Loop:
             return REST_S
         return min(max(due - self._around.clock.now_ms(), 0) / 1000, REST_S)
 
+    def _is_due(self, now: int) -> bool:
+        due_ms = self._state.next_wakeup()
+        return due_ms is not None and due_ms <= now
+
     def _turn(self, asked: list[Asked]) -> None:
         around = self._around
         now = around.clock.now_ms()
         with around.pulse.turn():
-            self._take_in(asked, around.backend.events(now), now)
-            plan = self._decide(now)
-            for action in plan.actions:
-                around.backend.carry_out(action, now)
+            events = around.backend.events(now)
+            self._take_in(asked, events, now)
+            # A decision on nothing new would only write down how late it is, once a second, for ever.
+            if asked or events or self._undecided or self._is_due(now):
+                self._act(now)
         self._announce()
         around.snapshotter.look_after(self._state)
         around.pulse.measure(self._state)
+
+    def _act(self, now: int) -> None:
+        """Decides, and has the plan carried out."""
+        self._undecided = False
+        for action in self._decide(now).actions:
+            self._around.backend.carry_out(action, now)
 
     def _announce(self) -> None:
         self._around.desk.announce(News(self._state.seq))

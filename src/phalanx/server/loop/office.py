@@ -34,7 +34,7 @@ from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import policy as policy_named
 from phalanx.server.accounts import ledger
-from phalanx.server.difference import changes_of
+from phalanx.server.difference import changes_of, need_known, present_cluster
 from phalanx.server.fresh import fresh_item
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.notices import Notices
@@ -48,6 +48,7 @@ from phalanx.server.loop.wire import (
     ChangeJob,
     ChangeNode,
     ChangePolicy,
+    ChangeSettings,
     DropUser,
     KeepAlerts,
     Mutation,
@@ -67,10 +68,10 @@ from phalanx.server.store.tables import alerts, audit, idempotency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
-VERBS: dict[str, Callable[[str], JobCancelled | JobHeld | JobReleased]] = {
-    "cancel": JobCancelled,
-    "hold": JobHeld,
-    "release": JobReleased,
+VERBS: dict[str, Callable[[ChangeJob], JobCancelled | JobHeld | JobReleased]] = {
+    "cancel": lambda asked: JobCancelled(asked.job, asked.reason),
+    "hold": lambda asked: JobHeld(asked.job),
+    "release": lambda asked: JobReleased(asked.job),
 }
 DETAIL_MAX = 500
 KEY_MS = 86_400_000
@@ -200,22 +201,23 @@ class Office:
     def _change_job(self, body: ChangeJob) -> Any:
         held = self._job(body.job)
         self._match(held, body.version)
-        self._check(VERBS[body.verb](body.job))
+        event = VERBS[body.verb](body)
+        self._check(event)
         if not (body.verb == "cancel" and held.cancelled):
-            record(self._state, self._journal, VERBS[body.verb](body.job), self._now)
+            record(self._state, self._journal, event, self._now)
         return {"id": body.job}
 
     @_do.register
     def _change_array(self, body: ChangeArray) -> Any:
-        changed = [job for job in body.jobs if self._is_changed(job, body.verb)]
+        changed = [job for job in body.jobs if self._is_changed(ChangeJob(job, body.verb, reason=body.reason))]
         if not changed:
             raise Refusal("conflict", f"no member of the array {body.array} can be changed any more")
         return {"ids": changed}
 
-    def _is_changed(self, job: str, verb: str) -> bool:
+    def _is_changed(self, member: ChangeJob) -> bool:
         """Changes a member of an array, unless it has come to a state since in which it cannot be."""
         try:
-            self._change_job(ChangeJob(job, verb))
+            self._change_job(member)
         except Refusal:
             return False
         return True
@@ -270,6 +272,10 @@ class Office:
         return {"name": body.node}
 
     @_do.register
+    def _change_settings(self, body: ChangeSettings) -> Any:
+        return self._change_cluster(ChangeCluster(body.settings.on(present_cluster(self._state))))
+
+    @_do.register
     def _change_cluster(self, body: ChangeCluster) -> Any:
         try:
             events = changes_of(self._state, body.cluster)
@@ -283,6 +289,10 @@ class Office:
     @_do.register
     def _change_policy(self, body: ChangePolicy) -> Any:
         event = PolicyChanged(body.policy, body.placement)
+        try:
+            need_known(body.policy)
+        except ValueError as error:
+            raise Refusal("invalid", str(error)) from None
         self._check(event)
         self._need_adviser(body.policy)
         record(self._state, self._journal, event, self._now)
@@ -341,7 +351,7 @@ def verb_of(body: Mutation) -> str:
             return "undrain node" if health == Health.HEALTHY else "drain node"
         case PutUser(new=new):
             return "create user" if new else "change user"
-        case ChangeCluster():
+        case ChangeCluster() | ChangeSettings():
             return "change cluster"
         case ChangePolicy():
             return "change policy"
@@ -369,7 +379,9 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             queues = dict.fromkeys(job.queue for job in jobs)
             shown = ids[0] if len(ids) == 1 else f"{ids[0]}…{ids[-1]}" if ids else ""
             return shown, f"{len(named) or len(jobs)} in {', '.join(queues)}"
-        case ChangeJob(job=job) | AskCheckpoint(job=job) | ReportProgress(job=job):
+        case ChangeJob(job=job, reason=reason):
+            return job, reason
+        case AskCheckpoint(job=job) | ReportProgress(job=job):
             return job, ""
         case ChangeArray(array=array, jobs=jobs):
             return array, f"{len(jobs)} members"
@@ -382,6 +394,8 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return node, reason
         case ChangeCluster(cluster=cluster):
             return cluster.name, f"{len(cluster.nodes)} nodes, {len(cluster.queues)} queues, {cluster.policy}"
+        case ChangeSettings(settings=settings):
+            return "", f"only {', '.join(settings.said)}"
         case ChangePolicy(policy=policy, placement=placement):
             return policy, placement
         case PutRole(name=name, queue=queue, role=role):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.formats.settings import Settings
 from phalanx.workload.job import Job
 
 LENGTH = struct.Struct(">I")
@@ -36,11 +37,12 @@ class SubmitJobs(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChangeJob(msgspec.Struct, frozen=True, tag=True):
-    """Cancel, hold or release a job, unless it has changed since `version`."""
+    """Cancel, hold or release a job, unless it has changed since `version`. `reason` is why one is cancelled."""
 
     job: str
     verb: str
     version: int | None = None
+    reason: str = ""
 
 
 class ChangeArray(msgspec.Struct, frozen=True, tag=True):
@@ -49,6 +51,7 @@ class ChangeArray(msgspec.Struct, frozen=True, tag=True):
     array: str
     jobs: list[str]
     verb: str
+    reason: str = ""
 
 
 class ResizeJob(msgspec.Struct, frozen=True, tag=True):
@@ -102,6 +105,12 @@ class ChangeCluster(msgspec.Struct, frozen=True, tag=True):
     """Have another cluster, with its queues and its policy."""
 
     cluster: Cluster
+
+
+class ChangeSettings(msgspec.Struct, frozen=True, tag=True):
+    """Have other queues, another policy or other times of maintenance on the cluster there is."""
+
+    settings: Settings
 
 
 class ChangePolicy(msgspec.Struct, frozen=True, tag=True):
@@ -168,6 +177,7 @@ Mutation = (
     | ReportProgress
     | ChangeNode
     | ChangeCluster
+    | ChangeSettings
     | ChangePolicy
     | KeepAlerts
     | PutUser

@@ -11,23 +11,28 @@ from typing import Any
 import msgspec
 
 from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.formats.settings import read_settings
+from phalanx.document import DocumentError
 from phalanx.engine.action import Stop
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import ClusterChanged, PolicyChanged
 from phalanx.engine.explain import explain, redacted
 from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why
 from phalanx.placement.ranks import communication
-from phalanx.server.difference import difference
+from phalanx.server.difference import difference, need_known, present_cluster
 from phalanx.server.loop.wire import json_of
 from phalanx.server.planner.forecaster import OUTLOOK
 from phalanx.server.planner.future import Future
 from phalanx.server.planner.questions import (
     Differ,
+    DifferSettings,
     Foresee,
     ListReservations,
+    ListSpending,
     PlanJobs,
     Question,
     Reply,
@@ -37,6 +42,7 @@ from phalanx.server.planner.questions import (
 from phalanx.server.refusal import Refusal
 from phalanx.simulate.forecast import Forecast, point_forecast
 from phalanx.words import because, deadline_words, evidence, sooner
+from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
 
@@ -45,9 +51,12 @@ def answer(question: Question, state: State, forecast: Forecast | None = None) -
     try:
         done = _answer(question, state)
         if isinstance(question, Why):
-            done["forecast"] = _expected(forecast, question.job)
+            done["forecast"] = _expected(forecast, question.job) if done["reason"] is not None else None
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
+    except DocumentError as error:
+        detail = {"line": error.line, "key": error.key}
+        return Reply(422, json_of(Refusal("invalid", str(error), detail).body))
     except UnknownJobError as error:
         return Reply(404, json_of(Refusal("not_found", str(error)).body))
     except ValueError as error:
@@ -70,7 +79,7 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "job": question.job,
         "state": explanation.state.value,
         "reason": explanation.reason.value if explanation.reason else None,
-        "why": because(explanation),
+        "why": because(explanation, state.record(question.job).end_reason),
         "sooner": sooner(explanation),
         "evidence": evidence(explanation, state.now),
         "deadline": deadline_words(state, question.job, seen),
@@ -113,13 +122,17 @@ class Seen:
 def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     """The real decision on the live State. What follows from it is foreseen afterwards, on the same copy."""
     future = Future(state)
-    jobs = [replace(job, id=f"plan-{number}") for number, job in enumerate(question.jobs, start=1)]
+    jobs = _numbered(question.jobs, "plan")
     for job in jobs:
         future.submit(job)
-    plan = decide(state, state.now)
+    now = state.now
+    plan = decide(state, now)
     items = [_planned(state, plan, job) for job in jobs]
     for item in items:
-        item["expected_start_ms"] = state.now if item["nodes"] and not item["victims"] else future.start_of(item["job"])
+        starts_now = item["nodes"] and not item["victims"]
+        item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
+        if item["expected_start_ms"] is None:
+            item["why"] = because(explain(state, item["job"]))
     return {"items": items, "next": None}
 
 
@@ -127,7 +140,6 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
     claim = next((claim for claim in plan.claims if claim.job == job.id), None)
     placement = claim.placement if claim is not None else None
     cost = communication(state.topology, job, placement) if placement is not None else None
-    verdict = next((verdict.reason.value for verdict in plan.verdicts if verdict.job == job.id), "behind")
     stopped = [action.id.job for action in plan.actions if isinstance(action, Stop)]
     return {
         "job": job.id,
@@ -142,8 +154,19 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
         "victims": [key for key in (claim.victims if claim is not None else ()) if key.partition("/")[0] in stopped],
         "expected_start_ms": None,
         "communication_ms": cost.total_ms if cost is not None else None,
-        "why": "" if claim is not None and not claim.waits else "making room" if claim else verdict.replace("_", " "),
+        "why": "" if claim is not None and not claim.waits else _verdict(state, plan, job).value.replace("_", " "),
     }
+
+
+def _verdict(state: State, plan: Plan, job: Job) -> Reason:
+    """Why a job waits. One of which a plan says nothing is not in line, or behind others like it."""
+    if any(claim.job == job.id for claim in plan.claims):
+        return Reason.MAKING_ROOM
+    told = next((verdict.reason for verdict in plan.verdicts if verdict.job == job.id), None)
+    if told is not None:
+        return told
+    known = state.reason(job.id)
+    return Reason.BEHIND if known is None or known is Reason.UNDECIDED else present_reason(state, job.id) or known
 
 
 @_answer.register
@@ -152,13 +175,23 @@ def _foresee(question: Foresee, state: State) -> dict[str, Any]:
     if question.add_nodes:
         future.change(ClusterChanged(with_more_nodes(state.cluster, question.add_nodes, question.like)))
     if question.policy:
+        need_known(question.policy)
         future.change(PolicyChanged(question.policy))
     for node in question.fail:
+        if node not in state.topology.number:
+            raise Refusal("not_found", f"there is no node {node!r} that could fail")
         future.fail(node)
-    submitted = [f"what-if-{number}" for number, _ in enumerate(question.jobs, start=1)]
-    for name, job in zip(submitted, question.jobs, strict=True):
-        future.submit(replace(job, id=name))
-    return future.outcome() | {"submitted": [_fate(state, job) for job in submitted]}
+    jobs = _numbered(question.jobs, "what-if")
+    for job in jobs:
+        future.submit(job)
+    return future.outcome() | {"submitted": [_fate(state, job.id) for job in jobs]}
+
+
+def _numbered(jobs: Sequence[Job], kind: str) -> list[Job]:
+    """Jobs, and the members of arrays, under ids that no job has."""
+    return [
+        member for number, job in enumerate(jobs, start=1) for member in members(replace(job, id=f"{kind}-{number}"))
+    ]
 
 
 def _fate(state: State, job: str) -> dict[str, Any]:
@@ -191,9 +224,22 @@ def _differ(question: Differ, state: State) -> dict[str, Any]:
 
 
 @_answer.register
+def _differ_settings(question: DifferSettings, state: State) -> dict[str, Any]:
+    present = present_cluster(state)
+    settings = read_settings(question.text, question.source, present)
+    return difference(state, settings.on(present)) | {"settings": settings}
+
+
+@_answer.register
 def _reservations(question: ListReservations, state: State) -> dict[str, Any]:
     items = [{"job": each.job, "at_ms": each.at_ms, "nodes": list(each.placement.nodes)} for each in state.reservations]
     return {"items": items, "next": None}
+
+
+@_answer.register
+def _spending(question: ListSpending, state: State) -> dict[str, int]:
+    budgeted = (queue.path for queue in state.cluster.queues if queue.budget_gpu_ms is not None)
+    return {path: state.spending.spent(path, state.now) // 1000 for path in budgeted}
 
 
 @_answer.register

@@ -10,11 +10,15 @@ import msgspec
 
 from phalanx.engine.state import State
 from phalanx.server.mortal import fork_mortal
+from phalanx.server.planner.future import pass_time
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, forecast
 
 EVERY_MS = 30_000
 """How old a forecast may become before another is made."""
+
+STILL_MS = 300_000
+"""The same, while nothing happens: only that who runs has run longer by then than was expected."""
 
 RUNS = 9
 """With 9 runs the first and the last bound 80 %."""
@@ -35,23 +39,26 @@ class Forecaster:
         self._pipe = -1
         self._received = bytearray()
         self._seq = -1
+        self._sent_ms: int | None = None
 
     def look_after(self, state: State, now_ms: int) -> None:
         """Takes in what a copy has seen, and sends another if it is time."""
         if self._child is not None:
             self._receive()
-        elif state.in_line and state.seq != self._seq and self._is_old(now_ms):
-            self._send(state)
+        elif state.in_line and self._is_time(state, now_ms):
+            self._send(state, now_ms)
 
-    def _is_old(self, now_ms: int) -> bool:
-        return self.newest is None or now_ms - self.newest.at_ms > EVERY_MS
+    def _is_time(self, state: State, now_ms: int) -> bool:
+        pause_ms = STILL_MS if state.seq == self._seq else EVERY_MS
+        return self._sent_ms is None or now_ms - self._sent_ms > pause_ms
 
-    def _send(self, state: State) -> None:
-        self._seq = state.seq
+    def _send(self, state: State, now_ms: int) -> None:
+        self._seq, self._sent_ms = state.seq, now_ms
         self._pipe, theirs = os.pipe()
         os.set_blocking(self._pipe, False)
         self._child = fork_mortal()
         if self._child == 0:
+            pass_time(state, now_ms)
             os._exit(_look_ahead(state, theirs))
         os.close(theirs)
 

@@ -10,7 +10,7 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Health
-from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged
+from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged, TimerDue
 from phalanx.engine.journal import Count
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
@@ -21,6 +21,12 @@ from phalanx.workload.job import Job
 PATIENCE_S = 10.0
 """How long a question may be pondered: who asks is waiting."""
 
+HORIZON_MS = 366 * 86_400_000
+"""How far ahead is looked. Behind that a policy may still wake up, at longer and longer intervals, and nobody cares."""
+
+IDLE_TURNS_MAX = 1_000
+"""Turns in a row, taken because a policy wakes up, in which nothing happens: then nothing will."""
+
 
 class Future:
     """One future of a State, which is used up by it. Jobs last as long as they say; who says nothing never ends."""
@@ -28,6 +34,7 @@ class Future:
     def __init__(self, state: State) -> None:
         self.state = state
         self._began_ms = state.now
+        self._deadline_s = time.monotonic() + PATIENCE_S
         backend = RehearsalBackend(
             lambda job: state.record(job).job, lambda job: state.record(job).executed_ms(state.now)
         )
@@ -54,10 +61,17 @@ class Future:
 
     def until(self, reached: Callable[[], bool]) -> bool:
         """Runs ahead until something is true; whether it became so before patience ran out or nothing moved."""
-        self._run.turn(self.state.now)
-        deadline_s = time.monotonic() + PATIENCE_S
+        run = self._run
+        run.turn(self.state.now)
+        idle_turns = 0
         while not reached():
-            if time.monotonic() > deadline_s or self._run.step() is None:
+            at_ms = run.next_moment()
+            if at_ms is None or at_ms > self._began_ms + HORIZON_MS or time.monotonic() > self._deadline_s:
+                return False
+            told_ms = run.backend.next_event_ms()
+            plan = run.turn(at_ms)
+            idle_turns = 0 if plan.actions or (told_ms is not None and told_ms <= at_ms) else idle_turns + 1
+            if idle_turns > IDLE_TURNS_MAX:
                 return reached()
         return True
 
@@ -87,6 +101,12 @@ class Future:
             "mean_wait_s": _mean_wait_s(live),
             "gpu_allocated": min(served / room, 1.0) if room else None,
         }
+
+
+def pass_time(state: State, now_ms: int) -> None:
+    """Has it be now in a copy: where nothing happens nothing is journaled, and a State is as old as its last record."""
+    if state.seq >= 0 and now_ms > state.now:
+        record(state, Count(state.seq + 1), TimerDue(), now_ms)
 
 
 def _mean_wait_s(records: list[Any]) -> float | None:

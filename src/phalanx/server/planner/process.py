@@ -14,14 +14,15 @@ import msgspec
 
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
-from phalanx.server.clock import wall_ms
+from phalanx.server.clock import Clock
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
 from phalanx.server.mortal import fork_mortal
 from phalanx.server.options import options_of
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster
-from phalanx.server.planner.questions import Reply, encoded, question_of
+from phalanx.server.planner.future import pass_time
+from phalanx.server.planner.questions import Reply, TakeSnapshot, encoded, question_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import Database, open_reader
 from phalanx.server.store.recovery import catch_up, recover
@@ -46,6 +47,8 @@ class Planner:
         self._forecaster = Forecaster()
         with database.reading() as connection:
             self.state: State = recover(connection, url)
+        # As the loop's: a clock that somebody sets ahead is no reason to take jobs for overdue.
+        self._clock = Clock(self.state.now)
 
     def catch_up(self) -> None:
         """Folds in what was journaled meanwhile."""
@@ -63,12 +66,12 @@ class Planner:
         gc.freeze()
         child = fork_mortal()
         if child == 0:
-            os._exit(_answer(visitor, self.state, self._forecaster.newest))
+            os._exit(_answer(visitor, self.state, self._clock.now_ms(), self._forecaster.newest))
         self._children[child] = time.monotonic()
 
     def look_ahead(self) -> None:
         """Has a forecast made for all who wait, now and then."""
-        self._forecaster.look_after(self.state, wall_ms())
+        self._forecaster.look_after(self.state, self._clock.now_ms())
 
     def reap(self) -> None:
         """Takes leave of copies that are done, and ends those that ponder too long."""
@@ -104,13 +107,16 @@ def main(line: str) -> int:
         return 1
 
 
-def _answer(visitor: socket.socket, state: State, forecast: Forecast | None) -> int:
+def _answer(visitor: socket.socket, state: State, now_ms: int, forecast: Forecast | None) -> int:
     """In the copy: nothing of the original's is touched, and nothing is tidied up at the end."""
     visitor.settimeout(PATIENCE_S)
     try:
         with visitor.makefile("rb") as stream:
             content = stream.read(QUESTION_BYTES_MAX)
-        _send(visitor, answer(question_of(content), state, forecast))
+        question = question_of(content)
+        if not isinstance(question, TakeSnapshot):
+            pass_time(state, now_ms)
+        _send(visitor, answer(question, state, forecast))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return 1
     return 0

@@ -37,15 +37,26 @@ class Differ(msgspec.Struct, frozen=True, tag=True):
     cluster: Cluster
 
 
+class DifferSettings(msgspec.Struct, frozen=True, tag=True):
+    """What does a file say of the queues, policy and maintenance of this cluster, and what would that change?"""
+
+    text: str
+    source: str
+
+
 class ListReservations(msgspec.Struct, frozen=True, tag=True):
     """Who has been promised devices from a moment on?"""
+
+
+class ListSpending(msgspec.Struct, frozen=True, tag=True):
+    """How much GPU time have the queues used that have a budget?"""
 
 
 class TakeSnapshot(msgspec.Struct, frozen=True, tag=True):
     """The State itself, as bytes."""
 
 
-Question = Why | PlanJobs | Foresee | Differ | ListReservations | TakeSnapshot
+Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListSpending | TakeSnapshot
 
 
 class Reply(msgspec.Struct, frozen=True):

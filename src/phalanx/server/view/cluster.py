@@ -50,8 +50,14 @@ def about_cluster(state: State, placement: str) -> Row:
         "policy": state.policy.spec,
         "placement": placement,
         "term": state.term,
-        "queues": {queue.path: _quota(queue) for queue in cluster.queues},
+        "queues": {queue.path: _quota(_added_up(state, queue)) for queue in cluster.queues},
     }
+
+
+def _added_up(state: State, queue: Queue) -> Queue:
+    """A queue that others lie in, with what it does not say taken from these."""
+    account = state.quotas.accounts.get(queue.path)
+    return account.queue if account is not None and account.inside else queue
 
 
 def _quota(queue: Queue) -> Row:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from phalanx.document import Field, Fields
+from phalanx.document.error import brief
 from phalanx.workload.formats.limits import ARGUMENTS_MAX, MOUNTS_MAX, SECRETS_MAX, VARIABLES_MAX
 from phalanx.workload.job import Execution, Probe, ProbeKind
 
@@ -15,6 +17,9 @@ MOUNT_KEYS = ("source", "target")
 PORT_MAX = 65_535
 FAILURES_MAX = 1_000
 
+_SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+"""A secret is a file and a variable of this name: nothing in it leads to another folder or ends the variable's name."""
+
 
 def read_execution(job: Fields) -> Execution:
     """The command of a job and what surrounds it."""
@@ -24,7 +29,7 @@ def read_execution(job: Fields) -> Execution:
         env=job.get("env", _read_env, ()),
         workdir=job.get("workdir", Field.text, ""),
         mounts=job.get("mounts", lambda mounts: tuple(map(_read_mount, mounts.items(0, MOUNTS_MAX))), ()),
-        secrets=job.get("secrets", lambda names: tuple(map(Field.title, names.items(0, SECRETS_MAX))), ()),
+        secrets=job.get("secrets", lambda names: tuple(map(_read_secret, names.items(0, SECRETS_MAX))), ()),
         probe=job.get("health", _read_probe, None),
         idle_timeout_ms=job.get("idle_timeout", Field.duration_ms, None),
     )
@@ -83,6 +88,17 @@ def _read_env(field: Field) -> tuple[tuple[str, str], ...]:
         if "=" in name:
             raise field.error(f"expected names of variables without '=', got '{name}'")
     return pairs
+
+
+def _read_secret(field: Field) -> str:
+    return secret_name(field, field.title())
+
+
+def secret_name(field: Field, name: str) -> str:
+    """The name of a secret at a field, if it can be one."""
+    if not _SECRET.fullmatch(name):
+        raise field.error(f"expected a secret's name of letters, digits, '_', '.' and '-', got {brief(repr(name))}")
+    return name
 
 
 def _read_mount(field: Field) -> tuple[str, str]:

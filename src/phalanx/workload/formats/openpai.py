@@ -15,6 +15,7 @@ from typing import Any
 from phalanx.cluster.cells import Sku
 from phalanx.document import Field, Fields, read_document
 from phalanx.document.field import CPUS_MAX, nearest
+from phalanx.workload.formats.execution import secret_name
 from phalanx.workload.formats.limits import ARGUMENTS_MAX, GPUS_PER_TASK_MAX, JOB_LIMITS, REPLICAS_MAX, ROLES_MAX
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Array, Execution, Job
@@ -147,7 +148,7 @@ def read_openpai(text: str, source: str) -> PaiJob:
         extras["gangAllocation"].boolean() if "gangAllocation" in extras else True,
         fields.need("taskRoles", reader.roles),
         fields.get("jobRetryCount", lambda count: count.integer(0, RETRIES_MAX), 0),
-        fields.get("secrets", lambda secrets: tuple(name for name, _ in secrets.entries(ITEMS_MAX)), ()),
+        fields.get("secrets", _read_secrets, ()),
     )
     _refuse_mixed_groups(fields, job)
     return job
@@ -253,6 +254,11 @@ def _read_around(field: Field) -> tuple[list[str], list[str]]:
         return [item.text() for item in items.items(0, ARGUMENTS_MAX)]
 
     return fields.get("preCommands", texts, []), fields.get("postCommands", texts, [])
+
+
+def _read_secrets(field: Field) -> tuple[str, ...]:
+    """The names of secrets; what they are is nothing for a job file."""
+    return tuple(secret_name(secret, name) for name, secret in field.entries(ITEMS_MAX))
 
 
 def _refuse_mixed_groups(fields: Fields, job: PaiJob) -> None:

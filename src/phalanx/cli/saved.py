@@ -1,0 +1,198 @@
+"""What was saved of a scheduler: a journal, a snapshot of its State, a debug bundle of a server, or a simulated run."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+import click
+
+from phalanx.cli.files import FileError
+from phalanx.engine import snapshot
+from phalanx.engine.apply import apply
+from phalanx.engine.event import ClusterDefined, PolicyChanged
+from phalanx.engine.journal import Record, decode
+from phalanx.engine.snapshot import SnapshotError
+from phalanx.engine.state import State
+from phalanx.policy.guarded import PolicyError
+from phalanx.policy.registry import is_file, known, split
+
+if TYPE_CHECKING:
+    from phalanx.simulate.simulation import Simulation
+
+RUN_MAGIC, ZIP_MAGIC = b"phalanx simulation ", b"PK"
+JOURNAL, SNAPSHOT, START = "journal.jsonl", "snapshot.bin", "start.bin"
+"""What of a bundle tells of the State: the journal, the State at its end, and of a long journal that at its begin."""
+
+_UNLOADED = re.compile(r"policy '([^']+)': its file has not been loaded")
+
+Read = TypeVar("Read")
+
+
+class Kind(Enum):
+    """What a file is."""
+
+    JOURNAL = auto()
+    SNAPSHOT = auto()
+    BUNDLE = auto()
+    RUN = auto()
+
+
+def kind_of(path: str) -> Kind:
+    """What a file is by how it begins; what begins as nothing else is read as a journal."""
+    with _opened(path) as file:
+        beginning = file.read(32)
+    for magic, kind in ((snapshot.MAGIC, Kind.SNAPSHOT), (ZIP_MAGIC, Kind.BUNDLE), (RUN_MAGIC, Kind.RUN)):
+        if beginning.startswith(magic):
+            return kind
+    return Kind.JOURNAL
+
+
+def state_from(path: str) -> State:
+    """The State that a file tells of: at the end of a journal or bundle, in a snapshot, at the moment of a run."""
+    match kind_of(path):
+        case Kind.RUN:
+            return run_from(path).run.state
+        case Kind.SNAPSHOT:
+            return snapshot_from(path)
+        case Kind.BUNDLE:
+            return _state_of_bundle(path)
+        case Kind.JOURNAL:
+            return _folded(State(), path)
+
+
+def start_of(path: str) -> State:
+    """The State before the first record of a journal or bundle."""
+    if kind_of(path) is Kind.BUNDLE:
+        with _bundle(path) as bundle:
+            if START in bundle.namelist():
+                return _snapshot_of(bundle.read(START), f"{path}: {START}")
+    return State()
+
+
+def records_from(path: str) -> Iterator[tuple[Record, bytes]]:
+    """The records of a journal or bundle one by one, from wherever it begins; a policy they name is at hand then."""
+    if kind_of(path) is Kind.BUNDLE:
+        with _bundle(path) as bundle, bundle.open(JOURNAL) as lines:
+            yield from _records(lines, f"{path}: {JOURNAL}")
+    else:
+        with _opened(path) as file:
+            yield from _records(file, path)
+
+
+def snapshot_from(path: str) -> State:
+    """The State of a snapshot."""
+    with _opened(path) as file:
+        return _snapshot_of(file.read(), path)
+
+
+def run_from(path: str) -> Simulation:
+    """A run that `phalanx simulate --save` wrote."""
+    from phalanx.simulate.saved import load
+
+    return _with_its_policy(lambda: load(path), path)
+
+
+def _state_of_bundle(path: str) -> State:
+    with _bundle(path) as bundle:
+        content = bundle.read(SNAPSHOT)
+    try:
+        return _snapshot_of(content, f"{path}: {SNAPSHOT}")
+    except FileError as error:
+        click.echo(f"note: {error}; folding its journal instead", err=True)
+    return _folded(start_of(path), path)
+
+
+def _folded(state: State, path: str) -> State:
+    try:
+        for record, line in records_from(path):
+            apply(state, record, line)
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from error
+    except AssertionError as error:
+        # The engine asserts what none of its own journals contradicts; one from elsewhere may.
+        raise FileError(f"{path}: record {state.seq} contradicts those before it: {error}") from error
+    return state
+
+
+def _records(lines: Iterable[bytes], source: str) -> Iterator[tuple[Record, bytes]]:
+    is_empty = True
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            is_empty = False
+            try:
+                record = decode(line)
+            except ValueError as error:
+                raise FileError(f"{source}: journal line {number}: {error}") from error
+            if isinstance(record.body, ClusterDefined | PolicyChanged):
+                _have_policy(record.body.policy, source)
+            yield record, line.rstrip(b"\r\n")
+    if is_empty:
+        raise FileError(f"{source}: expected a journal, with a record in each line, found none")
+
+
+def _snapshot_of(content: bytes, source: str) -> State:
+    try:
+        return _with_its_policy(lambda: snapshot.load(content), source)
+    except SnapshotError as error:
+        raise FileError(f"{source}: {error}") from error
+
+
+def _with_its_policy(read: Callable[[], Read], source: str) -> Read:
+    """What is read. A State names its policy: one in a file is loaded first."""
+    try:
+        return read()
+    except ValueError as error:
+        unloaded = _UNLOADED.search(str(error))
+        if unloaded is None:
+            raise
+    _have_policy(unloaded[1], source)
+    return read()
+
+
+def _have_policy(spec: str, source: str) -> None:
+    """Loads a policy from outside, as it was named when it decided: what it did is saved, what it is is not."""
+    name, _ = split(spec)
+    if name in known():
+        return
+    from phalanx.simulate.plugins import load_entry_point, load_policy_file
+
+    if not is_file(spec):
+        load_entry_point(name)
+        return
+    click.echo(f"note: {source} was decided by {name}, which is loaded for it", err=True)
+    try:
+        load_policy_file(spec)
+    except PolicyError as error:
+        raise FileError(
+            f"{source} was decided by the policy {name}: {error}; put the file back, or go where it is"
+        ) from error
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[IO[bytes]]:
+    try:
+        with Path(path).open("rb") as file:
+            yield file
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+
+
+@contextmanager
+def _bundle(path: str) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as bundle:
+            missing = [name for name in (JOURNAL, SNAPSHOT) if name not in bundle.namelist()]
+            if missing:
+                raise FileError(f"{path}: no debug bundle: there is no {missing[0]} in it")
+            yield bundle
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise FileError(f"{path}: torn or no debug bundle: {error}; take it again") from error

@@ -1,0 +1,87 @@
+"""The planner: futures that come to an end, and answers that know what time it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx2
+import pytest
+from running import Server, eventually
+
+from builders import World, a_job
+from phalanx.cluster.cluster import flat
+from phalanx.engine.snapshot import dump, load
+from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
+from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
+
+
+@pytest.mark.parametrize("policy", ["phalanx", "fifo", "las", "tiresias-las"])
+def test_who_waits_for_a_job_without_an_end_is_not_followed_for_ever(policy: str) -> None:
+    world = World(flat(1, 8), policy)
+    world.run(a_job("endless", 8, duration_ms=None, preemptible=False))
+    world.submit(a_job("waits", 8))
+    began_ms = world.state.now
+    assert Future(load(dump(world.state))).start_of("waits") is None
+    future = Future(load(dump(world.state)))
+    assert future.outcome()["unfinished"] == 2
+    assert future.state.now <= began_ms + HORIZON_MS
+
+
+def test_a_copy_that_is_asked_later_knows_how_late_it_is() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("a", 8, duration_ms=100_000))
+    world.submit(a_job("b", 8, duration_ms=10_000))
+    copy = load(dump(world.state))
+    pass_time(copy, world.state.now + 60_000)
+    assert copy.now == world.state.now + 60_000
+    assert Future(copy).start_of("b") == 100_000
+    pass_time(world.state, 0)
+    assert world.state.now == 0, "time never goes back"
+
+
+def test_who_waits_while_nothing_happens_is_told_anew_now_and_then() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("a", 8, duration_ms=3_600_000))
+    world.submit(a_job("b", 8, duration_ms=10_000))
+    forecaster, now_ms = Forecaster(), 1_000
+
+    def told() -> int:
+        """When the newest forecast was made, once whoever looks ahead has come back."""
+        before = forecaster.newest
+        forecaster.look_after(world.state, now_ms)
+        eventually(lambda: forecaster.look_after(world.state, now_ms) or forecaster.newest is not before)
+        assert forecaster.newest is not None
+        return forecaster.newest.at_ms
+
+    assert told() == 1_000
+    now_ms += EVERY_MS + 1
+    world.submit(a_job("c", 8))
+    assert told() == now_ms, "something has happened"
+    first = forecaster.newest
+    now_ms += EVERY_MS + 1
+    forecaster.look_after(world.state, now_ms)
+    assert forecaster.newest is first
+    now_ms += STILL_MS
+    assert told() == now_ms
+
+
+def test_a_server_on_which_nothing_happens_writes_nothing_and_still_tells_the_time(folder: Path) -> None:
+    server = Server(folder, "--backend", "rehearsal", "--nodes", "1", "--gpus", "8", "--policy", "phalanx").start()
+    running = server.submit(gpus=8, duration="1h", preemptible=False)
+    server.wait(running["id"], "running")
+    waiting = server.submit(gpus=8, duration="1h")
+    eventually(lambda: server.job(waiting["id"])["reason"] == "gpus")
+
+    def turns() -> int:
+        text = httpx2.get(f"{server.url}/metrics", headers=dict(server.client.headers)).text
+        return int(float(text.partition("phalanx_loop_turn_seconds_count ")[2].split()[0]))
+
+    before = httpx2.get(f"{server.url}/readyz").json()["seq"], turns()
+    eventually(lambda: turns() >= before[1] + 4)
+    assert httpx2.get(f"{server.url}/readyz").json()["seq"] == before[0]
+    told = server.client.get(f"/jobs/{waiting['id']}/why").json()
+    left = re.fullmatch(r"8 GPUs of default in (\d+)m (\d+)s", told["evidence"]["next_to_end"])
+    assert left is not None, told
+    assert 60 * int(left[1]) + int(left[2]) <= 3600 - 2, "as long as it is from now, not from the last record on"
+    server.stop()
