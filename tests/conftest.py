@@ -2,7 +2,8 @@
 
 A test marked `@pytest.mark.needs("torch")` runs where torch is. Elsewhere it is skipped, and the run closes
 with one line for each missing thing: what was skipped and how to get it. With PHALANX_REQUIRE=all (or names with
-commas between) a missing thing fails the test instead, so that a green run in CI has run everything.
+commas between) a missing thing fails the test instead, so that a green run in CI has run everything. What only some
+machines can have, a GPU say, is demanded by its name alone.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Need:
 
     is_here: Callable[[], bool]
     how_to_get: str
+    is_of_machine: bool = False
+    """Whether no command could get it: some machines have it and others not."""
 
 
 def has_modules(*names: str) -> bool:
@@ -52,6 +55,18 @@ def has_programs(*names: str) -> bool:
 def has_postgres() -> bool:
     # Debian keeps the server out of PATH, one folder a version.
     return has_programs("postgres") or any(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
+def has_gpu() -> bool:
+    from phalanx.backends.local.gpus import find_gpus
+
+    return bool(find_gpus())
+
+
+def has_control_groups() -> bool:
+    from phalanx.backends.local.cgroup import find_grounds
+
+    return bool(find_grounds()["cpu"])
 
 
 NEEDS = {
@@ -73,6 +88,13 @@ NEEDS = {
         lambda: any(has_programs(name) for name in ("chromium", "chromium-browser", "google-chrome")),
         "apt-get install chromium",
     ),
+    "gpu": Need(has_gpu, "a machine with an NVIDIA GPU and its driver, and uv sync --extra train", is_of_machine=True),
+    "mps": Need(lambda: has_programs("nvidia-cuda-mps-control"), "NVIDIA's driver with MPS", is_of_machine=True),
+    "cgroups": Need(
+        has_control_groups,
+        "run as root, or where control groups are yours: systemd-run --user --scope -p Delegate=yes",
+        is_of_machine=True,
+    ),
 }
 
 
@@ -93,7 +115,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     required = os.environ.get("PHALANX_REQUIRE", "").split(",")
     for name in missing:
-        if name in required or "all" in required:
+        if name in required or ("all" in required and not NEEDS[name].is_of_machine):
             pytest.fail(f"needs {name}, which PHALANX_REQUIRE demands: {NEEDS[name].how_to_get}", pytrace=False)
     # A property of the report travels from an xdist worker to the process that prints the summary.
     item.user_properties.append(("missing", missing))

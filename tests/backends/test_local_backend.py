@@ -415,7 +415,7 @@ def test_on_a_full_disk_new_work_is_refused_and_the_old_goes_on_and_its_end_is_t
     bench.backend.close()
 
 
-@pytest.mark.skipif(not find_grounds()["cpu"], reason="no control groups can be made here")
+@pytest.mark.needs("cgroups")
 def test_a_task_is_put_under_its_cpu_limit(bench: Bench) -> None:
     gang = a_job("7", 1, task={"cpus_milli": 200}).gang
     bench.start("sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; cat /proc/self/cgroup; times", gang=gang)

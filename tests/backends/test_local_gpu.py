@@ -11,7 +11,6 @@ import pytest
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.gpus import find_gpus
 from phalanx.backends.local.machine import device_names, local_cluster
-from phalanx.backends.local.mps import has_mps
 from phalanx.backends.local.orders import Yard
 from phalanx.cluster.device import Mode, Portion
 from phalanx.engine.action import ActionId, Start
@@ -20,13 +19,13 @@ from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 
+pytestmark = pytest.mark.needs("gpu")
+
 LOOK = """
 import torch
 print(torch.cuda.device_count(), torch.cuda.get_device_name(0))
 print((torch.ones(8).cuda() * 2).sum().item())
 """
-
-needs_gpu = pytest.mark.skipif(not find_gpus(), reason="needs an NVIDIA GPU and nvidia-ml-py")
 
 
 def run_on_gpu(data: Path, portion: Portion | None, tasks: int) -> list[str]:
@@ -49,7 +48,6 @@ def run_on_gpu(data: Path, portion: Portion | None, tasks: int) -> list[str]:
     return [(folder / f"{rank}.out").read_text() for rank in range(tasks)]
 
 
-@needs_gpu
 def test_the_gpus_of_this_machine_are_found_with_their_type_and_memory() -> None:
     [node] = local_cluster().nodes
     assert node.gpus == len(find_gpus())
@@ -57,15 +55,13 @@ def test_the_gpus_of_this_machine_are_found_with_their_type_and_memory() -> None
     assert node.gpu_memory_gb > 1
 
 
-@needs_gpu
 def test_a_task_sees_the_one_gpu_it_has(tmp_path: Path) -> None:
     [printed] = run_on_gpu(tmp_path, None, 1)
     assert printed.startswith("1 ")
     assert printed.splitlines()[1] == "16.0"
 
 
-@needs_gpu
-@pytest.mark.skipif(not has_mps(), reason="needs the MPS control program")
+@pytest.mark.needs("mps")
 def test_two_tasks_share_a_gpu_by_mps(tmp_path: Path) -> None:
     printed = run_on_gpu(tmp_path, Portion(Mode.MPS, 300, 20_000), 2)
     assert [each.splitlines()[1] for each in printed] == ["16.0", "16.0"]

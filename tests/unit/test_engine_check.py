@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from builders import World, a_job, after, everything, of_roles, racked, within, 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, flat
 from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.apply import apply
+from phalanx.engine.check import check
 from phalanx.engine.event import (
     Advice,
     AttemptEnded,
@@ -18,6 +20,7 @@ from phalanx.engine.event import (
     Done,
     Event,
     JobCancelled,
+    JobChanged,
     JobHeld,
     JobReleased,
     JobSubmitted,
@@ -26,12 +29,12 @@ from phalanx.engine.event import (
     Progress,
     TimerDue,
 )
-from phalanx.engine.journal import Record, encode
+from phalanx.engine.journal import Record, decode, encode
 from phalanx.engine.plan import Claim, Plan, Reason, Verdict
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import Job
+from phalanx.workload.job import Checkpointing, Job
 from phalanx.workload.parallel import ParallelPlan
 
 
@@ -63,7 +66,38 @@ REFUSED: list[tuple[Event, str]] = [
     (JobSubmitted(Job("new", Gang(()))), "job new has no roles"),
     (JobSubmitted(ILL_SIZED), "job new, role w: replicas 3 to 2"),
     (JobSubmitted(a_job("new", 1, 0)), "job new, role worker: replicas 0 to 0"),
-    (JobSubmitted(a_job("new", -1)), "job new, role worker: a task asks for less than nothing"),
+    (
+        JobSubmitted(a_job("new", task={"cpus_milli": 2000, "cpus_limit_milli": 1000})),
+        "job new, role worker: cpus_limit_milli is 1000, less than the 2000 asked for",
+    ),
+    (
+        JobSubmitted(a_job("new", task={"memory_mb": 2000, "memory_limit_mb": 1000})),
+        "job new, role worker: memory_limit_mb is 1000, less than the 2000 asked for",
+    ),
+    (JobSubmitted(a_job("new", grace_ms=-1)), "job new: grace_ms must be a whole number of at least 0, got -1"),
+    (JobSubmitted(a_job("new", duration_ms=-5)), "job new: duration_ms must be a whole number of at least 0, got -5"),
+    (JobSubmitted(a_job("new", duration_ms=1.5)), "job new: duration_ms must be .* got 1.5"),
+    (JobSubmitted(a_job("new", max_run_ms=-1)), "job new: max_run_ms must be"),
+    (JobSubmitted(a_job("new", max_wait_ms=-1)), "job new: max_wait_ms must be"),
+    (JobSubmitted(a_job("new", begin_ms="noon")), "job new: begin_ms must be .* got 'noon'"),
+    (JobSubmitted(a_job("new", deadline_ms=0.5)), "job new: deadline_ms must be"),
+    (JobSubmitted(a_job("new", retry_limit=True)), "job new: retry_limit must be .* got True"),
+    (JobSubmitted(a_job("new", min_available=-1)), "job new: min_available must be"),
+    (JobSubmitted(a_job("new", checkpoint=Checkpointing(-1))), "job new: checkpoint.interval_ms must be"),
+    (JobSubmitted(a_job("new", checkpoint=Checkpointing(cost_ms=-1))), "job new: checkpoint.cost_ms must be"),
+    (JobSubmitted(a_job("new", priority=1.0)), "job new: priority must be a whole number, got 1.0"),
+    *(
+        (JobSubmitted(a_job("new", queue=queue)), f"job new: queue must be names with '/' between.*'{queue}'")
+        for queue in ("a//b", "/a", "a/", "/")
+    ),
+    (JobChanged(a_job("waits", 2, 2, grace_ms=-1)), "job waits: grace_ms must be"),
+    (Progress("a", 1, step=-5), "progress of job a: .* of at least 0, got -5"),
+    (Progress("a", 1, step=1.5), "progress of job a: .* whole numbers of at least 0, got 1.5"),  # type: ignore[arg-type]
+    (Progress("a", 1, durable_step=-1), "progress of job a"),
+    (Progress("a", 1, stop_cost_ms=-1), "progress of job a"),
+    (Progress("a", 1, samples_per_s=-1.0), "progress of job a: expected numbers of at least 0, got -1.0"),
+    (Progress("a", 1, gpu_busy=-0.1), "progress of job a: expected numbers of at least 0"),
+    (Progress("a", 1, memory_gb=-1.0), "progress of job a: expected numbers of at least 0"),
     (JobSubmitted(TWINS), "job new.*w"),
     (JobSubmitted(INNER_TWINS), "job new.*w"),
     (
@@ -85,6 +119,12 @@ REFUSED: list[tuple[Event, str]] = [
     (Progress("a", 1, metrics={"loss": math.inf}), "a"),
     (Advice("fifo", {"x": math.nan}), "fifo"),
 ]
+
+
+def test_a_cancelled_job_has_been_cancelled(world: World) -> None:
+    world.turn(JobCancelled("waits"))
+    with pytest.raises(ValueError, match=r"^job waits has already been cancelled$"):
+        check(world.state, JobCancelled("waits"))
 
 
 @pytest.mark.parametrize(("event", "message"), REFUSED, ids=[f"{type(e).__name__}-{m}" for e, m in REFUSED])
@@ -113,6 +153,15 @@ CONTRADICTIONS = {
     "a claim on a node nobody knows": Plan(claims=(Claim("waits", 1, Placement((Slot(0, "worker", "n9", (0,)),))),)),
     "a claim on a device nobody has": Plan(claims=(Claim("waits", 1, Placement((Slot(0, "worker", "n1", (7,)),))),)),
     "a claim on a device that is held": Plan(claims=(Claim("waits", 1, Placement((Slot(0, "worker", "n0", (0,)),))),)),
+    "a claim that has a device twice": Plan(claims=(Claim("waits", 1, Placement((Slot(0, "worker", "n1", (0, 0)),))),)),
+    "a claim of two tasks on one device": Plan(
+        claims=(Claim("waits", 1, Placement((Slot(0, "worker", "n1", (0, 1)), Slot(1, "worker", "n1", (1,))))),)
+    ),
+    "a promise of one device to two tasks": Plan(
+        claims=(
+            Claim("waits", 1, Placement((Slot(0, "worker", "n1", (0,)), Slot(1, "worker", "n1", (0,)))), waits=True),
+        )
+    ),
     "a claim for a role nobody knows": Plan(claims=(Claim("waits", 1, Placement((Slot(0, "ps", "n1", (0,)),))),)),
     "a start of an attempt there is not": Plan(actions=(Start(ActionId(1, "waits", 1, 0), HERE),)),
     "a stop of an attempt there is not": Plan(actions=(Stop(ActionId(1, "a", 9, 0), 0, "cancelled"),)),
@@ -200,3 +249,36 @@ def test_of_several_events_those_before_the_refused_one_have_happened(world: Wor
     with pytest.raises(ValueError, match="no job 'ghost'"):
         world.turn(JobHeld("waits"), JobCancelled("ghost"))
     assert world.reason("waits") is Reason.HELD
+
+
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({"gpus": 1.5}, "task: gpus must be a whole number of at least 0, got 1.5"),
+        ({"gpus": 1.0}, "task: gpus .* got 1.0"),
+        ({"gpus": True}, "task: gpus .* got True"),
+        ({"gpus": -1}, "task: gpus .* got -1"),
+        ({"cpus_milli": -1}, "task: cpus_milli"),
+        ({"memory_mb": 0.5}, "task: memory_mb"),
+        ({"nics": -1}, "task: nics"),
+        ({"storage_gb": (("nvme", -1),)}, "task: storage_gb of nvme"),
+        ({"gpu_types": "H100"}, "task: gpu_types must be a tuple of names, got 'H100'"),
+        ({"gpu_memory_gb": math.nan}, "task: gpu_memory_gb must be a finite number"),
+        ({"gpu_memory_gb": -1.0}, "task: gpu_memory_gb"),
+    ],
+    ids=str,
+)
+def test_a_task_that_nothing_could_give_cannot_be_made(task: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Task(**task)
+
+
+def test_roles_are_counted_in_whole_numbers() -> None:
+    with pytest.raises(ValueError, match=r"role w: replicas must be whole numbers, got 1 to 2\.5"):
+        Role("w", 1, 2.5)  # type: ignore[arg-type]
+
+
+def test_a_journal_with_a_value_that_nothing_could_give_is_refused(world: World) -> None:
+    line = encode(Record(0, 0, JobSubmitted(a_job("new", 3)))).replace(b'"gpus":3', b'"gpus":-3')
+    with pytest.raises(ValueError, match="gpus must be a whole number of at least 0, got -3"):
+        decode(line)

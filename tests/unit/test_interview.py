@@ -249,3 +249,139 @@ def test_bad_memory_and_bad_clusters_are_clear_errors() -> None:
     for topology in (ClusterTopology(0), ClusterTopology(1, 0), ClusterTopology(1, 8, -1.0)):
         with pytest.raises(ValueError, match="must be a"):
             GPUClusterScheduler(topology)
+
+
+def on_two_of_four(**more: Any) -> GPUClusterScheduler:
+    """Two nodes of two GPUs, with a job of 70 GB a GPU on 0 and 1."""
+    scheduler = GPUClusterScheduler(ClusterTopology(2, gpus_per_node=2))
+    scheduler.gpus[2].memory_used_gb = 50.0
+    placement = scheduler.place_job(job(tp=2, memory_gb=70.0, **more))
+    assert placement is not None
+    assert used(placement) == [0, 1]
+    return scheduler
+
+
+def test_a_job_is_not_moved_to_gpus_whose_memory_others_use() -> None:
+    scheduler = on_two_of_four()
+    (action,) = scheduler.handle_gpu_failure(0)
+    assert action["action"] == "killed"
+    assert [gpu.memory_used_gb for gpu in scheduler.gpus] == [0.0, 0.0, 50.0, 0.0]
+
+
+def test_a_job_is_not_moved_to_gpus_that_were_set_unhealthy() -> None:
+    scheduler = on_two_of_four()
+    scheduler.gpus[2].memory_used_gb, scheduler.gpus[3].is_healthy = 0.0, False
+    assert scheduler.handle_gpu_failure(0)[0]["action"] == "killed"
+
+
+def test_a_job_does_not_stay_on_a_gpu_of_its_own_that_was_set_unhealthy() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, gpus_per_node=4))
+    assert used(scheduler.place_job(job(dp=2, memory_gb=70.0)) or {}) == [0, 1]
+    scheduler.gpus[1].is_healthy = False
+    (action,) = scheduler.handle_gpu_failure(0)
+    assert used(action["new_placement"]) == [2, 3]
+
+
+def test_a_moved_job_may_stay_on_those_of_its_gpus_that_work() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, gpus_per_node=3))
+    scheduler.place_job(job(dp=2, memory_gb=70.0))
+    (action,) = scheduler.handle_gpu_failure(0)
+    assert used(action["new_placement"]) == [1, 2]
+    assert [gpu.memory_used_gb for gpu in scheduler.gpus] == [0.0, 70.0, 70.0]
+
+
+def test_a_failure_is_handled_although_the_gpu_was_already_set_unhealthy() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(2))
+    scheduler.place_job(job(tp=8))
+    scheduler.gpus[0].is_healthy = False
+    assert [action["action"] for action in scheduler.handle_gpu_failure(0)] == ["rescheduled"]
+
+
+def test_a_gpu_that_is_set_healthy_again_is_used_again() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, gpus_per_node=1))
+    scheduler.gpus[0].is_healthy = False
+    assert scheduler.place_job(job()) is None
+    scheduler.gpus[0].is_healthy = True
+    assert scheduler.place_job(job()) is not None
+
+
+def test_memory_of_a_gpu_may_be_set_to_more_and_less() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, gpus_per_node=2))
+    scheduler.gpus[0].memory_gb, scheduler.gpus[1].memory_gb = 40, 141
+    placement = scheduler.place_job(job(memory_gb=120.0))
+    assert placement is not None
+    assert used(placement) == [1]
+    assert scheduler.place_job(job("other", memory_gb=60.0)) is None
+
+
+def test_stages_on_two_nodes_are_priced_over_the_link_between_these() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(2))
+    across = job(pp=2, dp=2)
+    placement = {"tp_groups": [[0], [1], [8], [9]], "pp_stages": [[0, 1], [8, 9]], "dp_replicas": [[0, 8], [1, 9]]}
+    cost = scheduler.estimate_communication_cost(across, placement)
+    assert cost["pp_time_ms"] == pytest.approx(2048 * 4096 * 2 / 50e9 * 1e3)
+    beside = {"tp_groups": [[0], [8], [1], [9]], "pp_stages": [[0, 8], [1, 9]], "dp_replicas": [[0, 1], [8, 9]]}
+    cost = scheduler.estimate_communication_cost(across, beside)
+    assert cost["pp_time_ms"] == pytest.approx(2048 * 4096 * 2 / 600e9 * 1e3)
+
+
+def test_the_order_of_the_groups_does_not_change_their_price() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(4))
+    wide = job(tp=2, pp=4, dp=3)
+    placement = scheduler.place_job(wide)
+    assert placement is not None
+    mixed = {**placement, "tp_groups": placement["tp_groups"][::-1]}
+    assert scheduler.estimate_communication_cost(wide, mixed) == scheduler.estimate_communication_cost(wide, placement)
+
+
+def test_what_a_caller_does_to_an_answer_changes_nothing() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(2))
+    asked = job(tp=8, memory_gb=50.0)
+    placement = scheduler.place_job(asked)
+    assert placement is not None
+    asked.memory_per_gpu_gb = 20.0
+    placement["tp_groups"].clear()
+    scheduler.placements["job"]["tp_groups"][0].clear()
+    (action,) = scheduler.handle_gpu_failure(0)
+    assert used(action["old_placement"]) == list(range(8))
+    action["new_placement"]["tp_groups"].clear()
+    assert used(scheduler.placements["job"]) == list(range(8, 16))
+    assert [gpu.memory_used_gb for gpu in scheduler.gpus] == [0.0] * 8 + [50.0] * 8
+
+
+GOOD = {"tp_groups": [[0], [1]], "pp_stages": [[0], [1]], "dp_replicas": [[0, 1]]}
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        None,
+        [[0], [1]],
+        {},
+        {"tp_groups": [[0], [1]]},
+        {**GOOD, "tp_groups": None},
+        {**GOOD, "tp_groups": [0, 1]},
+        {**GOOD, "tp_groups": [[0, 1]]},
+        {**GOOD, "tp_groups": [[0], [0]]},
+        {**GOOD, "tp_groups": [["0"], ["1"]]},
+        {**GOOD, "tp_groups": [[{}], [1]]},
+        {**GOOD, "tp_groups": [[0], [1], [2]]},
+        {**GOOD, "pp_stages": [[0], [5]]},
+        {**GOOD, "pp_stages": [[0, 1]]},
+        {**GOOD, "dp_replicas": [[0], [1]]},
+        {**GOOD, "dp_replicas": [[0, 0]]},
+    ],
+    ids=str,
+)
+def test_a_malformed_placement_is_a_clear_error(placement: Any) -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1))
+    assert scheduler.estimate_communication_cost(job(pp=2), GOOD)["bottleneck"] == "pp"
+    with pytest.raises(ValueError, match=r"job 'job': the (placement's|TP group)"):
+        scheduler.estimate_communication_cost(job(pp=2), placement)
+
+
+def test_two_tp_groups_of_one_stage_and_replica_are_a_clear_error() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1))
+    twisted = {"tp_groups": [[0], [1], [2], [3]], "pp_stages": [[0, 1], [2, 3]], "dp_replicas": [[0, 1], [2, 3]]}
+    with pytest.raises(ValueError, match="one stage and one replica"):
+        scheduler.estimate_communication_cost(job(pp=2, dp=2), twisted)

@@ -20,6 +20,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
         + """
 NEEDS["absent"] = Need(lambda: False, "buy one")
 NEEDS["present"] = Need(lambda: True, "look again")
+NEEDS["machine"] = Need(lambda: False, "another machine", is_of_machine=True)
 """
     )
     pytester.makepyfile(
@@ -66,6 +67,15 @@ def test_what_is_missing_is_skipped_when_something_else_is_demanded(
 ) -> None:
     monkeypatch.setenv("PHALANX_REQUIRE", "present")
     suite.runpytest().assert_outcomes(passed=1, skipped=2)
+
+
+@pytest.mark.parametrize(("demand", "outcome"), [("all", "skipped"), ("machine", "errors")])
+def test_what_only_some_machines_have_is_demanded_by_its_name_alone(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, demand: str, outcome: str
+) -> None:
+    suite.makepyfile("import pytest\n@pytest.mark.needs('machine')\ndef test_four(): ...")
+    monkeypatch.setenv("PHALANX_REQUIRE", demand)
+    suite.runpytest().assert_outcomes(**{outcome: 1})
 
 
 def test_a_misspelled_need_stops_the_run(suite: pytest.Pytester) -> None:

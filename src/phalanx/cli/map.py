@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.cluster.cluster import Health
@@ -10,19 +11,26 @@ from phalanx.engine.state import State
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NODES_SHOWN_MAX = 64
+MANY = 10
 
 
 def draw(state: State) -> Iterator[str]:
-    """Nodes by domain with one letter per device: a job's letter (small while it leaves), `.` free, `x` unusable."""
+    """Nodes by domain with one letter per device: a job's letter (small while it leaves), `.` free, `x` unusable.
+
+    Several tasks that share a device are a number; `+` from ten on.
+    """
     letters = letters_of(state)
     cells: dict[str, list[str]] = {node.name: ["."] * node.gpus for node in state.topology.nodes}
+    sharing: Counter[tuple[str, int]] = Counter()
     for attempt in state.attempts():
         letter = letters[attempt.job.id]
         letter = letter.lower() if attempt.phase is Phase.STOPPING else letter
         for slot in attempt.placement.slots:
             for device in slot.devices:
                 if not attempt.waits:
-                    cells[slot.node][device] = letter
+                    sharing[slot.node, device] += 1
+                    count = sharing[slot.node, device]
+                    cells[slot.node][device] = letter if count == 1 else str(count) if count < MANY else "+"
     domain = ""
     for i, node in enumerate(state.topology.nodes[:NODES_SHOWN_MAX]):
         here = " / ".join(name for name in node.path if name)

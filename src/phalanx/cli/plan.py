@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections import Counter
 
 import click
+import msgspec
 
 from phalanx.cli.files import cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
+from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
 from phalanx.engine import deadline
 from phalanx.engine.explain import explain
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
+from phalanx.placement.cost import StepCost
 from phalanx.placement.fragmentation import fragmentation, largest_gang
-from phalanx.placement.ranks import communication
+from phalanx.placement.placement import Placement, Slot
+from phalanx.placement.ranks import communication, plan_for
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.words import because, deadline_words
+from phalanx.workload.after import bound
 from phalanx.workload.job import Job
 
 COLUMNS = (
@@ -26,10 +31,16 @@ COLUMNS = (
     Column("name"),
     Column("state"),
     Column("gpus"),
+    Column("asks"),
     Column("nodes"),
+    Column("share", wide=True),
     Column("communication_ms", "COMM MS"),
+    Column("bottleneck", wide=True),
     Column("why"),
 )
+
+
+NOWHERE = Placement(())
 
 
 class Refused(PhalanxError):  # noqa: N818
@@ -52,11 +63,14 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
         plan_live(files, output)
         return
     cluster = cluster_from(cluster_path)
-    jobs = [job for path in files for job in jobs_from(path, 1 + files.index(path), cluster)]
     try:
+        jobs = bound([job for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)])
         state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy))
     except ValueError as error:
         raise Refused(str(error)) from error
+    if save:
+        # Before anything is printed: a reader that closes its pipe ends the verb.
+        save_journal(journal, save)
     emit([_row(state, job) for job in jobs], COLUMNS, output)
     if output in ("table", "wide"):
         click.echo()
@@ -66,37 +80,88 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
         for line in (deadline_words(state, job.id) for job in jobs):
             if line:
                 click.echo(line)
-    if save:
-        save_journal(journal, save)
 
 
 def _rest(state: State, jobs: list[Job]) -> str:
     """What is left, and how much of it the jobs just planned could not use if they came again."""
     capacity = state.capacity
-    mix = Counter(task for job in jobs for task in state.record(job.id).tasks.values() if task.gpus)
-    lost = fragmentation(state.fit, mix, jobs[0])
     free, whole = capacity.free_gpus(capacity.open), largest_gang(capacity, max(capacity.gpus_max, 1))
     return (
         f"{free} of {state.cluster.gpus} GPUs are free; the largest gang that fits now has {whole} tasks of "
-        f"{capacity.gpus_max}; {lost:.0%} of what is free is of no use to such jobs"
+        f"{capacity.gpus_max}; {_lost(state, jobs):.0%} of what is free is of no use to such jobs"
     )
 
 
+def _lost(state: State, jobs: list[Job]) -> float:
+    """The share of what is free that tasks like those of the jobs cannot use: each by its own job's tolerations."""
+    lost = weight = 0.0
+    for job in jobs:
+        mix = Counter(task for task in state.record(job.id).tasks.values() if task.gpus)
+        lost += fragmentation(state.fit, mix, job) * mix.total()
+        weight += mix.total()
+    return lost / weight if weight else 0.0
+
+
 def _row(state: State, job: Job) -> dict[str, object]:
+    """What is planned for one job, as docs/reference/plan.md lists it."""
     attempt = state.record(job.id).attempt
-    placement = attempt.placement if attempt is not None else None
-    cost = communication(state.topology, job, placement) if placement is not None else None
+    placement = attempt.placement if attempt is not None else NOWHERE
+    cost = communication(state.topology, job, placement)
+    outlook = deadline.outlook(state, state.record(job.id))
     return {
         "job": job.id,
         "name": job.name,
         "state": state.record(job.id).state.value,
-        "gpus": job.gang.gpus_max,
-        "nodes": list(placement.nodes) if placement is not None else [],
+        "gpus": placement.gpus,
+        "gpus_min": job.gang.gpus_min,
+        "gpus_max": job.gang.gpus_max,
+        "asks": f"{job.gang.gpus_min}-{job.gang.gpus_max}" if job.gang.elastic else str(job.gang.gpus_max),
+        "nodes": list(placement.nodes),
+        "share": ", ".join(dict.fromkeys(_share(slot.portion) for slot in placement.slots if slot.portion)),
         "communication_ms": cost.total_ms if cost is not None else None,
-        "why": because(explain(state, job.id)) if placement is None else "",
-        "deadline": outlook._asdict() if (outlook := deadline.outlook(state, state.record(job.id))) else None,
-        "slots": [
-            {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
-            for slot in (placement.slots if placement is not None else ())
-        ],
+        "bottleneck": cost.bottleneck if cost is not None and cost.total_ms else None,
+        "why": because(explain(state, job.id)) if state.reason(job.id) is not None else "",
+        "deadline": outlook._asdict() if outlook else None,
+        "slots": [_slot(slot) for slot in placement.slots],
+        "communication": _communication(cost) if cost is not None else None,
+        "mesh": _mesh(job, placement),
     }
+
+
+def _slot(slot: Slot) -> dict[str, object]:
+    return {
+        "rank": slot.rank,
+        "role": slot.role,
+        "node": slot.node,
+        "devices": list(slot.devices),
+        "portion": msgspec.to_builtins(slot.portion),
+    }
+
+
+def _communication(cost: StepCost) -> dict[str, object]:
+    """What a step spends on communication in each dimension, and how it all-reduces there."""
+    return {"tp_ms": cost.tp_ms, "pp_ms": cost.pp_ms, "dp_ms": cost.dp_ms, "all_reduce": dict(cost.algorithms)}
+
+
+def _mesh(job: Job, placement: Placement) -> dict[str, object] | None:
+    """Which device is which rank of the job's parallel plan."""
+    plan = plan_for(job, placement.gpus)
+    if plan is None or not placement.mesh:
+        return None
+    coordinates = ((t, p, d) for d in range(plan.dp) for p in range(plan.pp) for t in range(plan.tp))
+    ranks = [
+        {"rank": rank, "tp": t, "pp": p, "dp": d, "node": node, "device": device}
+        for rank, ((t, p, d), (node, device)) in enumerate(zip(coordinates, placement.mesh, strict=True))
+    ]
+    return {"tp": plan.tp, "pp": plan.pp, "dp": plan.dp, "ranks": ranks}
+
+
+def _share(portion: Portion) -> str:
+    """A part of a device in a few words."""
+    match portion.mode:
+        case Mode.MIG:
+            return f"mig {portion.mig_profile}"
+        case Mode.TURNS:
+            return f"turn {(portion.turn or 0) + 1} of {portion.turns}"
+        case mode:
+            return f"{mode.value} {portion.compute_permille / FULL_PERMILLE:.0%}"

@@ -6,12 +6,11 @@ from collections import Counter
 
 import click
 
-from phalanx.cli.files import records_from, snapshot_from
 from phalanx.cli.output import Column, Output, emit_one, output_option
+from phalanx.cli.saved import records_from, snapshot_from, start_of
 from phalanx.engine.apply import apply
 from phalanx.engine.cycle import decide
 from phalanx.engine.plan import Plan
-from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
 
 COLUMNS = (Column("records"), Column("now_ms"), Column("digest"), Column("verified"), Column("jobs"))
@@ -27,8 +26,8 @@ class Contradiction(PhalanxError):  # noqa: N818
 @click.option("--from", "start", metavar="SNAPSHOT", help="The state before the first record of FILE.")
 @output_option
 def replay(journal: str, verify: bool, start: str | None, output: Output) -> None:
-    """Fold the journal FILE into a state and say what it comes to."""
-    state = State() if start is None else snapshot_from(start)
+    """Fold the journal FILE, or that of a debug bundle, into a state and say what it comes to."""
+    state = start_of(journal) if start is None else snapshot_from(start)
     before = state.seq
     try:
         for record, line in records_from(journal):
@@ -37,12 +36,16 @@ def replay(journal: str, verify: bool, start: str | None, output: Output) -> Non
             apply(state, record, line)
     except ValueError as error:
         raise Contradiction(f"{journal}: {error}") from error
+    except AssertionError as error:
+        # The engine asserts what none of its own journals contradicts; one from elsewhere may.
+        raise Contradiction(f"{journal}: record {state.seq} contradicts those before it: {error}") from error
     states = Counter(record.state.value for record in state.jobs.values())
+    jobs = dict(sorted(states.items()))
     row = {
         "records": state.seq - before,
         "now_ms": state.now,
         "digest": str(state.digest),
         "verified": verify,
-        "jobs": dict(sorted(states.items())),
+        "jobs": jobs if output in ("json", "yaml") else ", ".join(f"{n:,} {state}" for state, n in jobs.items()),
     }
     emit_one(row, COLUMNS, output)

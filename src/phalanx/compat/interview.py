@@ -8,8 +8,9 @@ the same events that a failing GPU causes in a live cluster.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Link, Node
 from phalanx.engine.event import ClusterDefined, DeviceHealthChanged, Done, Event, JobCancelled, JobSubmitted
@@ -24,6 +25,8 @@ from phalanx.workload.job import Job as EngineJob
 from phalanx.workload.parallel import ParallelPlan, Traffic
 
 Placement = dict[str, list[list[int]]]
+
+TP_GROUPS, PP_STAGES, DP_REPLICAS = "tp_groups", "pp_stages", "dp_replicas"
 
 
 @dataclass
@@ -64,7 +67,10 @@ class Job:
 
 
 class GPUClusterScheduler:
-    """Places model-parallel jobs. `gpus` lists every GPU by its id, `placements` every placed job's groups."""
+    """Places model-parallel jobs. `gpus` lists every GPU by its id, `placements` every placed job's groups.
+
+    Memory in use, memory and health of a GPU may be set by hand: the next job that is placed or moved minds them.
+    """
 
     def __init__(self, topology: ClusterTopology) -> None:
         _require_positive("num_nodes", topology.num_nodes)
@@ -75,19 +81,23 @@ class GPUClusterScheduler:
         self.topology = topology
         per_node = topology.gpus_per_node
         self.gpus = [GPU(i, i // per_node) for i in range(topology.num_nodes * per_node)]
-        self.placements: dict[str, Placement] = {}
+        self._placed: dict[str, Placement] = {}
         self._jobs: dict[str, Job] = {}
         self._engine_ids: dict[str, str] = {}
+        self._barred: dict[int, bool] = {}
         self._submitted = 0
         self._state = State()
         self._journal = Journal()
         cluster = Cluster(
-            tuple(
-                Node(f"node{n}", (), per_node, gpu_memory_gb=self.gpus[0].memory_gb) for n in range(topology.num_nodes)
-            ),
+            tuple(Node(f"node{n}", (), per_node) for n in range(topology.num_nodes)),
             links={NODE: Link(topology.intra_node_bw_gbps), CLUSTER: Link(topology.inter_node_bw_gbps)},
         )
         record(self._state, self._journal, ClusterDefined(cluster, "fifo:skip=true"), 0)
+
+    @property
+    def placements(self) -> dict[str, Placement]:
+        """The groups of every placed job; what a caller does to them changes nothing here."""
+        return {job: _copy(groups) for job, groups in self._placed.items()}
 
     def bandwidth_between(self, gpu_a: int, gpu_b: int) -> float:
         """GB/s between two GPUs; infinite from a GPU to itself."""
@@ -101,31 +111,27 @@ class GPUClusterScheduler:
     def place_job(self, job: Job) -> Placement | None:
         """Gives the job its GPUs, each TP group inside one node; None, with nothing allocated, if it cannot."""
         _check(job)
-        if job.job_id in self.placements:
+        if job.job_id in self._placed:
             raise ValueError(f"job {job.job_id!r} is placed already")
-        barred = self._bar_unfit(job)
+        self._bar_unfit(job)
         name = f"{job.job_id}#{self._submitted}"
         self._submitted += 1
         self._turn([JobSubmitted(self._engine_job(job, name))])
         if not self._is_placed(name):
             self._turn([JobCancelled(name)])
-        self._turn([DeviceHealthChanged(*self._device(gpu), Health.HEALTHY) for gpu in barred])
-        if not self._is_placed(name):
             return None
-        self._jobs[job.job_id] = job
+        # A copy: what becomes of the caller's job later must not change what is given back when this one ends.
+        self._jobs[job.job_id] = replace(job)
         self._engine_ids[job.job_id] = name
-        self.placements[job.job_id] = self._groups(job)
-        self._use(job, job.memory_per_gpu_gb)
-        return self.placements[job.job_id]
+        return _copy(self._settle(job))
 
     def estimate_communication_cost(self, job: Job, placement: Placement) -> dict[str, Any]:
-        """Milliseconds per training step for each dimension by the simplified model, and which is the largest."""
+        """Milliseconds per training step for each dimension by the simplified model, and which is the largest.
+
+        The placement may be any that gives every TP group of the job its stage and its replica.
+        """
         plan, traffic = _check(job)
-        ids = [gpu for group in placement["tp_groups"] for gpu in group]
-        if len(ids) != plan.world_size:
-            raise ValueError(
-                f"job {job.job_id!r} has {plan.world_size} GPUs, but the placement's tp_groups hold {len(ids)}"
-            )
+        ids = _in_rank_order(job.job_id, plan, placement)
         paths = [(self._gpu(gpu).node_id, gpu) for gpu in ids]
         cost = seed_cost(plan, traffic, paths, fabric_of(self._state.topology))
         return {
@@ -137,14 +143,15 @@ class GPUClusterScheduler:
         }
 
     def handle_gpu_failure(self, failed_gpu_id: int) -> list[dict[str, Any]]:
-        """Takes a GPU out for good. Its job is placed anew under all its constraints, or killed."""
+        """Takes a GPU out until a caller sets it healthy. Its job is placed anew under all constraints, or killed."""
         gpu = self._gpu(failed_gpu_id)
-        if not gpu.is_healthy:
-            return []
         gpu.is_healthy = False
-        affected = [job for job, groups in self.placements.items() if _uses(groups, failed_gpu_id)]
+        affected = [self._jobs[job] for job, groups in self._placed.items() if failed_gpu_id in _members(groups)]
+        for job in affected:
+            self._bar_unfit(job)
+        self._barred[failed_gpu_id] = True
         self._turn([DeviceHealthChanged(*self._device(gpu), Health.FAILED, "reported as failed")])
-        return [self._moved(self._jobs[job]) for job in affected]
+        return [self._moved(job) for job in affected]
 
     def find_checkpointable_boundary(self, job: Job) -> int:
         """The stage in the middle of the pipeline: from there recovery recomputes least."""
@@ -154,16 +161,22 @@ class GPUClusterScheduler:
     def _moved(self, job: Job) -> dict[str, Any]:
         """What became of a job whose GPU failed; the engine has already tried to place it anew."""
         name = self._engine_ids[job.job_id]
-        old = self.placements.pop(job.job_id)
+        old = self._placed.pop(job.job_id)
         for gpu in _members(old):
             self.gpus[gpu].memory_used_gb -= job.memory_per_gpu_gb
         if not self._is_placed(name):
             self._turn([JobCancelled(name)])
             del self._jobs[job.job_id], self._engine_ids[job.job_id]
             return {"job_id": job.job_id, "action": "killed", "old_placement": old, "new_placement": None}
-        new = self.placements[job.job_id] = self._groups(job)
-        self._use(job, job.memory_per_gpu_gb)
+        new = _copy(self._settle(job))
         return {"job_id": job.job_id, "action": "rescheduled", "old_placement": old, "new_placement": new}
+
+    def _settle(self, job: Job) -> Placement:
+        """Notes where the engine has put a job, and the memory it uses there."""
+        groups = self._placed[job.job_id] = self._groups(job)
+        for gpu in _members(groups):
+            self.gpus[gpu].memory_used_gb += job.memory_per_gpu_gb
+        return groups
 
     def _turn(self, events: list[Event]) -> None:
         """Takes turns until nothing is left to do; what is asked for happens at once."""
@@ -171,25 +184,25 @@ class GPUClusterScheduler:
             plan = turn(self._state, self._journal, events, 0)
             events = [Done(action.id) for action in plan.actions]
 
-    def _bar_unfit(self, job: Job) -> list[GPU]:
-        """Bars idle GPUs that are in use by somebody the scheduler does not know of, for as long as this job is placed.
+    def _bar_unfit(self, job: Job) -> None:
+        """Bars the GPUs that the job could not use if it were placed now, and no others.
 
-        Callers may set a GPU's memory in use or health themselves.
+        The engine knows which GPUs are taken; memory and health are as the GPUs say, which callers may change.
         """
-        held = {gpu: True for groups in self.placements.values() for gpu in _members(groups)}
-        barred = []
+        own = dict.fromkeys(_members(self._placed[job.job_id])) if job.job_id in self._placed else {}
+        others = {gpu: True for name, groups in self._placed.items() if name != job.job_id for gpu in _members(groups)}
+        events: list[Event] = []
         for gpu in self.gpus:
-            full = gpu.memory_used_gb + job.memory_per_gpu_gb > gpu.memory_gb
-            if gpu.gpu_id not in held and (full or not gpu.is_healthy):
-                self._turn([DeviceHealthChanged(*self._device(gpu), Health.SUSPECT)])
-                if gpu.is_healthy:
-                    barred.append(gpu)
-        return barred
+            used_gb = gpu.memory_used_gb - (job.memory_per_gpu_gb if gpu.gpu_id in own else 0.0)
+            unfit = not gpu.is_healthy or used_gb + job.memory_per_gpu_gb > gpu.memory_gb
+            if gpu.gpu_id not in others and unfit != self._barred.get(gpu.gpu_id, False):
+                self._barred[gpu.gpu_id] = unfit
+                events.append(DeviceHealthChanged(*self._device(gpu), Health.SUSPECT if unfit else Health.HEALTHY))
+        self._turn(events)
 
     def _engine_job(self, job: Job, name: str) -> EngineJob:
         plan, traffic = _check(job)
-        task = Task(gpus=plan.tp, gpu_memory_gb=job.memory_per_gpu_gb)
-        role = Role("group", plan.group_count, plan.group_count, task)
+        role = Role("group", plan.group_count, plan.group_count, Task(gpus=plan.tp))
         return EngineJob(name, Gang((role,)), parallel=plan, traffic=traffic)
 
     def _is_placed(self, name: str) -> bool:
@@ -206,14 +219,10 @@ class GPUClusterScheduler:
         assert order is not None, "every task of the gang is one TP group on one node"
         ids = [devices[i][0] * per_node + devices[i][1] for i in order]
         return {
-            "tp_groups": plan.tp_groups(ids),
-            "pp_stages": plan.pp_stages(ids),
-            "dp_replicas": plan.dp_replicas(ids),
+            TP_GROUPS: plan.tp_groups(ids),
+            PP_STAGES: plan.pp_stages(ids),
+            DP_REPLICAS: plan.dp_replicas(ids),
         }
-
-    def _use(self, job: Job, memory_gb: float) -> None:
-        for gpu in _members(self.placements[job.job_id]):
-            self.gpus[gpu].memory_used_gb += memory_gb
 
     def _gpu(self, gpu_id: int) -> GPU:
         if isinstance(gpu_id, bool) or not isinstance(gpu_id, int) or not 0 <= gpu_id < len(self.gpus):
@@ -227,7 +236,8 @@ class GPUClusterScheduler:
 def _check(job: Job) -> tuple[ParallelPlan, Traffic]:
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"):
         _require_positive(f"job {job.job_id!r}: {name}", getattr(job, name))
-    if not 0 <= job.memory_per_gpu_gb < math.inf:
+    memory_gb = job.memory_per_gpu_gb
+    if isinstance(memory_gb, bool) or not isinstance(memory_gb, int | float) or not 0 <= memory_gb < math.inf:
         raise ValueError(f"job {job.job_id!r}: memory_per_gpu_gb must be 0 or more, got {job.memory_per_gpu_gb!r}")
     plan = ParallelPlan(job.tensor_parallel_size, job.pipeline_parallel_size, job.data_parallel_size)
     traffic = Traffic(job.hidden_dim, job.seq_len, job.micro_batch_size, job.num_params_billions, job.dtype_bytes)
@@ -240,8 +250,46 @@ def _require_positive(name: str, value: int) -> None:
 
 
 def _members(groups: Placement) -> list[int]:
-    return [gpu for group in groups["tp_groups"] for gpu in group]
+    return [gpu for group in groups[TP_GROUPS] for gpu in group]
 
 
-def _uses(groups: Placement, gpu_id: int) -> bool:
-    return gpu_id in _members(groups)
+def _copy(groups: Placement) -> Placement:
+    return {kind: [list(group) for group in each] for kind, each in groups.items()}
+
+
+def _in_rank_order(job: str, plan: ParallelPlan, placement: Placement) -> list[int]:
+    """The GPUs of a placement in the plan's rank order: replica by replica, in each stage by stage."""
+    groups = _groups_of(job, placement, TP_GROUPS, plan.group_count, plan.tp)
+    stage_of = _place_in(_groups_of(job, placement, PP_STAGES, plan.pp, plan.tp * plan.dp))
+    replica_of = _place_in(_groups_of(job, placement, DP_REPLICAS, plan.dp, plan.tp * plan.pp))
+    found: dict[tuple[int, int], list[int]] = {}
+    for group in groups:
+        seats = list(dict.fromkeys((replica_of.get(gpu, -1), stage_of.get(gpu, -1)) for gpu in group))
+        if len(seats) > 1 or min(seats[0]) < 0:
+            raise ValueError(
+                f"job {job!r}: the TP group {group} is not inside one of the {PP_STAGES} and one of the {DP_REPLICAS}"
+            )
+        if seats[0] in found:
+            raise ValueError(f"job {job!r}: the TP groups {found[seats[0]]} and {group} have one stage and one replica")
+        found[seats[0]] = group
+    return [gpu for seat in sorted(found) for gpu in found[seat]]
+
+
+def _groups_of(job: str, placement: object, kind: str, count: int, size: int) -> list[list[int]]:
+    """One kind of groups of a placement from outside, after a look at its shape."""
+    groups = placement.get(kind) if isinstance(placement, Mapping) else None
+    shape = f"a list of {count} lists of {size} GPU ids each, none of them twice"
+    if not _are_lists(groups) or [len(group) for group in groups] != [size] * count:
+        raise ValueError(f"job {job!r}: the placement's {kind} must be {shape}, got {groups!r}")
+    ids = [gpu for group in groups for gpu in group]
+    if not all(isinstance(gpu, int) for gpu in ids) or len(dict.fromkeys(ids)) != len(ids):
+        raise ValueError(f"job {job!r}: the placement's {kind} must be {shape}, got {groups!r}")
+    return [list(group) for group in groups]
+
+
+def _are_lists(groups: object) -> TypeGuard[list[list[int]]]:
+    return isinstance(groups, list | tuple) and all(isinstance(group, list | tuple) for group in groups)
+
+
+def _place_in(groups: list[list[int]]) -> dict[int, int]:
+    return {gpu: number for number, group in enumerate(groups) for gpu in group}

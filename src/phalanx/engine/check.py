@@ -29,7 +29,7 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.quotas import said
-from phalanx.engine.records import JobRecord, StopReason, need_of, tasks_of
+from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, tasks_of
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.registry import policy as policy_named
@@ -76,7 +76,8 @@ def check(state: State, event: Event) -> None:
         case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
             record = state.record(name)
             if record.final is not None:
-                raise ValueError(f"job {name} has already {record.final.value}")
+                been = " been" if record.final is JobState.CANCELLED else ""
+                raise ValueError(f"job {name} has already{been} {record.final.value}")
         case NodeHealthChanged(node=node):
             _check_node(state, node)
         case DeviceHealthChanged(node=node, device=device):
@@ -84,9 +85,16 @@ def check(state: State, event: Event) -> None:
             if not 0 <= device < gpus:
                 raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
         case Progress(job=name, metrics=metrics):
-            measured = (event.samples_per_s, event.gpu_busy, event.memory_gb, *metrics.values())
-            if not all(map(isfinite, measured)):
+            measured = (event.samples_per_s, event.gpu_busy, event.memory_gb)
+            if not all(map(isfinite, (*measured, *metrics.values()))):
                 raise ValueError(f"progress of job {name}: expected finite numbers")
+            if min(measured) < 0:
+                raise ValueError(f"progress of job {name}: expected numbers of at least 0, got {min(measured)!r}")
+            for each in (event.step, event.durable_step, event.stop_cost_ms):
+                if type(each) is not int or each < 0:
+                    raise ValueError(
+                        f"progress of job {name}: steps and milliseconds are whole numbers of at least 0, got {each!r}"
+                    )
         case Advice(policy=policy, body=advice):
             if not all(map(isfinite, advice.values())):
                 raise ValueError(f"advice of policy {policy}: expected finite numbers")
@@ -122,6 +130,7 @@ def _check_job(state: State, job: Job) -> None:
 
 def _check_request(state: State, job: Job) -> None:
     """Refuses what the cluster, the queue or the backend could never give."""
+    _check_values(job)
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
     if state.quotas:
@@ -139,6 +148,30 @@ def _check_request(state: State, job: Job) -> None:
         raise ValueError(
             f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
         )
+
+
+def _check_values(job: Job) -> None:
+    """Refuses what no reader of files lets through: jobs come from programs too."""
+    saving = job.checkpoint
+    for name, value in (
+        ("grace_ms", job.grace_ms),
+        ("duration_ms", job.duration_ms),
+        ("max_run_ms", job.max_run_ms),
+        ("max_wait_ms", job.max_wait_ms),
+        ("begin_ms", job.begin_ms),
+        ("deadline_ms", job.deadline_ms),
+        ("min_available", job.min_available),
+        ("retry_limit", job.retry_limit),
+        ("checkpoint.interval_ms", saving.interval_ms),
+        ("checkpoint.cost_ms", saving.cost_ms),
+    ):
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"job {job.id}: {name} must be a whole number of at least 0, got {value!r}")
+    if type(job.priority) is not int:
+        raise ValueError(f"job {job.id}: priority must be a whole number, got {job.priority!r}")
+    queue = job.queue
+    if "/" in queue and not all(queue.split("/")):
+        raise ValueError(f"job {job.id}: queue must be names with '/' between, such as research/llm, got {queue!r}")
 
 
 def _check_queue(state: State, job: Job) -> None:
@@ -170,8 +203,12 @@ def _check_role(state: State, job: str, role: Role) -> None:
     if not 1 <= role.replicas_min <= role.replicas_max:
         raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
     task = role.task
-    if min(task.gpus, task.cpus_milli, task.memory_mb, task.nics, *(size for _, size in task.storage_gb), 0) < 0:
-        raise ValueError(f"job {job}, role {role.name}: a task asks for less than nothing")
+    for name, asked, limit in (
+        ("cpus_limit_milli", task.cpus_milli, task.cpus_limit_milli),
+        ("memory_limit_mb", task.memory_mb, task.memory_limit_mb),
+    ):
+        if 0 < limit < asked:
+            raise ValueError(f"job {job}, role {role.name}: {name} is {limit}, less than the {asked} asked for")
     _check_topology(state, job, role.topology)
     _check_roles(state, job, role.members)
 
@@ -186,11 +223,13 @@ def _check_topology(state: State, job: str, topology: Topology) -> None:
 def check_plan(state: State, plan: Plan) -> None:
     """Raises ValueError if a decision contradicts the State."""
     opened = {(claim.job, claim.attempt) for claim in plan.claims}
+    booked: dict[int, int] = {}
     for claim in plan.claims:
         record = state.record(claim.job)
         if not _in_line(record, plan) or claim.attempt != record.attempts + 1:
             raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
-        _check_claim(state, record, claim, takes_over=claim.waits or bool(plan.withdrawn))
+        offered = state.capacity.all_devices if claim.waits or plan.withdrawn else state.capacity.free
+        _check_claim(state, record, claim, offered, booked)
     for action in plan.actions:
         job, attempt = action.id.job, action.id.attempt
         if (job, attempt) not in opened and state.attempt(job, attempt) is None:
@@ -212,12 +251,21 @@ def _in_line(record: JobRecord, plan: Plan) -> bool:
     return record.queued is not None or (record.attempt is not None and record.attempt.key in plan.withdrawn)
 
 
-def _check_claim(state: State, record: JobRecord, claim: Claim, takes_over: bool) -> None:
+def _check_claim(state: State, record: JobRecord, claim: Claim, offered: list[int], booked: dict[int, int]) -> None:
+    """Checks a claim on the devices that nodes offer, and adds the whole ones to those `booked` by the same plan."""
     for slot in claim.placement.slots:
         node = _check_node(state, slot.node)
-        free = state.capacity.all_devices[node] if takes_over else state.capacity.free[node]
         if slot.role not in record.tasks:
             raise ValueError(f"a claim for role {slot.role!r}, which job {claim.job} does not have")
+        if slot.portion is not None:
+            continue
+        taken = booked.get(node, 0)
+        free = offered[node] & ~taken
         for device in slot.devices:
-            if slot.portion is None and not free >> device & 1:
-                raise ValueError(f"a claim of job {claim.job} on device {device} of {slot.node}, which is not free")
+            bit = 1 << device
+            if not free & bit:
+                why = "is claimed twice" if taken & bit else "is not free"
+                raise ValueError(f"a claim of job {claim.job} on device {device} of {slot.node}, which {why}")
+            taken |= bit
+            free ^= bit
+        booked[node] = taken

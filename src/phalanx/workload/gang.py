@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from phalanx.workload.share import ShareAsk
 
@@ -44,6 +45,17 @@ class Task(Hashed):
     storage_gb: tuple[tuple[str, int], ...] = ()
     divisible: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("gpus", "cpus_milli", "cpus_limit_milli", "memory_mb", "memory_limit_mb", "nics"):
+            _require_count(name, getattr(self, name))
+        for tier, size_gb in self.storage_gb:
+            _require_count(f"storage_gb of {tier}", size_gb)
+        if type(self.gpu_types) is not tuple:
+            raise ValueError(f"task: gpu_types must be a tuple of names, got {self.gpu_types!r}")
+        # Written so that NaN, which fails every comparison, is refused too.
+        if not 0 <= self.gpu_memory_gb < inf:
+            raise ValueError(f"task: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}")
+
     def __hash__(self) -> int:
         """Of what mostly tells tasks apart."""
         try:
@@ -68,6 +80,12 @@ class Role:
     task: Task = field(default_factory=Task)
     members: tuple[Role, ...] = ()
     topology: Topology = ANYWHERE
+
+    def __post_init__(self) -> None:
+        if type(self.replicas_min) is not int or type(self.replicas_max) is not int:
+            raise ValueError(
+                f"role {self.name}: replicas must be whole numbers, got {self.replicas_min!r} to {self.replicas_max!r}"
+            )
 
     def __hash__(self) -> int:
         """Likewise, of what mostly tells roles apart."""
@@ -121,6 +139,12 @@ class Gang(Hashed):
     def elastic(self) -> bool:
         """Whether the gang may run with fewer than all its members."""
         return any(map(_elastic, self.roles))
+
+
+def _require_count(name: str, value: object) -> None:
+    # A bool is no count, and 2.0 would be a task that is equal to one of 2 but cannot be placed.
+    if type(value) is not int or value < 0:
+        raise ValueError(f"task: {name} must be a whole number of at least 0, got {value!r}")
 
 
 def _elastic(role: Role) -> bool:

@@ -1,0 +1,165 @@
+"""`phalanx plan --cluster`: what it says is what was planned."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.cli.exit import Exit
+from phalanx.cli.main import cli, run
+from phalanx.workload.after import bound
+from phalanx.workload.array import members
+from phalanx.workload.formats.native import read_job
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TWO_NODES = "nodes: [{count: 2, gpus: 8, gpu_type: H100}]"
+ONE_TASK = "gang: [{gpus: 1}]"
+
+Plan = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Plans the jobs of some texts, named a, b, …, on a cluster."""
+    monkeypatch.chdir(tmp_path)
+
+    def plan(*jobs: str, cluster: str = TWO_NODES, code: int = 0) -> list[dict[str, Any]]:
+        Path("cluster.yaml").write_text(cluster)
+        names = [f"{chr(ord('a') + number)}.yaml" for number in range(len(jobs))]
+        for name, text in zip(names, jobs, strict=True):
+            Path(name).write_text(f"version: 1\nname: {name[0]}\ncommand: [x]\n{text}\n")
+        assert run(cli, ["plan", "--cluster", "cluster.yaml", *names, "-o", "json"]) == code
+        rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out) if code == 0 else []
+        return rows
+
+    return plan
+
+
+def test_the_gpus_of_an_elastic_job_are_those_it_gets(planned: Plan) -> None:
+    small, large = planned("gang: [{replicas: 4, gpus: 1}]", "gang: [{replicas: {min: 1, max: 200}, gpus: 8}]")
+    assert (small["gpus"], small["asks"]) == (4, "4")
+    assert (large["gpus"], large["gpus_min"], large["gpus_max"], large["asks"]) == (8, 8, 1600, "8-1600")
+
+
+def test_a_job_that_gets_nothing_has_no_gpus_and_a_reason(planned: Plan) -> None:
+    (row,) = planned("gang: [{replicas: 4, gpus: 8}]")
+    assert (row["state"], row["gpus"], row["gpus_max"], row["slots"], row["mesh"]) == ("waiting", 0, 32, [], None)
+    assert row["why"].startswith("no part of this cluster could ever hold it")
+
+
+def test_a_job_waits_for_another_by_its_name(planned: Plan) -> None:
+    first, second = planned(ONE_TASK, f"{ONE_TASK}\nafter: [a]")
+    assert (first["state"], second["state"], second["why"]) == ("starting", "waiting", "it waits for 1")
+
+
+def test_a_job_that_is_named_before_its_file_is_a_clear_error(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned(f"{ONE_TASK}\nafter: [b]", ONE_TASK, code=Exit.ERROR)
+    assert "job 1 waits for job 'b', which does not come before it" in capsys.readouterr().err
+
+
+def texts(*jobs: str) -> list[tuple[str, str]]:
+    """Whom each of some jobs waits for, once bound."""
+    read = (read_job(f"version: 1\ncommand: [x]\n{text}", "x", job_id=str(i)) for i, text in enumerate(jobs, 1))
+    return [(job.id, ",".join(each.job for each in job.after)) for job in bound(sum(map(members, read), ()))]
+
+
+def test_names_and_ids_and_arrays_are_bound_to_ids() -> None:
+    array, waits = f"name: many\n{ONE_TASK}\narray: 0-1", f"{ONE_TASK}\nafter: [many, '1.1', '1', nobody]"
+    assert texts(array, waits) == [("1.0", ""), ("1.1", ""), ("2", "1.0,1.1,1.1,1.0,1.1,nobody")]
+
+
+def test_a_name_that_several_have_and_a_job_that_waits_for_itself_are_clear_errors() -> None:
+    with pytest.raises(ValueError, match="several jobs are named 'x': say which of 1, 2"):
+        texts(f"name: x\n{ONE_TASK}", f"name: x\n{ONE_TASK}", f"{ONE_TASK}\nafter: [x]")
+    with pytest.raises(ValueError, match="which does not come before it"):
+        texts(f"name: own\n{ONE_TASK}\narray: 0-2\nafter: [own]")
+
+
+def test_a_file_given_twice_is_two_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(EXAMPLES / "job-single-gpu.yaml")
+    assert run(cli, ["plan", "--cluster", str(EXAMPLES / "cluster-small.yaml"), file, file, "-o", "json"]) == 0
+    assert [row["job"] for row in json.loads(capsys.readouterr().out)] == ["1", "2"]
+
+
+def test_what_is_left_does_not_depend_on_the_order_of_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    files = [str(EXAMPLES / name) for name in ("job-3d-parallel-70b.yaml", "job-service.yaml")]
+    rests = []
+    for order in (files, files[::-1]):
+        assert run(cli, ["plan", "--cluster", str(EXAMPLES / "cluster-three-types.yaml"), *order]) == 0
+        rests.append(capsys.readouterr().out.splitlines()[-1])
+    assert rests[0] == rests[1]
+    assert "% of what is free is of no use to such jobs" in rests[0]
+
+
+def test_every_kind_of_share_is_shown(planned: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    asks = ("{fraction: 0.5}", "{mps: 30}", "{turns: 2}")
+    rows = planned(*(f"{ONE_TASK}\nshare: {ask}" for ask in asks))
+    assert [row["share"] for row in rows] == ["fraction 50%", "mps 30%", "turn 1 of 2"]
+    portions = [row["slots"][0]["portion"] for row in rows]
+    assert [each["mode"] for each in portions] == ["fraction", "mps", "turns"]
+    assert [each["compute_permille"] for each in portions[:2]] == [500, 300]
+    assert (portions[2]["turn"], portions[2]["turns"]) == (0, 2)
+    assert run(cli, ["plan", "--cluster", "cluster.yaml", "a.yaml", "-o", "yaml"]) == 0
+    assert "mode: fraction" in capsys.readouterr().out
+
+
+def test_a_task_with_devices_of_its_own_has_no_portion(planned: Plan) -> None:
+    (row,) = planned(ONE_TASK)
+    assert (row["share"], row["slots"][0]["portion"]) == ("", None)
+
+
+def test_a_job_whose_instances_are_being_cut_says_so(planned: Plan) -> None:
+    (row,) = planned(f"{ONE_TASK}\nshare: {{mig: 1g.10gb}}")
+    assert (row["state"], row["share"]) == ("waiting", "mig 1g.10gb")
+    assert row["why"] == "its devices are being cut into the instances it asked for"
+    assert row["slots"][0]["portion"]["mig_profile"] == "1g.10gb"
+
+
+def test_a_mesh_gives_every_rank_its_place_and_its_device(planned: Plan) -> None:
+    (row,) = planned("gang: [{replicas: 2, gpus: 8}]\nparallel: {tp: 4, pp: 2, dp: 2}")
+    mesh = row["mesh"]
+    assert (mesh["tp"], mesh["pp"], mesh["dp"]) == (4, 2, 2)
+    assert [each["rank"] for each in mesh["ranks"]] == list(range(16))
+    assert all(each["rank"] == (each["dp"] * 2 + each["pp"]) * 4 + each["tp"] for each in mesh["ranks"])
+    assert len({(each["node"], each["device"]) for each in mesh["ranks"]}) == 16
+    for group in range(0, 16, 4):
+        assert len({each["node"] for each in mesh["ranks"][group : group + 4]}) == 1
+
+
+def test_the_bottleneck_of_a_step_is_the_dimension_that_takes_longest(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parallel, plain = planned("gang: [{replicas: 2, gpus: 8}]\nparallel: {tp: 8, pp: 1, dp: 2}", ONE_TASK)
+    times = {each: parallel["communication"][f"{each}_ms"] for each in ("tp", "pp", "dp")}
+    assert parallel["bottleneck"] == max(times, key=times.__getitem__)
+    assert sum(times.values()) == pytest.approx(parallel["communication_ms"])
+    assert set(parallel["communication"]["all_reduce"]) == {"tp", "dp"}
+    assert (plain["bottleneck"], plain["communication"]) == (None, None)
+    assert run(cli, ["plan", "--cluster", "cluster.yaml", "a.yaml", "-o", "wide"]) == 0
+    assert "BOTTLENECK" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_tasks_that_share_a_gpu_are_counted_on_the_map(planned: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    half = f"{ONE_TASK}\nshare: {{fraction: 0.5}}"
+    planned(half, half, cluster="nodes: [{count: 1, gpus: 2, gpu_type: H100}]")
+    assert run(cli, ["plan", "--cluster", "cluster.yaml", "a.yaml", "b.yaml"]) == 0
+    assert any(line.endswith(" 2 .") for line in capsys.readouterr().out.splitlines())
+
+
+def test_what_is_saved_does_not_depend_on_anybody_reading_what_is_printed(tmp_path: Path) -> None:
+    saved, (reading, writing) = tmp_path / "state", os.pipe()
+    os.close(reading)
+    files = ["--cluster", str(EXAMPLES / "cluster-small.yaml"), str(EXAMPLES / "job-single-gpu.yaml")]
+    command = [sys.executable, "-m", "phalanx", "plan", *files, "--save", str(saved)]
+    with os.fdopen(writing, "wb") as nobody:
+        subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert len(saved.read_bytes().splitlines()) == 3
