@@ -129,6 +129,29 @@ Mine = Policy("mine", order=order)
 """
 
 
+@pytest.mark.needs("plotly")
+def test_the_report_of_several_loads_and_seeds_says_how_to_repeat_all_of_them(say: Any, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    options = ("--policy", "las:quantum=60", "--vary", "load=0.5:1:0.5", "--seeds", "2", "--report", str(page))
+    (told,) = json.loads(say(*RUN, *options, "-o", "json"))
+    text = page.read_text()
+    assert f"<code>phalanx compare --cluster {CLUSTER} --trace {RUN[4]} --vary load=0.5:1:0.5 --seeds 2" in text
+    assert "4 runs. Loads: 0.5, 1. Seeds: 2 (0, 1)." in text
+    assert "las:quantum=60,dims=2" in text
+    assert len(told["runs"]) == 4
+    for each in told["runs"]:
+        assert each["digest"] in text
+
+
+def test_tiers_have_columns_only_where_there_are_tiers(say: Any, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    rows = "job_id,submit_s,duration_s,gpus,tier\n1,0,100,1,{}\n"
+    for tier in ("", "premium"):
+        trace.write_text(rows.format(tier))
+        shown = say(RUN[0], "--cluster", CLUSTER, "--trace", str(trace), "--policy", "fifo", "-o", "wide")
+        assert ("PREMIUM SLA" in shown) is (tier == "premium")
+
+
 def test_a_policy_that_raises_in_another_process_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,9 +159,41 @@ def test_a_policy_that_raises_in_another_process_is_named(
     (tmp_path / "mine.py").write_text(RAISING)
     assert run(cli, [*RUN, "--policy", "fifo", "--policy", "./mine.py:Mine"]) == Exit.ERROR
     captured = capsys.readouterr()
-    assert captured.out == ""
-    (line,) = captured.err.splitlines()
+    assert [line.split()[0] for line in captured.out.splitlines()] == ["POLICY", "fifo"]
+    note, line = captured.err.splitlines()
+    assert note == "note: 1 of 2 runs are finished; the others are not in what is shown"
     assert "policy ./mine.py:Mine: order(job 1) raised KeyError: 'lunch' (mine.py, line 5)" in line
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_policy_that_raises_leaves_the_others_what_they_are_whatever_the_order(
+    workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(RAISING)
+    policies = ["--policy", "./mine.py:Mine", "--policy", "fifo", "--policy", "srtf", "--workers", workers]
+    assert run(cli, [*RUN, *policies, "-o", "json"]) == Exit.ERROR
+    captured = capsys.readouterr()
+    assert [summary["policy"] for summary in json.loads(captured.out)] == ["fifo", "srtf"]
+    assert "policy ./mine.py:Mine: order(job 1) raised" in captured.err
+
+
+EMPTY = "job_id,submit_s,duration_s,gpus\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [(EMPTY, [], "has no job to run"), (EMPTY + "1,soon,1,1\n", ["--skip-bad-rows"], "rows that were dropped: 1")],
+)
+def test_a_trace_without_jobs_is_told_so(
+    text: str, options: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.csv").write_text(text)
+    run_it = ["compare", "--cluster", str(CLUSTER), "--trace", str(tmp_path / "empty.csv"), "--policy", "fifo"]
+    assert run(cli, [*run_it, *options]) == Exit.ERROR
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "empty.csv" in line
+    assert reason in line
 
 
 def test_a_process_that_dies_is_told_with_its_policy(

@@ -50,6 +50,15 @@ def test_the_future_as_it_is_is_that_of_resume(saved: str, say: Any) -> None:
     assert futures["as_it_is"] | {"run": None} == resumed | {"run": None}
 
 
+def test_the_fork_is_at_the_moment_asked_for_and_not_at_the_last_event_before(
+    saved: str, say: Any, tmp_path: Path
+) -> None:
+    futures = json.loads(say("what-if", "--state", saved, "--job", a_job(tmp_path, 1), "-o", "json"))
+    assert futures["now_s"] == 12 * 3600
+    (job,) = futures["jobs"]
+    assert job["start_s"] - job["wait_s"] == 12 * 3600
+
+
 def test_a_failing_node_delays_others_and_saves_nothing(saved: str, say: Any) -> None:
     before = Path(saved).read_bytes()
     futures = json.loads(say("what-if", "--state", saved, "--fail", "gpu0", "--fail", "gpu1", "-o", "json"))
@@ -94,6 +103,28 @@ def test_people_get_both_futures_and_what_becomes_of_the_job(saved: str, say: An
     assert shown[5].startswith("job 61 (mine) starts at ")
     assert shown[6].startswith("job 62 (mine) does not start: no part of this cluster could ever hold it")
     assert say("what-if", "--state", saved, "--fail", "gpu0", "-o", "name") == "as it is\nwhat if\n"
+
+
+@pytest.mark.parametrize("example", ["3d-parallel-70b", "array", "elastic", "gang", "single-gpu"])
+def test_jobs_of_the_examples_start_on_the_cluster_of_the_guide(
+    example: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, state = str(ROOT / "examples" / "cluster-simulate.yaml"), str(tmp_path / "state.sim")
+    trace = ("--trace", "synthetic:jobs=5,load=0.5,shape=gavel")
+    assert run(cli, ["simulate", "--cluster", cluster, *trace, "--until", "1h", "--save", state]) == Exit.OK
+    capsys.readouterr()
+    assert run(cli, ["what-if", "--state", state, "--job", str(ROOT / "examples" / f"job-{example}.yaml")]) == Exit.OK
+    shown = capsys.readouterr()
+    assert " starts at " in shown.out
+    assert "does not start" not in shown.out
+    assert "never fit" not in shown.err
+
+
+def test_what_a_job_asks_for_that_no_node_has_is_told(saved: str, tmp_path: Path, capsys: Any) -> None:
+    job = a_job(tmp_path, 1, "duration: 2h\ncpus: 1000")
+    assert run(cli, ["what-if", "--state", saved, "--job", job]) == Exit.OK
+    note = "note: 1 job never fits its cluster: job 61 asks for 1 GPU, with more CPUs than a node has\n"
+    assert capsys.readouterr().err == note
 
 
 def test_a_job_without_a_duration_is_taken_to_run_for_ever(

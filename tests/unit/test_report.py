@@ -14,19 +14,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.simulate.metrics import summarize
-from phalanx.simulate.report import write_report
+from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.report.gantt import NODES_MAX, bars_of, gantt
 from phalanx.simulate.report.groups import QUEUES_MAX, wait_by_queue, wait_by_size
 from phalanx.simulate.report.page import BARS_MAX, report_page
 from phalanx.simulate.report.scripts import ReportError
 from phalanx.simulate.report.series import POINTS_MAX, cumulative, thin
 from phalanx.simulate.report.text import chart_text, labels, page_text, script_json
-from phalanx.simulate.result import Result, Stay, Timeline
+from phalanx.simulate.result import NodeUse, Result, Stay, Timeline
 from phalanx.simulate.vary import curves
 from results import a_job_result, a_result, a_waiting_job, an_empty_result, some_totals, too_large
 
@@ -207,6 +208,23 @@ def test_what_would_repeat_the_runs_is_on_the_page() -> None:
         assert said in cells
 
 
+def test_the_page_of_many_runs_has_the_command_the_loads_and_every_digest() -> None:
+    runs = tuple(RunOf("fifo", load, seed, f"digest{load}-{seed}") for load in (0.5, None) for seed in (7, 8))
+    text = report_page([a_result()], "Varied", repeat=Repeat("phalanx compare --seeds 2 --trace 'my <b>.csv'", runs))
+    assert "<code>phalanx compare --seeds 2 --trace &#x27;my &lt;b&gt;.csv&#x27;</code>" in text
+    assert "4 runs. Loads: 0.5, the trace&#x27;s own. Seeds: 2 (7, 8)." in text
+    for run in runs:
+        assert run.digest in " ".join(Page(text).texts["td"])
+
+
+def test_what_means_nothing_to_a_reader_is_not_on_the_page() -> None:
+    result = a_result()
+    told = msgspec.structs.replace(result, setup=result.setup | {"advice_kept": 0})
+    names = " ".join(Page(report_page([told], "One")).texts["th"])
+    for name in ("advice_kept", "stays_cut", "schema", "SLA"):
+        assert name not in names
+
+
 def test_one_result_makes_a_page_with_nothing_to_compare() -> None:
     text = report_page([a_result()], "One")
     page = Page(text)
@@ -364,6 +382,14 @@ def test_a_gantt_of_many_bars_and_nodes_says_what_it_leaves_out() -> None:
     assert len(chart.layout["yaxis"]["ticktext"]) == NODES_MAX
     assert f"{NODES_MAX} of 60 nodes" in chart.note
     assert "500 largest are drawn" in chart.note
+
+
+def test_a_gantt_counts_stays_that_nobody_kept_and_says_that_they_are_missing() -> None:
+    few = a_result(jobs=20, nodes=1)
+    used = {"n0": NodeUse(50_000, 7200.0), "n1": NodeUse(1, 3600.0)}
+    chart = gantt(0, "fifo", msgspec.structs.replace(few, nodes=used, stays_left_out=49_981), 500)
+    assert chart.grid.rows == (("n0", "50,000", "2h 0m"), ("n1", "1", "1h 0m"))
+    assert "49,981 stays" in chart.note
 
 
 def test_the_gantts_of_a_page_share_the_bars_there_may_be() -> None:

@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,17 @@ import pytest
 
 from builders import everything
 from phalanx.cluster.cluster import flat
+from phalanx.engine.event import JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.turn import replay, verify
-from phalanx.policy.registry import BUILTIN
+from phalanx.policy.policy import Policy
+from phalanx.policy.registry import BUILTIN, register
 from phalanx.simulate.costs import NO_COSTS, Costs, CostsError, costs_of
 from phalanx.simulate.outcome import outcome
+from phalanx.simulate.result import NodeUse
 from phalanx.simulate.saved import SavedError, fork, load, save
 from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.stays import Stays
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 
@@ -57,7 +62,7 @@ def test_who_runs_on_a_node_that_fails_does_again_what_was_not_saved() -> None:
     simulation = run(Setup(flat(2, 1), trace, "fifo", costs=COSTS, faults=((60_000, "n0", "failed", "XID 79"),)))
     assert ends_s(simulation) == {"a": 171}
     [job] = outcome(simulation, "fifo").jobs
-    assert job.nodes == ("n0", "n1")
+    assert job.nodes == ("n1",)
     # Starting twice, stopping, and the 50 s that were lost.
     assert job.lost_gpu_s == 71
 
@@ -115,6 +120,119 @@ def test_without_costs_nothing_is_lost() -> None:
     simulation = run(Setup(flat(1, 1), trace, "srtf", costs=NO_COSTS))
     assert ends_s(simulation) == {"short": 50, "long": 110}
     assert outcome(simulation, "srtf").summary["lost_gpu_s"] == 0
+
+
+APART = replace(NO_COSTS, locality=True)
+
+
+def goodput(simulation: Simulation) -> float:
+    figure = outcome(simulation, "p").summary["goodput"]
+    assert isinstance(figure, float)
+    return figure
+
+
+def test_goodput_is_the_gpu_time_of_the_work_over_the_gpu_time_held() -> None:
+    """Spread over four nodes, both jobs take longer than their trace says, and hold their GPUs all the while."""
+    jobs = (TraceJob("a", 0, 100_000, 4, gpus_per_node=1), TraceJob("b", 5_000, 300_000, 8, gpus_per_node=1))
+    trace = Trace("t", jobs)
+    simulation = run(Setup(flat(4, 4), trace, "fifo", "spread", costs=APART))
+    ends = ends_s(simulation)
+    expected = (4 * 100 + 8 * 300) / (4 * ends["a"] + 8 * (ends["b"] - 5))
+    assert expected < 0.9
+    assert goodput(simulation) == pytest.approx(expected, abs=1e-4)
+
+
+def test_slow_work_counts_no_more_while_it_still_runs() -> None:
+    setup = Setup(
+        flat(4, 4), Trace("t", (TraceJob("a", 0, 100_000, 4, gpus_per_node=1),)), "fifo", "spread", costs=APART
+    )
+    simulation = Simulation(setup)
+    simulation.begin()
+    simulation.go(50_000)
+    assert goodput(simulation) == pytest.approx(goodput(run(setup)), abs=1e-4)
+    assert goodput(simulation) < 0.9
+
+
+def test_an_elastic_job_that_has_fewer_gpus_uses_all_that_these_can_give() -> None:
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 8, min_gpus=1, max_gpus=8),))
+    assert goodput(run(Setup(flat(1, 4), trace, "fifo", costs=APART))) == 1.0
+
+
+def test_slow_work_that_has_to_be_done_again_is_no_use() -> None:
+    """The job, slowed by being spread, loses what it did up to the failure of a node: of all the time it held its GPUs
+    only the work of its duration counts."""
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 2, gpus_per_node=1),))
+    faults = ((60_000, "n0", "failed", "XID 79"),)
+    simulation = run(Setup(flat(3, 2), trace, "fifo", "spread", costs=APART, faults=faults))
+    end_s = ends_s(simulation)["a"]
+    assert end_s > 165
+    assert goodput(simulation) == pytest.approx(100 / end_s, abs=0.02)
+
+
+def test_two_that_take_turns_have_what_switching_leaves_of_a_device() -> None:
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 1, gpu_milli=500), TraceJob("b", 0, 100_000, 1, gpu_milli=500)))
+    simulation = run(Setup(flat(1, 1), trace, "fifo", costs=NO_COSTS))
+    assert goodput(simulation) == pytest.approx(100 / ends_s(simulation)["a"], abs=1e-4)
+    assert goodput(simulation) < 0.95
+
+
+def test_on_slower_gpus_a_job_is_of_use_as_long_as_it_is_as_fast_as_these_are() -> None:
+    """A job that was measured on V100s and lies on two K80s takes longer, but leaves nothing of them unused."""
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 2, gpu_type="V100|K80"),))
+    simulation = run(Setup(flat(1, 2, "K80"), trace, "fifo", costs=NO_COSTS))
+    assert ends_s(simulation)["a"] > 100
+    assert goodput(simulation) == 1.0
+
+
+def test_jobs_that_still_run_have_their_stays_and_nodes_too() -> None:
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 2), TraceJob("b", 10_000, 20_000, 2)))
+    simulation = Simulation(Setup(flat(1, 4), trace, "fifo", costs=NO_COSTS))
+    simulation.begin()
+    simulation.go(50_000)
+    result = outcome(simulation, "fifo")
+    assert [(stay.job_id, stay.start_s, stay.end_s) for stay in result.stays] == [("b", 10, 30), ("a", 0, 50)]
+    assert result.nodes == {"n0": NodeUse(2, 140.0)}
+    assert [job.nodes for job in result.jobs] == [("n0",), ("n0",)]
+
+
+def test_of_too_many_stays_the_largest_are_kept_whenever_they_were() -> None:
+    trace = Trace("t", tuple(TraceJob(f"j{i}", i * 10_000, 1_000 * (1 + i % 5), 1) for i in range(20)))
+    simulation = Simulation(Setup(flat(1, 1), trace, "fifo", costs=NO_COSTS))
+    simulation.backend.ledger.stays = Stays(kept_max=4)
+    simulation.begin()
+    simulation.go()
+    result = outcome(simulation, "fifo")
+    assert [stay.job_id for stay in result.stays] == ["j4", "j9", "j14", "j19"]
+    assert result.stays_left_out == 16
+    assert result.nodes == {"n0": NodeUse(20, 60.0)}
+
+
+def test_a_run_that_is_let_go_to_a_moment_is_at_that_moment() -> None:
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 1), TraceJob("b", 0, 100_000, 1)))
+    simulation = Simulation(Setup(flat(1, 1), trace, "fifo", costs=NO_COSTS))
+    simulation.begin()
+    simulation.go(42_000)
+    assert simulation.now_ms == 42_000
+    assert [job.queued_s for job in outcome(simulation, "fifo").jobs] == [0, 42]
+    simulation.happen(JobSubmitted(replace(simulation.jobs[0], id="c")))
+    assert simulation.run.state.jobs["c"].submitted_ms == 42_000
+
+
+@pytest.mark.parametrize("largest_gpus", [1, 8])
+def test_a_policy_that_wakes_up_for_ever_does_not_keep_a_run_from_its_end(largest_gpus: int) -> None:
+    """Neither once all have ended, nor while one waits that never fits."""
+    register("restless", lambda parameters: Policy("restless", next_wakeup=lambda memory, now: now + 60_000))
+    trace = Trace("t", (TraceJob("a", 0, 100_000, 1), TraceJob("b", 0, 50_000, largest_gpus)))
+    simulation = run(Setup(flat(1, 1), trace, "restless", costs=NO_COSTS))
+    assert simulation.run.state.jobs["a"].ended_ms == 100_000
+    assert outcome(simulation, "restless").summary["jobs"]["completed"] == (2 if largest_gpus == 1 else 1)
+
+
+def test_a_run_without_jobs_comes_to_nothing() -> None:
+    summary = outcome(run(Setup(flat(1, 4), Trace("t", ()))), "fifo").summary
+    assert summary["jobs"]["submitted"] == 0
+    assert summary["goodput"] is None
+    assert summary["fragmentation"] is None
 
 
 def test_a_job_larger_than_the_cluster_never_fits_and_holds_up_nobody() -> None:

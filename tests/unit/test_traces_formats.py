@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 from builders import World, a_job, array, of_roles
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.engine.event import JobCancelled, Outcome, Progress
+from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
-from phalanx.simulate.trace import Ending, TraceJob
+from phalanx.simulate.costs import NO_COSTS, Costs
+from phalanx.simulate.outcome import outcome
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.open import read_trace, read_trace_cluster
+from phalanx.simulate.traces.tiresias import write_cluster, write_jobs
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Checkpointing, Kind
 
@@ -64,6 +69,29 @@ def test_tiresias_jobs_are_read_with_their_models() -> None:
 def test_tiresias_jobs_need_no_columns_that_the_simulator_does_not_use(written: Write) -> None:
     (job,) = read_trace(written("submit_time,duration,num_gpu,job_id,aggr_interval\n30,5,2,x,0\n")).jobs
     assert job == TraceJob("x", 30_000, 5_000, 2)
+
+
+def test_a_queue_of_a_tiresias_job_is_read_where_a_file_adds_the_column(written: Write) -> None:
+    rows = "0,1,0,5,research\n1,1,0,5,\n"
+    jobs = read_trace(written(f"job_id,num_gpu,submit_time,duration,queue\n{rows}")).jobs
+    assert [job.queue for job in jobs] == ["research", "default"]
+
+
+def test_what_is_written_for_the_simulator_of_tiresias_is_read_back(tmp_path: Path) -> None:
+    jobs = (
+        TraceJob("0", 0, 40_000, 1, "a", model="vgg16"),
+        TraceJob("1", 7_000, 1_200_000, 4, "b", model="resnet50"),
+    )
+    write_jobs(jobs, str(tmp_path / "jobs.csv"))
+    assert (tmp_path / "jobs.csv").read_text() == (
+        "job_id,num_gpu,submit_time,iterations,model_name,duration,interval,queue\n"
+        "0,1,0,0,vgg16,40,7,a\n"
+        "1,4,7,0,resnet50,1200,0,b\n"
+    )
+    assert read_trace(str(tmp_path / "jobs.csv")).jobs == jobs
+    write_cluster(str(tmp_path / "n15g4.csv"), 1, 15, 4, 128, 256)
+    cluster = read_trace_cluster(str(tmp_path / "n15g4.csv"))
+    assert (len(cluster.nodes), cluster.gpus, cluster.nodes[0].cpus_milli) == (15, 60, 128_000)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +341,69 @@ def test_elastic_jobs_services_and_jobs_without_gpus_keep_what_they_are(world: W
     assert web.kind is Kind.SERVICE
     assert (roles.gpus, roles.gpus_per_node) == (3, 0)
     assert trace.notes == ("jobs without GPUs, left out: 1",)
+
+
+def test_work_that_was_saved_before_a_job_made_way_is_part_of_its_duration(tmp_path: Path) -> None:
+    """a works for 5 s, is told to stop, is gone after another, and has 4 s left."""
+    world = World(flat(nodes=1, gpus=1), "priority")
+    world.run(a_job("a", checkpoint=Checkpointing(0, 500, saves=True)))
+    world.submit(a_job("b", priority=5), after_ms=5_000)
+    world.done("a", after_ms=1_000)
+    world.done("b", after_ms=100)
+    world.end("b", after_ms=2_000)
+    world.done("a", after_ms=700)
+    world.end("a", after_ms=4_000)
+    a, b = read_trace(journal_of(world, tmp_path)).jobs
+    assert (a.duration_ms, b.duration_ms) == (9_000, 2_000)
+
+
+def test_work_that_could_not_be_saved_has_to_be_done_again(tmp_path: Path) -> None:
+    world = World(flat(nodes=1, gpus=1), "priority")
+    world.run(a_job("a", checkpoint=Checkpointing()))
+    world.submit(a_job("b", priority=5), after_ms=5_000)
+    world.done("a", after_ms=1_000)
+    world.done("b", after_ms=100)
+    world.end("b", after_ms=2_000)
+    world.done("a", after_ms=700)
+    world.end("a", after_ms=4_000)
+    assert read_trace(journal_of(world, tmp_path)).jobs[0].duration_ms == 4_000
+
+
+MIXED = Cluster(
+    (
+        *(Node(f"a{i}", ("a",), 8, "A100", cpus_milli=64_000, memory_mb=256_000) for i in range(2)),
+        *(Node(f"b{i}", ("b",), 4, "V100", cpus_milli=64_000, memory_mb=256_000) for i in range(2)),
+    ),
+    ("rack", "node"),
+)
+
+
+def a_trace_of_all_columns() -> Trace:
+    jobs = []
+    for i in range(40):
+        more: dict[str, Any] = (
+            {"gpus": 1, "gpu_milli": 500},
+            {"gpus": 6, "gpus_per_node": 2, "user": "ann"},
+            {"gpus": 4, "min_gpus": 2, "max_gpus": 8, "batch": "adaptive" if i % 2 else ""},
+            {"gpus": 2, "tier": "premium", "gpu_type": "V100|A100", "model": "resnet50"},
+            {"gpus": 8, "cpus_milli": 4_000, "memory_mb": 1_024, "priority": 3},
+        )[i % 5]
+        jobs.append(TraceJob(f"j{i}", i * 200_000, 400_000 + 70_001 * (i % 7), **more))
+    return Trace("t", tuple(jobs))
+
+
+@pytest.mark.parametrize("costs", [Costs(), NO_COSTS], ids=["costs", "none"])
+@pytest.mark.parametrize("policy", ["tiresias-las", "srtf", "optimus", "gandiva"])
+def test_the_journal_of_a_simulation_gives_its_trace_back(policy: str, costs: Costs, tmp_path: Path) -> None:
+    """Whatever was stopped, moved, resized, shared or slowed by where it lay."""
+    trace = a_trace_of_all_columns()
+    simulation = Simulation(Setup(MIXED, trace, policy, "spread", costs), Journal())
+    simulation.begin()
+    simulation.go()
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"".join(line + b"\n" for line in simulation.run.journal.lines()))
+    assert outcome(simulation, policy).summary["goodput"] < (1.0 if costs is NO_COSTS else 0.95)
+    assert read_trace(str(path)).jobs == trace.jobs
 
 
 def test_members_of_an_array_are_jobs_of_their_own(world: World, tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column
 from phalanx.cli.progress import bar
 from phalanx.cli.trace import skip_bad_rows_option
@@ -17,7 +21,7 @@ from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import run_cases
 from phalanx.simulate.entry import PLACEMENTS, Options, study_of
 from phalanx.simulate.never_fit import never_fit_notes
-from phalanx.simulate.report import write_report
+from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.result import Result
 from phalanx.simulate.source import Recorded
 from phalanx.simulate.study import Case, Study
@@ -116,10 +120,30 @@ def check_targets(given: dict[str, Any], names: Iterable[str]) -> None:
         raise TargetError("--report needs plotly: install phalanx[report]")
 
 
-def run_all(study: Study, cases: Sequence[Case], workers: int | None) -> tuple[list[tuple[Case, Result]], bool]:
-    """Runs cases; those that finished, in order, and whether somebody interrupted."""
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs that finished, in order; whether somebody interrupted; and what went wrong with others."""
+
+    finished: list[tuple[Case, Result]]
+    interrupted: bool = False
+    error: PhalanxError | None = None
+
+    def end(self, cases: int) -> int | None:
+        """Ends a verb that has shown what finished: names what did not."""
+        if self.error is not None:
+            if self.finished:
+                tell_note(f"{len(self.finished)} of {cases} runs are finished; the others are not in what is shown")
+            raise self.error
+        if self.interrupted:
+            click.echo(f"phalanx: interrupted; {len(self.finished)} of {cases} runs are finished", err=True)
+            return Exit.INTERRUPTED
+        return None
+
+
+def run_all(study: Study, cases: Sequence[Case], workers: int | None) -> Runs:
+    """Runs cases. One that goes wrong leaves the others what they are."""
     results: dict[int, Result] = {}
-    interrupted = False
+    interrupted, failure = False, None
     with bar(len(cases), "runs") as tell, closing(run_cases(study, cases, workers)) as runs:
         try:
             if tell is not None:
@@ -130,13 +154,35 @@ def run_all(study: Study, cases: Sequence[Case], workers: int | None) -> tuple[l
                     tell(len(results), str(result.summary["policy"]))
         except KeyboardInterrupt:
             interrupted = True
-    return [(cases[number], results[number]) for number in sorted(results)], interrupted
+        except PhalanxError as error:
+            failure = error
+    return Runs([(cases[number], results[number]) for number in sorted(results)], interrupted, failure)
 
 
-def report(given: dict[str, Any], results: Sequence[Result], title: str, curves: Sequence[Curve] = ()) -> None:
-    """Writes the report, if one is wanted."""
+def report(
+    given: dict[str, Any],
+    results: Sequence[Result],
+    title: str,
+    curves: Sequence[Curve] = (),
+    runs: Sequence[tuple[Case, Result]] = (),
+) -> None:
+    """Writes the report of results, if one is wanted; `runs` are all that the curves are of."""
     if given["report"] is not None and results:
-        write_report(results, given["report"], title, curves)
+        of = tuple(RunOf(case.policy, case.load, case.seed, str(result.summary["digest"])) for case, result in runs)
+        write_report(results, given["report"], title, curves, Repeat(command_line(), of))
+
+
+def command_line() -> str:
+    """The command as it was given, option by option."""
+    context = click.get_current_context()
+    words = ["phalanx", str(context.info_name)]
+    for option in context.command.params:
+        if option.name is None or context.get_parameter_source(option.name) is not ParameterSource.COMMANDLINE:
+            continue
+        value, name = context.params[option.name], max(option.opts, key=len)
+        for each in value if isinstance(value, tuple) else (value,):
+            words.extend((name,) if each is True else (name, str(each)))
+    return shlex.join(words)
 
 
 def note_never_fit(results: Sequence[Result]) -> None:

@@ -173,19 +173,20 @@ def _run_several(study: Study, cases: list[Case], given: dict[str, Any], output:
             raise click.UsageError(f"--{name.replace('_', '-')} is of one run: not with --vary or --seeds.")
     # Asked for before hours of runs: without a load of its own, there is nothing to draw curves against.
     study.own_load(cases)
-    runs, interrupted = run_all(study, cases, given["workers"])
-    if not runs:
-        return Exit.INTERRUPTED
-    varied = Varied.of(study, runs)
+    runs = run_all(study, cases, given["workers"])
+    if not runs.finished:
+        return runs.end(len(cases))
+    varied = Varied.of(study, runs.finished)
     if output in ("json", "yaml"):
         emit_one(varied.objects()[0], VARIED_COLUMNS, output)
     else:
         emit(varied.rows(), VARIED_COLUMNS, output)
     results, which = varied.shown_in_detail()
-    report(given, results, f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}", varied.curves)
+    title = f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}"
+    report(given, results, title, varied.curves, runs.finished)
     note_never_fit(results)
     note_kept_advice(results)
-    return Exit.INTERRUPTED if interrupted else None
+    return runs.end(len(cases))
 
 
 def _show(result: Result, output: Output) -> None:

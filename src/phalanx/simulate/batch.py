@@ -37,6 +37,18 @@ class RunError(PhalanxError):
     """A run that came to no end. Its text names the policy."""
 
 
+class DiedError(RunError):
+    """A process that ended before its run did."""
+
+
+class FailedRunsError(RunError):
+    """Runs of several cases that came to no end, while others did. `errors` are theirs, each once."""
+
+    def __init__(self, errors: Sequence[PhalanxError]) -> None:
+        self.errors = list({str(error): error for error in errors}.values())
+        super().__init__("; ".join(map(str, self.errors)))
+
+
 class Stopped(Exception):  # noqa: N818
     """Raised by a watch to end a run after the turn just taken."""
 
@@ -95,14 +107,23 @@ def naming(policy: str) -> Iterator[None]:
 def run_cases(study: Study, cases: Sequence[Case], workers: int | None = None) -> Results:
     """The number of each case and its result, as they finish. Without `workers`, as many processes as have work.
 
-    The first run that goes wrong ends all. So does closing this, or a KeyboardInterrupt: what was yielded is there.
+    A run that goes wrong is passed over: when all others are there, `FailedRunsError` tells of it. A process that dies,
+    closing this, or a KeyboardInterrupt end all: what was yielded is there.
     """
     workers = min(workers or processors(), len(cases))
+    errors: list[PhalanxError] = []
     if workers > 1:
-        yield from _in_parallel(study, cases, workers)
-        return
-    for number, case in enumerate(cases):
-        yield number, _run(study, case)
+        yield from _in_parallel(study, cases, workers, errors)
+    else:
+        for number, case in enumerate(cases):
+            try:
+                result = _run(study, case)
+            except PhalanxError as error:
+                errors.append(error)
+            else:
+                yield number, result
+    if errors:
+        raise FailedRunsError(errors) from errors[0]
 
 
 def processors() -> int:
@@ -114,7 +135,7 @@ def _run(study: Study, case: Case) -> Result:
     return run_one(study.setup(case), case.policy, study.until_ms)
 
 
-def _in_parallel(study: Study, cases: Sequence[Case], workers: int) -> Results:
+def _in_parallel(study: Study, cases: Sequence[Case], workers: int, errors: list[PhalanxError]) -> Results:
     # From a server that has loaded this module: a start is quick, and what a process takes is its own.
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -128,10 +149,11 @@ def _in_parallel(study: Study, cases: Sequence[Case], workers: int) -> Results:
         while at_work:
             for line in wait([worker.line for worker in at_work.values()]):
                 worker = at_work.pop(line)
-                number, result = worker.number, worker.result()
+                number, result = worker.number, worker.result(errors)
                 if todo:
                     at_work[line] = worker.take(*todo.popleft())
-                yield number, result
+                if result is not None:
+                    yield number, result
     finally:
         for worker in crew:
             worker.dismiss()
@@ -164,8 +186,8 @@ class _Worker:
             raise self._died() from None
         return self
 
-    def result(self) -> Result:
-        """What the case came to; what went wrong is raised here."""
+    def result(self, errors: list[PhalanxError]) -> Result | None:
+        """What the case came to; None if it went wrong, which is added to the errors. A mistake of ours is raised."""
         try:
             answer = _decode(self.line.recv_bytes())
         except (EOFError, ConnectionResetError):
@@ -174,7 +196,8 @@ class _Worker:
             return answer.result
         if answer.trace:
             raise RuntimeError(f"in another process: {answer.trace}")
-        raise RunError(answer.error)
+        errors.append(RunError(answer.error))
+        return None
 
     def dismiss(self) -> None:
         """Ends the process, whatever it is at."""
@@ -182,9 +205,9 @@ class _Worker:
         self.process.join()
         self.line.close()
 
-    def _died(self) -> RunError:
+    def _died(self) -> DiedError:
         policy = self.case.policy if self.case is not None else ""
-        return RunError(f"policy {policy}: its process died; if memory ran out, take fewer workers")
+        return DiedError(f"policy {policy}: its process died; if memory ran out, take fewer workers")
 
 
 def _work(study: Study, line: Connection) -> None:

@@ -5,33 +5,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from phalanx.placement.placement import Placement
+from phalanx.simulate.stays import Stays
 
 FULL_PERMILLE = 1000
 
 
 @dataclass(slots=True)
 class Account:
-    """GPU time of one job, in thousandths of a GPU times milliseconds."""
+    """GPU time of one job, in thousandths of a GPU times milliseconds; `last` is where it was last."""
 
     held: int = 0
     held_ms: int = 0
     computed: int = 0
     lost: int = 0
-    nodes: dict[str, None] = field(default_factory=dict)
+    last: Placement | None = None
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What every attempt cost. `stays` lists them, up to `stays_max`; `cut` says that there were more."""
+    """What every attempt cost.
 
-    stays_max: int = 20_000
+    `useful` is the part of what was computed that a job would have needed for the work that was kept, had it had the
+    same GPUs to itself and near each other.
+    """
+
     held_now: int = 0
     held: int = 0
     computed: int = 0
     lost: int = 0
+    useful: float = 0.0
     accounts: dict[str, Account] = field(default_factory=dict)
-    stays: list[tuple[str, int, Placement, int, int]] = field(default_factory=list)
-    cut: bool = False
+    stays: Stays = field(default_factory=Stays)
 
     def hold(self, placement: Placement) -> None:
         """An attempt holds a placement from now on."""
@@ -46,12 +50,8 @@ class Ledger:
         account.held += held
         account.held_ms += until_ms - since_ms
         self.held += held
-        for slot in placement.slots:
-            account.nodes[slot.node] = None
-        if len(self.stays) < self.stays_max:
-            self.stays.append((job, attempt, placement, since_ms, until_ms))
-        else:
-            self.cut = True
+        account.last = placement
+        self.stays.add(job, attempt, placement, since_ms, until_ms)
 
     def account(self, job: str) -> Account:
         """The account of a job; a new one, if it has none."""
@@ -60,15 +60,17 @@ class Ledger:
             account = self.accounts[job] = Account()
         return account
 
-    def compute(self, job: str, gpu_ms: int) -> None:
-        """A job has computed for so long."""
+    def compute(self, job: str, gpu_ms: int, useful_gpu_ms: float) -> None:
+        """A job has computed for so long, and so much of that was of use."""
         self.account(job).computed += gpu_ms
         self.computed += gpu_ms
+        self.useful += useful_gpu_ms
 
-    def lose(self, job: str, gpu_ms: int) -> None:
-        """Work of a job has to be done again."""
+    def lose(self, job: str, gpu_ms: int, useful_gpu_ms: float) -> None:
+        """Work of a job has to be done again: what it took, and what of that had been of use."""
         self.account(job).lost += gpu_ms
         self.lost += gpu_ms
+        self.useful -= useful_gpu_ms
 
 
 def permille_of(placement: Placement) -> int:

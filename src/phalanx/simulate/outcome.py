@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from phalanx.engine.records import JobRecord, JobState
+from phalanx.policy.registry import described
 from phalanx.simulate.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
 from phalanx.simulate.never_fit import never_fit
-from phalanx.simulate.result import JobResult, Result, Stay
+from phalanx.simulate.result import JobResult, Result
 from phalanx.simulate.run import Refused
 from phalanx.simulate.simulation import Simulation
 from phalanx.workload.tier import Tier, tier_of
@@ -21,15 +21,19 @@ GPU_S = FULL_PERMILLE * 1000
 def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Result:
     """What a run came to, so far. `policy` is the policy as its user wrote it."""
     jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
-    jobs.extend(_refused(refused, simulation.run.state.now) for refused in simulation.run.refused.values())
+    jobs.extend(_refused(refused, simulation.now_ms) for refused in simulation.run.refused.values())
     totals = _totals(simulation, policy, jobs)
+    backend = simulation.backend
+    stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
     return Result(
         summarize(jobs, totals, alone_s, cost, _tiers_of(simulation)),
         _setup(simulation, policy),
         jobs,
         simulation.sampler.timeline(),
-        list(_stays(simulation)),
+        stays,
+        nodes,
+        backend.ledger.stays.left_out,
     )
 
 
@@ -38,11 +42,11 @@ def _tiers_of(simulation: Simulation) -> dict[str, Tier]:
 
 
 def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:
-    state, ledger = simulation.run.state, simulation.backend.ledger
+    now_ms, ledger = simulation.now_ms, simulation.backend.ledger
     account = ledger.accounts.get(record.job.id, NOTHING)
-    until_ms = record.ended_ms if record.ended_ms is not None else state.now
+    until_ms = record.ended_ms if record.ended_ms is not None else now_ms
     submitted_ms, start_ms = record.submitted_ms, record.first_start_ms
-    held_ms = simulation.backend.held_ms(record.job.id, state.now)
+    held_ms = simulation.backend.held_ms(record.job.id, now_ms)
     return JobResult(
         job_id=record.job.id,
         queue=record.job.queue,
@@ -57,8 +61,15 @@ def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:
         attempts=record.attempts,
         preemptions=record.preemptions,
         lost_gpu_s=rounded(_lost(account) / GPU_S) or 0.0,
-        nodes=tuple(account.nodes),
+        nodes=_nodes(simulation, record.job.id, account),
     )
+
+
+def _nodes(simulation: Simulation, job: str, account: Account) -> tuple[str, ...]:
+    """Where a job is, or was last."""
+    life = simulation.backend.lives.get(job)
+    placement = (life.placement if life is not None else None) or account.last
+    return tuple(dict.fromkeys(slot.node for slot in placement.slots)) if placement is not None else ()
 
 
 def _refused(refused: Refused, now: int) -> JobResult:
@@ -97,17 +108,17 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
     begin_s = min((job.submit_s for job in jobs), default=0.0)
     ends = [job.end_s for job in jobs if job.end_s is not None]
     all_over = len(ends) == len(jobs)
-    end_s = max(ends, default=begin_s) if all_over else state.now / 1000
-    held, computed, lost = backend.totals(state.now)
+    end_s = max(ends, default=begin_s) if all_over else simulation.now_ms / 1000
+    held, computed, lost, useful = backend.totals(simulation.now_ms)
     return Totals(
         policy=policy,
         gpus=simulation.cluster.gpus,
         capacity_gpu_s=simulation.capacity_gpu_s(begin_s, end_s),
         allocated_gpu_s=held / GPU_S,
         busy_gpu_s=computed / GPU_S,
-        useful_gpu_s=(computed - lost) / GPU_S,
+        useful_gpu_s=useful / GPU_S,
         lost_gpu_s=(held - computed + lost) / GPU_S,
-        fragmentation=simulation.sampler.mean_fragmentation(state.now),
+        fragmentation=simulation.sampler.mean_fragmentation(state.now if all_over else simulation.now_ms),
         moves=backend.moves,
         resizes=backend.resizes,
         never_fit=never_fit(simulation.run),
@@ -117,19 +128,19 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
     )
 
 
-def _stays(simulation: Simulation) -> Iterator[Stay]:
-    for job, attempt, placement, since_ms, until_ms in simulation.backend.ledger.stays:
-        nodes: dict[str, int] = {}
-        for slot in placement.slots:
-            nodes[slot.node] = nodes.get(slot.node, 0) + len(slot.devices)
-        for node, gpus in nodes.items():
-            yield Stay(job, attempt, node, gpus, since_ms / 1000, until_ms / 1000)
+def _in_full(simulation: Simulation) -> str:
+    """The policy with all its parameters, those that nobody gave as well."""
+    policy = simulation.run.state.policy
+    values = ((each.name, policy.parameters.get(each.name, each.default)) for each in described(policy.name)[1])
+    told = ",".join(f"{name}={value}" for name, value in values if value is not None)
+    return f"{policy.name}:{told}" if told else policy.name
 
 
 def _setup(simulation: Simulation, policy: str) -> dict[str, Any]:
     setup = simulation.setup
     return {
         "policy": policy,
+        "policy_in_full": _in_full(simulation),
         "placement": setup.placement,
         "costs": setup.costs.text(),
         "seed": setup.seed,
@@ -139,6 +150,5 @@ def _setup(simulation: Simulation, policy: str) -> dict[str, Any]:
         "nodes": len(setup.cluster.nodes),
         "gpus": setup.cluster.gpus,
         "peak_queue": simulation.sampler.waiting_peak,
-        "stays_cut": simulation.backend.ledger.cut,
         "advice_kept": simulation.run.state.memory.get("kept", 0) if simulation.run.state.policy.adviser else 0,
     }

@@ -47,11 +47,23 @@ class Stay(msgspec.Struct, frozen=True):
     end_s: float
 
 
+class NodeUse(msgspec.Struct, frozen=True):
+    """What a node was held for in all: by how many stays, and how much GPU time."""
+
+    stays: int
+    gpu_s: float
+
+
 class Result(msgspec.Struct, frozen=True):
-    """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run."""
+    """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run.
+
+    `stays` are those that took the most GPU time; `stays_left_out` counts the others, which `nodes` has as well.
+    """
 
     summary: dict[str, Any]
     setup: dict[str, Any]
     jobs: list[JobResult]
     timeline: Timeline
     stays: list[Stay]
+    nodes: dict[str, NodeUse] = {}
+    stays_left_out: int = 0

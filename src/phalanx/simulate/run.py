@@ -17,6 +17,9 @@ from phalanx.workload.job import Job
 
 Adviser = Callable[[State, int], Advice]
 
+IDLE_WAKES_MAX = 10_000
+"""Wake-ups in a row that may lead to nothing while there is nothing else to come: whoever waits then waits for ever."""
+
 
 class Refused(NamedTuple):
     """A job that was not taken on, since its queue or virtual cluster could never have what it asks for, and why."""
@@ -40,6 +43,8 @@ class Run:
     adviser: Adviser | None = None
     refused: dict[str, Refused] = field(default_factory=dict)
     _next: tuple[int, Event] | None = None
+    _idle_wakes: int = 0
+    _unfinished: str = ""
 
     @classmethod
     def of(cls, cluster: Cluster, policy: str, backend: Backend, arrivals: Iterable[tuple[int, Event]]) -> Run:
@@ -61,7 +66,9 @@ class Run:
     def turn(self, now: int) -> Plan:
         """Takes the turn of a moment, and has its plan carried out."""
         # Ends before arrivals, as in the simulators of the field.
-        self.fold(self.backend.events(now), now)
+        events = self.backend.events(now)
+        self._idle_wakes = 0 if events else self._idle_wakes + 1
+        self.fold(events, now)
         self._arrive(now)
         if self.adviser is not None:
             due = self.state.policy.next_wakeup(self.state.memory, self.state.now)
@@ -74,11 +81,13 @@ class Run:
         plan = turn(self.state, self.journal, (), now)
         for action in plan.actions:
             self.backend.carry_out(action, now)
+        if plan.actions:
+            self._idle_wakes = 0
         return plan
 
     def _arrive(self, now: int) -> None:
         while self._next is not None and self._next[0] <= now:
-            event = self._next[1]
+            event, self._idle_wakes = self._next[1], 0
             if not isinstance(event, JobCancelled) or not self._is_over(event.job):
                 self.fold((event,), now)
             self._next = next(self.arrivals, None)
@@ -104,13 +113,28 @@ class Run:
         raise RuntimeError(f"the run did not come to an end within {steps_max} steps")
 
     def next_moment(self) -> int | None:
-        """When something happens next; None if nothing ever will."""
+        """When something happens next; None if nothing ever will, or nothing but wake-ups that lead to nothing."""
         soonest = self._next[0] if self._next is not None else None
-        for at_ms in (self.backend.next_event_ms(), self.state.next_wakeup()):
-            if at_ms is not None and (soonest is None or at_ms < soonest):
-                soonest = at_ms
+        at_ms = self.backend.next_event_ms()
+        if at_ms is not None and (soonest is None or at_ms < soonest):
+            soonest = at_ms
+        wake_ms = self.state.next_wakeup()
+        if wake_ms is not None and (soonest is None or wake_ms < soonest):
+            if soonest is None and self._is_idle():
+                return None
+            soonest = wake_ms
         now = self.state.now
         return now if soonest is not None and soonest < now else soonest
+
+    def _is_idle(self) -> bool:
+        """Whether wake-ups, the only thing to come, are of no use: every job has ended, or none gets on by them."""
+        if self._idle_wakes > IDLE_WAKES_MAX and not self.state.timers:
+            return True
+        jobs = self.state.jobs
+        if self._unfinished in jobs and jobs[self._unfinished].final is None:
+            return False
+        self._unfinished = next((name for name, record in jobs.items() if record.final is None), "")
+        return not self._unfinished
 
 
 def submissions(jobs: Iterable[tuple[int, Job]]) -> Iterator[tuple[int, Event]]:

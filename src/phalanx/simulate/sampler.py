@@ -55,8 +55,10 @@ class Sampler:
             return self.fragmentation[-1]
         return fragmentation(state.fit, self.mix, self.lender)
 
-    def mean_fragmentation(self, end_ms: int) -> float:
-        """The mean over time."""
+    def mean_fragmentation(self, end_ms: int) -> float | None:
+        """The mean over time; None if there was nothing to look at."""
+        if not self.at_ms:
+            return None
         spans = [later - earlier for earlier, later in zip(self.at_ms, [*self.at_ms[1:], end_ms], strict=True)]
         total = sum(spans)
         return sum(map(_product, self.fragmentation, spans)) / total if total > 0 else 0.0

@@ -27,7 +27,7 @@ from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.run import Run
 from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
-from phalanx.simulate.speed import NEUTRAL, SpeedModel
+from phalanx.simulate.speed import NEUTRAL, SpeedModel, commonest_type
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.virtual import VirtualBackend
@@ -85,6 +85,7 @@ class Simulation:
         self.backend = VirtualBackend(self.works, setup.costs, self._speed())
         self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
         self.sampler = self._sampler()
+        self._reached_ms = 0
         self._capacity: list[tuple[int, int]] = [(0, self.cluster.gpus)]
 
     def _speed(self) -> SpeedModel:
@@ -92,7 +93,7 @@ class Simulation:
         return SpeedModel(
             Topology(self.cluster),
             curves,
-            measured_on=_commonest_type(self.cluster),
+            measured_on=commonest_type(self.cluster),
             throughputs=self.setup.throughputs,
         )
 
@@ -121,7 +122,10 @@ class Simulation:
 
     def _have_reports(self) -> None:
         """Has jobs report as often as the policy wants to know how far they are."""
-        self.backend.reports_ms = self.run.state.policy.reports_ms
+        policy = self.run.state.policy
+        self.backend.reports_ms = policy.reports_ms
+        unlike = len(dict.fromkeys(node.gpu_type for node in self.cluster.nodes if node.gpus)) > 1
+        self.backend.paces_ms = policy.paces_ms if unlike else None
 
     def _ask_for_advice(self) -> None:
         """Has the policy's solver asked, if it has one."""
@@ -130,13 +134,13 @@ class Simulation:
 
     def happen(self, *events: Event) -> None:
         """Has events happen at the moment the run has reached: other nodes, another policy, jobs, failures."""
-        run = self.run
-        now = run.state.now
+        run, now = self.run, self.now_ms
         run.fold(events, now)
         for event in events:
             if isinstance(event, ClusterChanged):
                 self.cluster = event.cluster
                 self.backend.speed = self._speed()
+                self._have_reports()
                 self._capacity.append((now, self.cluster.gpus))
                 self.sampler.gpus = self.cluster.gpus
             elif isinstance(event, PolicyChanged):
@@ -144,6 +148,11 @@ class Simulation:
                 self._have_reports()
                 self._ask_for_advice()
         run.decide(now)
+
+    @property
+    def now_ms(self) -> int:
+        """The moment the run has reached: that of the last turn, or a later one up to which it was let go."""
+        return max(self.run.state.now, self._reached_ms)
 
     def capacity_gpu_s(self, begin_s: float, end_s: float) -> float:
         """GPU time that the cluster had from one moment to another, as it was at each."""
@@ -160,6 +169,7 @@ class Simulation:
             while True:
                 at = run.next_moment()
                 if at is None or (until_ms is not None and at > until_ms):
+                    self._reached_ms = max(self._reached_ms, until_ms or 0)
                     return
                 run.turn(at)
                 if state.now >= sampler.next_ms or state.in_line > sampler.waiting_peak:
@@ -183,11 +193,3 @@ class Simulation:
         span_ms = max(times, default=0) - min(times, default=0)
         lender = jobs[0] if jobs and self.setup.placement != COUNT else None
         return Sampler(self.cluster.gpus, max(span_ms // SAMPLES, 1), mix_of(jobs), lender)
-
-
-def _commonest_type(cluster: Cluster) -> str:
-    """The GPU type that a cluster has most of: durations of jobs that name no type are taken to be measured on it."""
-    gpus: dict[str, int] = {}
-    for node in cluster.nodes:
-        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
-    return max(gpus, key=lambda name: gpus[name], default="")

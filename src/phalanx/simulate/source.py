@@ -76,7 +76,12 @@ def source_of(text: str, skip_bad_rows: bool = False) -> Source:
     """The source written as the name of a file or as `synthetic:jobs=1000,load=0.9,…`."""
     if text.startswith(SYNTHETIC):
         return _made(text)
-    return Recorded(read_trace(text, skip_bad_rows))
+    trace = read_trace(text, skip_bad_rows)
+    if not trace.jobs:
+        dropped = (f"bad rows that were dropped: {trace.dropped:,}",) if trace.dropped else ()
+        reasons = "; ".join((*trace.notes, *dropped))
+        raise TraceError(text, "has no job to run" + (f" ({reasons})" if reasons else ""))
+    return Recorded(trace)
 
 
 def _made(text: str) -> Made:

@@ -13,7 +13,7 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.device import FULL_PERMILLE, DeviceLoad, Mode, Portion
 from phalanx.cluster.topology import Topology
 from phalanx.placement.fabric import Fabric
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
 from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
 from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
@@ -86,12 +86,30 @@ class SpeedModel:
             return self._in_one_slot(job, placement)
         return self._plain(job, placement)
 
+    def full(self, job: Job, placement: Placement) -> float:
+        """The speed that what a job holds would give it at its best: as many GPUs of such types, near each other.
+
+        Of GPUs of several types every one counts as what it could do. A job that was measured on all of a device and
+        has a part of it could have that part.
+        """
+        if placement.mesh and self.topology.cluster.links:
+            compact = self._by_compact_steps(job, placement)
+            if compact is not None:
+                return compact
+        elif len(placement.slots) == 1 and placement.slots[0].portion is None and not self._is_split(placement):
+            return self._in_one_slot(job, placement)
+        gpus = placement.gpus
+        if not gpus:
+            return 1.0
+        part = min(_part_of_measured(job, slot) for slot in placement.slots)
+        return self._mean_hardware(job, placement) * self._elasticity(job, gpus) * served(job, placement) * part
+
     def _in_one_slot(self, job: Job, placement: Placement) -> float:
         """Likewise, remembered: on a node that is not split, only the number and type of the GPUs count."""
+        if self._is_split(placement):
+            return self._plain(job, placement)
         (slot,) = placement.slots
         number = self.topology.number[slot.node]
-        if self.topology.layouts[number].levels:
-            return self._plain(job, placement)
         key = (job.gang, job.labels, self.topology.nodes[number].gpu_type, len(slot.devices))
         speeds = self._known.in_one_slot
         speed = speeds.get(key)
@@ -100,6 +118,10 @@ class SpeedModel:
                 speeds.clear()
             speed = speeds[key] = self._plain(job, placement)
         return speed
+
+    def _is_split(self, placement: Placement) -> bool:
+        """Whether the node of a placement in one slot has sockets or switches."""
+        return bool(self.topology.layouts[self.topology.number[placement.slots[0].node]].levels)
 
     def shared(
         self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None] = ()
@@ -188,6 +210,21 @@ class SpeedModel:
         model = _label(job, MODEL_LABEL)
         return min(self._relative(gpu_type, reference, model, placement.gpus) for gpu_type in types)
 
+    def _mean_hardware(self, job: Job, placement: Placement) -> float:
+        """The harmonic mean over the GPUs it lies on: those that wait for slower ones are of use in part."""
+        reference = self._reference(job)
+        if not reference:
+            return 1.0
+        nodes, number = self.topology.nodes, self.topology.number
+        gpus: dict[str, int] = {}
+        for slot in placement.slots:
+            if slot.devices:
+                gpu_type = nodes[number[slot.node]].gpu_type
+                gpus[gpu_type] = gpus.get(gpu_type, 0) + len(slot.devices)
+        model, size = _label(job, MODEL_LABEL), placement.gpus
+        speeds = [(self._relative(gpu_type, reference, model, size), count) for gpu_type, count in gpus.items()]
+        return speeds[0][0] if len(speeds) == 1 else size / sum(count / speed for speed, count in speeds)
+
     def _relative(self, gpu_type: str, reference: str, model: str, gpus: int) -> float:
         measured = self.throughputs.relative(gpu_type, reference, model, gpus) if self.throughputs is not None else None
         return relative_speed(gpu_type, reference, model) if measured is None else measured
@@ -236,6 +273,17 @@ class SpeedModel:
         actual_ms = computing_ms / self._hardware(job, placement) + sending_ms
         return plan.dp / asked.dp * (asked_ms / actual_ms if actual_ms else 1.0)
 
+    def _by_compact_steps(self, job: Job, placement: Placement) -> float | None:
+        """The same, were its GPUs the nearest that there are."""
+        plan, asked = plan_for(job, placement.gpus), plan_for(job, asked_gpus(job))
+        if plan is None or asked is None:
+            return None
+        traffic = job.traffic or DEFAULT_TRAFFIC
+        computing_ms = compute_ms(plan, traffic, self._reference(job) or self._type_of(placement))
+        asked_ms = computing_ms + self._compact_ms(job, asked, traffic)
+        compact_ms = computing_ms / self._mean_hardware(job, placement) + self._compact_ms(job, plan, traffic)
+        return plan.dp / asked.dp * (asked_ms / compact_ms if compact_ms else 1.0)
+
     def _compact_ms(self, job: Job, plan: ParallelPlan, traffic: Traffic) -> float:
         """What a step sends where the plan is laid out on whole nodes; it takes a search, but only once for a shape."""
         task_gpus = max(task.gpus for task in _gpu_tasks(job))
@@ -263,6 +311,9 @@ class Neutral(SpeedModel):
     def alone(self, job: Job, placement: Placement) -> float:
         return 1.0
 
+    def full(self, job: Job, placement: Placement) -> float:
+        return 1.0
+
     def shared(
         self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None] = ()
     ) -> float:
@@ -273,6 +324,14 @@ class Neutral(SpeedModel):
 
 
 NEUTRAL = Neutral(Topology(Cluster(())))
+
+
+def commonest_type(cluster: Cluster) -> str:
+    """The GPU type that a cluster has most of: durations of jobs that name no type are taken to be measured on it."""
+    gpus: dict[str, int] = {}
+    for node in cluster.nodes:
+        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
+    return max(gpus, key=lambda name: gpus[name], default="")
 
 
 def served(job: Job, placement: Placement) -> float:
@@ -290,6 +349,14 @@ def served(job: Job, placement: Placement) -> float:
     asked_workers = sum(role.replicas_max for role in job.gang.roles if role.gpus_each) or 1
     traffic = (workers / servers) / (asked_workers / asked_servers)
     return 1.0 / (1.0 - SENDING + SENDING * traffic)
+
+
+def _part_of_measured(job: Job, slot: Slot) -> float:
+    """What a slot has of the device that its job was measured on, where it has a part of what it asked for."""
+    portion = slot.portion
+    if portion is None or not (portion.mode is Mode.TURNS or may_pair(job.gang)):
+        return 1.0
+    return portion.compute_permille / FULL_PERMILLE
 
 
 def _revocable_permille(portions: Sequence[Portion]) -> int:

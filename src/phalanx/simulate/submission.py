@@ -42,7 +42,7 @@ class Submitter:
         """The job as it would be submitted here."""
         return Job(
             traced.id,
-            self._gang(traced),
+            self.gang(traced),
             kind=traced.kind,
             queue=traced.queue,
             user=traced.user,
@@ -53,7 +53,7 @@ class Submitter:
             labels=_labels(traced),
         )
 
-    def _gang(self, traced: TraceJob) -> Gang:
+    def gang(self, traced: TraceJob) -> Gang:
         """Gangs are few and jobs are many: those of one shape share one."""
         key = (
             *(traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus),

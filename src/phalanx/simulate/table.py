@@ -74,6 +74,15 @@ class ComparisonRow:
         return {"policy": self.policy} | dict(zip((measure.key for measure in MEASURES), marked, strict=True))
 
 
+def measures_of(results: Sequence[Result]) -> tuple[Measure, ...]:
+    """The columns that say something: optional ones only where a result has such a figure."""
+    return tuple(
+        measure
+        for measure in MEASURES
+        if not measure.optional or any(measure.of(result.summary) is not None for result in results)
+    )
+
+
 def comparison_rows(results: Sequence[Result]) -> list[ComparisonRow]:
     """A row for each result, in their order."""
     columns = [_column(measure, results) for measure in MEASURES]

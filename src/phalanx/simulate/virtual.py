@@ -45,7 +45,8 @@ class Life:
     """One job in the virtual world: how much of its work is done, and since when it does more at which speed.
 
     `next` is where it will run once the backend has said that its start or change is done. `version` goes up when the
-    moment of its end changes.
+    moment of its end changes. `use` is the part of its time that is of use, `unsaved_use` the GPU time of use since its
+    work was last saved.
     """
 
     done_ms: float = 0
@@ -56,6 +57,8 @@ class Life:
     held_since_ms: int = 0
     since_ms: int = -1
     speed: float = 0.0
+    use: float = 1.0
+    unsaved_use: float = 0.0
     version: int = 0
     leaving: bool = False
     reports_ms: int = 0
@@ -67,7 +70,8 @@ class VirtualBackend:
 
     `works` says what each job has to do; one that is not in it, or has no duration, never ends by itself. `fault` may
     answer an action with a `Failed` or `Lost` instead of carrying it out. With `reports_ms` elastic jobs that end by
-    themselves, and those that have shares of devices, say how far they are, so often.
+    themselves, and those that have shares of devices, say how far they are, so often; with `paces_ms` all others say
+    once how fast they are, so long after they began to run somewhere.
     """
 
     works: Mapping[str, Work]
@@ -75,6 +79,7 @@ class VirtualBackend:
     speed: SpeedModel = NEUTRAL
     fault: Fault | None = None
     reports_ms: int | None = None
+    paces_ms: int | None = None
     term: int = 0
     ledger: Ledger = field(default_factory=Ledger)
     lives: dict[str, Life] = field(default_factory=dict)
@@ -153,7 +158,7 @@ class VirtualBackend:
         self.moves += 1
         self._book(life, resize.id, now)
         self._hold(life, Placement(tuple(dict.fromkeys((*life.placement.slots, *placement.slots)))), now)
-        life.saved_ms = life.done_ms
+        life.saved_ms, life.unsaved_use = life.done_ms, 0.0
         save_ms = self.works.get(resize.id.job, ENDLESS).checkpoint_cost_ms(self.costs.checkpoint_ms)
         return save_ms + self.costs.stop_ms + self.costs.start_ms + self.costs.restore_ms
 
@@ -174,26 +179,29 @@ class VirtualBackend:
         if stop.reason in WITH_NOTICE and life.done_ms > life.saved_ms:
             checkpoint_ms = work.checkpoint_cost_ms(self.costs.checkpoint_ms)
             if checkpoint_ms <= stop.grace_ms:
-                life.saved_ms = life.done_ms
+                life.saved_ms, life.unsaved_use = life.done_ms, 0.0
         if stop.reason != "cancelled":
             self._lose(life, stop.id.job, work)
         return min(checkpoint_ms + self.costs.stop_ms, stop.grace_ms)
 
     def _lose(self, life: Life, job: str, work: Work) -> None:
-        interval_ms = work.checkpoint_interval_ms
+        interval_ms, unsaved_ms = work.checkpoint_interval_ms, life.done_ms - life.saved_ms
         if interval_ms:
-            life.saved_ms += (life.done_ms - life.saved_ms) // interval_ms * interval_ms
+            life.saved_ms += unsaved_ms // interval_ms * interval_ms
         lost_ms = life.done_ms - life.saved_ms
         if lost_ms and life.placement is not None:
-            self.ledger.lose(job, int(permille_of(life.placement) * lost_ms / (life.speed or 1.0)))
-        life.done_ms = life.saved_ms
+            took = int(permille_of(life.placement) * lost_ms / (life.speed or 1.0))
+            self.ledger.lose(job, took, life.unsaved_use * lost_ms / unsaved_ms)
+        life.done_ms, life.unsaved_use = life.saved_ms, 0.0
 
     def _pause(self, life: Life, job: str, now: int) -> None:
         """Books what was done up to now; the job does nothing more until it is let run again."""
         if life.since_ms < 0 or life.placement is None:
             return
         life.done_ms += (now - life.since_ms) * life.speed
-        self.ledger.compute(job, permille_of(life.placement) * (now - life.since_ms))
+        computed = permille_of(life.placement) * (now - life.since_ms)
+        self.ledger.compute(job, computed, computed * life.use)
+        life.unsaved_use += computed * life.use
         life.since_ms = -1
         life.version += 1
         self._part(job, life.placement)
@@ -206,6 +214,7 @@ class VirtualBackend:
         self._join(job, life.placement)
         life.since_ms = now
         life.speed = self._speed_of(job, work, life.placement)
+        life.use = self._use_of(job, work, life)
         life.version += 1
         if work.duration_ms is not None:
             left_ms = max(work.duration_ms - life.done_ms, 0)
@@ -213,6 +222,8 @@ class VirtualBackend:
             if self.reports_ms is not None and work.job is not None and _reports(work.job, life.placement):
                 life.reports_ms = self.reports_ms
                 self._at(now + life.reports_ms, Progress(job, life.newest[0]), life.version)
+            elif self.paces_ms is not None and work.job is not None:
+                self._at(now + self.paces_ms, Progress(job, life.newest[0]), life.version)
             if work.job is not None and is_adaptive(work.job):
                 self._expect_noise(life, job, work, now)
 
@@ -239,6 +250,17 @@ class VirtualBackend:
                 company = [self.works.get(other, ENDLESS).job for other, _ in others]
                 left = min(left, self.speed.shared(work.job, slot.portion, list(others.values()), company))
         return self.speed.alone(work.job, placement) * left
+
+    def _use_of(self, job: str, work: Work, life: Life) -> float:
+        """The speed of a job over that at which it would run on such devices alone and near each other: at most 1, also
+        for one that gets more out of its part of a device, since its neighbours leave theirs.
+        """
+        if work.job is None or life.placement is None:
+            return 1.0
+        full = self.speed.full(work.job, life.placement)
+        if work.duration_ms and is_adaptive(work.job):
+            full *= self.speed.adapted(work.job, life.placement, life.done_ms / work.duration_ms)
+        return min(life.speed / full, 1.0) if full > 0 else 1.0
 
     def _join(self, job: str, placement: Placement) -> None:
         for slot in placement.slots:
@@ -382,15 +404,25 @@ class VirtualBackend:
             return 0
         return self.ledger.account(job).held_ms + (now - life.held_since_ms if life.placement is not None else 0)
 
-    def totals(self, now: int) -> tuple[int, int, int]:
-        """GPU time held, computed in and lost up to now, with those who still run."""
-        held, computed = self.ledger.held, self.ledger.computed
+    def present(self) -> list[tuple[str, int, Placement, int]]:
+        """Who holds what at this moment: job, attempt, where, and since when."""
+        return [
+            (job, life.newest[0], life.placement, life.held_since_ms)
+            for job, life in self.lives.items()
+            if life.placement is not None
+        ]
+
+    def totals(self, now: int) -> tuple[int, int, int, float]:
+        """GPU time held, computed in, lost and of use up to now, with those who still run."""
+        held, computed, useful = self.ledger.held, self.ledger.computed, self.ledger.useful
         for life in self.lives.values():
             if life.placement is not None:
                 permille = permille_of(life.placement)
                 held += permille * (now - life.held_since_ms)
-                computed += permille * (now - life.since_ms) if life.since_ms >= 0 else 0
-        return held, computed, self.ledger.lost
+                computing = permille * (now - life.since_ms) if life.since_ms >= 0 else 0
+                computed += computing
+                useful += computing * life.use
+        return held, computed, self.ledger.lost, useful
 
     def next_event_ms(self) -> int | None:
         """When the next event is due. Moments of ends that have become void are nobody's."""

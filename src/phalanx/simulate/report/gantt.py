@@ -15,7 +15,7 @@ from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 from phalanx.simulate.report.clock import Unit, unit_for
 from phalanx.simulate.report.series import short
 from phalanx.simulate.report.text import chart_text, labels
-from phalanx.simulate.result import Result, Stay
+from phalanx.simulate.result import NodeUse, Result, Stay
 from phalanx.simulate.table import count_text, duration_text
 
 NODES_MAX = 48
@@ -44,15 +44,16 @@ class Bar:
 def gantt(series: int, label: str, result: Result, bars_max: int) -> Chart:
     """The nodes that were used most, and of what ran there the largest stays."""
     by_node = _by_node(result.stays)
-    nodes = sorted(sorted(by_node, key=lambda node: (-_gpu_s(by_node[node]), node))[:NODES_MAX], key=_natural)
-    bars = [bar for row, node in enumerate(nodes) for bar in bars_of(by_node[node], row)]
+    use = result.nodes or {node: NodeUse(len(stays), _gpu_s(stays)) for node, stays in by_node.items()}
+    nodes = sorted(sorted(use, key=lambda node: (-use[node].gpu_s, node))[:NODES_MAX], key=_natural)
+    bars = [bar for row, node in enumerate(nodes) for bar in bars_of(by_node.get(node, ()), row)]
     shown = sorted(sorted(bars, key=lambda bar: -bar.area)[:bars_max], key=lambda bar: (bar.row, bar.stay.start_s))
     unit = unit_for(max((bar.stay.end_s for bar in shown), default=0.0))
     names = labels(nodes)
     return Chart(
         f"gantt-{series}",
         f"{label}: GPUs over time",
-        _note((len(nodes), len(by_node)), (len(shown), len(bars))),
+        _note((len(nodes), len(use)), (len(shown), len(bars))) + _left_out(result),
         tuple(_traces(shown, result, unit)),
         layout(
             axis(f"{unit.name} since the run began"),
@@ -71,7 +72,7 @@ def gantt(series: int, label: str, result: Result, bars_max: int) -> Chart:
         Grid(
             ("node", "stays", "GPU time"),
             tuple(
-                (name, count_text(len(by_node[node])), duration_text(_gpu_s(by_node[node])))
+                (name, count_text(use[node].stays), duration_text(use[node].gpu_s))
                 for name, node in zip(names, nodes, strict=True)
             ),
         ),
@@ -134,6 +135,16 @@ def _note(nodes: tuple[int, int], bars: tuple[int, int]) -> str:
     if bars[0] < bars[1]:
         note += f" Of {bars[1]:,} bars the {bars[0]:,} largest are drawn: a gap may hold small jobs."
     return note
+
+
+def _left_out(result: Result) -> str:
+    """How many stays nobody kept, so that no bar is of them."""
+    if not result.stays_left_out:
+        return ""
+    return (
+        f" {result.stays_left_out:,} stays of less GPU time than those here are left out of the bars, "
+        "not of the numbers below."
+    )
 
 
 def _traces(bars: Sequence[Bar], result: Result, unit: Unit) -> Iterable[dict[str, Any]]:

@@ -12,8 +12,9 @@ from phalanx.simulate.report.chart import Chart, Labelled
 from phalanx.simulate.report.gantt import gantt
 from phalanx.simulate.report.groups import jct_by_queue, wait_by_queue, wait_by_size
 from phalanx.simulate.report.over_time import over_time
+from phalanx.simulate.report.repeat import NOTHING_TOLD, Repeat, repeat_parts
 from phalanx.simulate.report.scripts import ReportError, own_file, plotly_source, security
-from phalanx.simulate.report.tables import VALUE_LENGTH_MAX, comparison, grid_table, outcomes, setup
+from phalanx.simulate.report.tables import VALUE_LENGTH_MAX, comparison, grid_table, outcomes
 from phalanx.simulate.report.text import labels, page_text, script_json
 from phalanx.simulate.report.varied import varied
 from phalanx.simulate.result import Result
@@ -28,22 +29,31 @@ Section: TypeAlias = tuple[str, str, list[Content]]
 
 
 def write_report(
-    results: Sequence[Result], path: str | Path, title: str, curves: Sequence[Curve] | None = None
+    results: Sequence[Result],
+    path: str | Path,
+    title: str,
+    curves: Sequence[Curve] | None = None,
+    repeat: Repeat = NOTHING_TOLD,
 ) -> None:
-    """Writes results as one HTML file that opens anywhere, offline. Equal results make an equal file."""
-    page = report_page(results, title, curves or ())
+    """Writes results as one HTML file that opens anywhere, offline. Equal results make an equal file.
+
+    `repeat` says how the results were made, and of which other runs the curves are.
+    """
+    page = report_page(results, title, curves or (), repeat)
     try:
         Path(path).write_bytes(page.encode())
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from error
 
 
-def report_page(results: Sequence[Result], title: str, curves: Sequence[Curve] = ()) -> str:
+def report_page(
+    results: Sequence[Result], title: str, curves: Sequence[Curve] = (), repeat: Repeat = NOTHING_TOLD
+) -> str:
     """The text of the file."""
     if not results:
         raise ReportError("a report needs at least one result")
     names = labels(str(result.summary["policy"]) for result in results)
-    sections = _sections(list(zip(names, results, strict=True)), curves)
+    sections = _sections(list(zip(names, results, strict=True)), curves, repeat)
     return html_page(title, _overview(results), sections, len(results))
 
 
@@ -89,7 +99,7 @@ def _overview(results: Sequence[Result]) -> str:
     return f"{runs} of {submitted:,} jobs, decided by the scheduler that runs clusters, in virtual time."
 
 
-def _sections(results: Labelled, curves: Sequence[Curve]) -> list[Section]:
+def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> list[Section]:
     bars_max = BARS_MAX // len(results)
     sections: list[Section] = [
         ("outcome", "Outcome", [comparison(results), outcomes(results)]),
@@ -97,7 +107,7 @@ def _sections(results: Labelled, curves: Sequence[Curve]) -> list[Section]:
         ("cluster", "The cluster over time", [*over_time(results)]),
         ("fairness", "Who waited", [wait_by_queue(results), jct_by_queue(results), wait_by_size(results)]),
         ("gantt", "Where jobs ran", [gantt(i, label, result, bars_max) for i, (label, result) in enumerate(results)]),
-        ("repeat", "To repeat it", [setup(results)]),
+        ("repeat", "To repeat it", [*repeat_parts(results, repeat)]),
     ]
     if curves:
         sections.insert(1, ("varied", f"Against {page_text(curves[0].key)}", [*varied(curves)]))

@@ -10,20 +10,24 @@ from phalanx.simulate.never_fit import never_fit_notes
 from phalanx.simulate.report.chart import Grid, Labelled
 from phalanx.simulate.report.text import page_text
 from phalanx.simulate.result import Result
-from phalanx.simulate.table import MEASURES, Better, Cell, Measure, comparison_rows
+from phalanx.simulate.table import MEASURES, Better, Cell, Measure, comparison_rows, measures_of
 
 VALUE_LENGTH_MAX = 400
 _OUTCOMES = ("submitted", "completed", "failed", "cancelled", "never_fit", "unfinished")
+_OF_NO_SETTING = ("advice_kept",)
+"""What a setup has that is of no use to who repeats a run."""
+
 _DIRECTION = {Better.LOWER: "↓ lower", Better.HIGHER: "↑ higher"}
 
 
 def comparison(results: Labelled) -> str:
     """The figures of each run, with the best of every column marked."""
+    measures = measures_of([result for _, result in results])
     head = "".join(
-        f'<th scope="col">{measure.title}<small>{_DIRECTION[measure.better]}</small></th>' for measure in MEASURES
+        f'<th scope="col">{measure.title}<small>{_DIRECTION[measure.better]}</small></th>' for measure in measures
     )
     rows = "\n".join(
-        _row(label, "".join(map(_cell, MEASURES, row.cells)))
+        _row(label, "".join(_cell(*pair) for pair in zip(MEASURES, row.cells, strict=True) if pair[0] in measures))
         for (label, _), row in zip(results, comparison_rows([result for _, result in results]), strict=True)
     )
     caption = "Below each heading: which way is better. "
@@ -91,7 +95,8 @@ def _cell(measure: Measure, cell: Cell) -> str:
 
 def _facts(result: Result) -> dict[str, Any]:
     summary = result.summary
-    return {**result.setup, **{key: summary[key] for key in ("schema", "events", "digest", "run") if key in summary}}
+    settings = {key: value for key, value in result.setup.items() if key not in _OF_NO_SETTING}
+    return {**settings, **{key: summary[key] for key in ("events", "digest", "run") if key in summary}}
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:

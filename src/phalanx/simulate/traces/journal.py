@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from phalanx.engine.apply import apply
-from phalanx.engine.event import AttemptEnded, Done, JobCancelled
-from phalanx.engine.journal import Record, decode
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase
-from phalanx.engine.state import State
+from phalanx.engine.journal import decode
+from phalanx.engine.records import JobRecord, JobState
 from phalanx.errors import PhalanxError
+from phalanx.simulate.speed import MODEL_LABEL, asked_gpus
+from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Ending, Trace, TraceJob
+from phalanx.simulate.traces.course import Course, Watch
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
+from phalanx.simulate.training import is_adaptive
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
+from phalanx.workload.share import ShareKind
+from phalanx.workload.tier import named_tier
+
+T = TypeVar("T")
 
 ENDINGS = {
     JobState.SUCCEEDED: Ending.COMPLETED,
@@ -25,89 +31,7 @@ ENDINGS = {
 }
 NOT_ENDED = "that had not ended"
 NEVER_STARTED = "that failed before they ran"
-SHARING = "jobs that share devices, counted with whole GPUs"
-
-
-@dataclass(slots=True)
-class Course:
-    """How a job runs. `duration_ms` is what its last attempt ran, plus what it found saved by those before it."""
-
-    duration_ms: int = 0
-    has_run: bool = False
-    cancelled_ms: int | None = None
-    begun_ms: int | None = None
-    paused_since_ms: int | None = None
-    paused_ms: int = 0
-    saved_ms: int = 0
-
-    def begin(self, now: int) -> None:
-        """An attempt runs."""
-        self.begun_ms, self.paused_since_ms, self.paused_ms = now, None, 0
-        self.has_run = True
-
-    def pause(self, now: int) -> None:
-        """The attempt is frozen."""
-        if self.paused_since_ms is None:
-            self.paused_since_ms = now
-
-    def go_on(self, now: int) -> None:
-        """The attempt is frozen no more."""
-        if self.paused_since_ms is not None:
-            self.paused_ms += now - self.paused_since_ms
-            self.paused_since_ms = None
-
-    def end(self, durable_ms: int, now: int) -> None:
-        """The attempt is over; what it had made durable is kept if another follows."""
-        if self.begun_ms is None:
-            return
-        self.go_on(now)
-        # Stopping takes a while, but the user wanted no more of it from here on.
-        until_ms = now if self.cancelled_ms is None else self.cancelled_ms
-        self.duration_ms = self.saved_ms + max(until_ms - self.begun_ms - self.paused_ms, 0)
-        self.saved_ms += max(durable_ms - self.begun_ms - self.paused_ms, 0)
-        self.begun_ms = None
-
-
-@dataclass(slots=True)
-class Watch:
-    """Folds records and looks on."""
-
-    state: State = field(default_factory=State)
-    courses: dict[str, Course] = field(default_factory=dict)
-
-    def see(self, record: Record, line: bytes) -> None:
-        """Folds one record in."""
-        body = record.body
-        attempt = self._attempt_of(body)
-        apply(self.state, record, line)
-        if isinstance(body, JobCancelled):
-            self.course(body.job).cancelled_ms = record.now
-        if attempt is not None:
-            self._follow(attempt, record.now)
-
-    def course(self, job: str) -> Course:
-        """How a job runs."""
-        return self.courses.setdefault(job, Course())
-
-    def _attempt_of(self, body: object) -> AttemptRecord | None:
-        match body:
-            case Done(action=action):
-                return self.state.attempt(action.job, action.attempt)
-            case AttemptEnded(job=job, attempt=attempt):
-                return self.state.attempt(job, attempt)
-            case _:
-                return None
-
-    def _follow(self, attempt: AttemptRecord, now: int) -> None:
-        course = self.course(attempt.job.id)
-        if self.state.attempt(attempt.job.id, attempt.number) is None:
-            course.end(attempt.durable_ms, now)
-        elif attempt.phase is Phase.SUSPENDED:
-            course.pause(now)
-        elif attempt.phase is Phase.RUNNING:
-            if course.begun_ms is None:
-                course.begin(now)
-            course.go_on(now)
+SHARING = "jobs that share devices otherwise than by fractions, counted with whole GPUs"
 
 
 def read_journal(path: str, skip_bad_rows: bool = False) -> Trace:
@@ -136,53 +60,84 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
 def _jobs(watch: Watch, intake: Intake) -> list[TraceJob]:
     records = watch.state.jobs.values()
     first_ms = min((record.submitted_ms for record in records), default=0)
+    submitter = Submitter(watch.state.cluster)
     jobs = []
     for record in records:
         try:
-            jobs.append(_job(record, watch.course(record.job.id), first_ms, intake))
+            traced = _as_submitted(with_gpus(_submission(record, first_ms, intake)), record.job, submitter)
+            jobs.append(_as_it_ran(traced, record, watch.course(record.job.id), first_ms))
         except LeftOut as reason:
             intake.refuse(reason)
     return jobs
 
 
-def _job(record: JobRecord, course: Course, first_ms: int, intake: Intake) -> TraceJob:
-    job = record.job
+def _as_it_ran(traced: TraceJob, record: JobRecord, course: Course, first_ms: int) -> TraceJob:
     if record.final is None:
         raise LeftOut(NOT_ENDED)
-    if any(task.share for task in _tasks(job.gang.roles)):
-        intake.remark(SHARING)
-    trace_job = with_gpus(_as_submitted(record, first_ms))
+    said_ms = record.job.duration_ms
     if course.has_run:
-        return replace(trace_job, duration_ms=course.duration_ms, ending=ENDINGS[record.final])
+        return replace(traced, duration_ms=course.duration_ms(said_ms), ending=ENDINGS[record.final])
     if course.cancelled_ms is None:
         raise LeftOut(NEVER_STARTED)
     cancel_ms = course.cancelled_ms - first_ms
     # Were it to start at once this time, it would still run when it is cancelled.
-    duration_ms = job.duration_ms or cancel_ms - trace_job.submit_ms
-    return replace(trace_job, duration_ms=duration_ms, ending=Ending.CANCELLED, cancel_ms=cancel_ms)
+    duration_ms = said_ms or cancel_ms - traced.submit_ms
+    return replace(traced, duration_ms=duration_ms, ending=Ending.CANCELLED, cancel_ms=cancel_ms)
 
 
-def _as_submitted(record: JobRecord, first_ms: int) -> TraceJob:
+def _submission(record: JobRecord, first_ms: int, intake: Intake) -> TraceJob:
+    """What of a job does not depend on how its GPUs lie."""
     job, gang = record.job, record.job.gang
     tasks = list(_tasks(gang.roles))
-    sizes = dict.fromkeys(task.gpus for task in tasks)
-    types = list(dict.fromkeys(gpu_type for task in tasks for gpu_type in task.gpu_types))
+    elastic, gpu_milli = gang.elastic, _gpu_milli(tasks)
+    if any(task.share for task in tasks) and not (gpu_milli and not elastic):
+        intake.remark(SHARING)
+    tier = named_tier(job)
     return TraceJob(
         id=job.id,
         submit_ms=record.submitted_ms - first_ms,
         duration_ms=0,
-        gpus=gang.gpus_max,
+        gpus=min(max(asked_gpus(job), gang.gpus_min), gang.gpus_max) if elastic else gang.gpus_max,
         queue=job.queue,
         user=job.user,
         priority=job.priority,
-        gpus_per_node=tasks[0].gpus if len(sizes) == 1 else 0,
-        gpu_type=types[0] if len(types) == 1 else "",
-        min_gpus=gang.gpus_min if gang.elastic else 0,
-        max_gpus=gang.gpus_max if gang.elastic else 0,
+        gpu_type="|".join(_same([task.gpu_types for task in tasks if task.gpus]) or ()),
+        model=next((value for name, value in job.labels if name == MODEL_LABEL), ""),
+        min_gpus=gang.gpus_min if elastic else 0,
+        max_gpus=gang.gpus_max if elastic else 0,
         deadline_ms=_deadline_ms(job, record.submitted_ms, first_ms),
         checkpoint_cost_ms=job.checkpoint.cost_ms,
         kind=job.kind,
+        tier=tier.value if tier is not None else "",
+        gpu_milli=0 if elastic else gpu_milli,
+        cpus_milli=_same([task.cpus_milli for task in tasks]) or 0,
+        memory_mb=_same([task.memory_mb for task in tasks]) or 0,
+        batch="adaptive" if is_adaptive(job) else "",
     )
+
+
+def _as_submitted(traced: TraceJob, job: Job, submitter: Submitter) -> TraceJob:
+    """With how many of its GPUs lie on a node, unless that is what this cluster makes of it anyway."""
+    if submitter.gang(traced) == job.gang:
+        return traced
+    each = [task.gpus for task in _tasks(job.gang.roles)]
+    for gpus in dict.fromkeys(each):
+        pinned = replace(traced, gpus_per_node=gpus)
+        if gpus and submitter.gang(pinned) == job.gang:
+            return pinned
+    return replace(traced, gpus_per_node=_same(each) or 0)
+
+
+def _gpu_milli(tasks: list[Task]) -> int:
+    """The thousandths of a GPU that every task asks for; 0 if they ask for whole ones, or for parts of other kinds."""
+    share = _same([task.share for task in tasks])
+    fraction = share is not None and share.kind is ShareKind.FRACTION and not share.revocable
+    return share.amount if share is not None and fraction and all(task.gpus == 1 for task in tasks) else 0
+
+
+def _same(values: list[T]) -> T | None:
+    """The value that all have."""
+    return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _deadline_ms(job: Job, submitted_ms: int, first_ms: int) -> int | None:
