@@ -14,7 +14,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from phalanx.bench import quality, speed
+from phalanx.bench import published, quality, speed
 from phalanx.bench.baselines import AnyFit, BestFit, FirstFit
 from phalanx.bench.clock import Patience
 from phalanx.bench.collector import as_in_a_server
@@ -38,6 +38,7 @@ from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
 from phalanx.server.loop import process as server
+from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.workload.gang import ANYWHERE, Task, Topology
 from phalanx.workload.job import Job
 
@@ -348,3 +349,21 @@ def found_by(outcome: Callable[[str, float, str], Outcome]) -> dict[tuple[str, f
         for load in quality.LOADS
         for packing in quality.PACKINGS
     }
+
+
+def test_the_published_comparison_runs_on_files_of_the_authors_simulator_with_several_queues(tmp_path: Path) -> None:
+    drawn = synthesize(Synthetic(jobs=40, gpus=published.GPUS, load=3, queues=published.QUEUES), 0)
+    cluster, trace = published.by_way_of_files(tmp_path, drawn)
+    assert (cluster.gpus, cluster.levels) == (published.GPUS, ("switch", "node"))
+    assert [job.queue for job in trace.jobs] == [job.queue for job in drawn.jobs]
+    assert len({job.queue for job in trace.jobs}) > 1
+    assert all(job.submit_ms % 1000 == 0 and job.duration_ms % 1000 == 0 for job in trace.jobs)
+
+
+def test_the_published_comparison_tells_each_ratio_with_its_interval() -> None:
+    rows = published.at_load(3, published.Size(jobs=20, seeds=2), lambda _: None)
+    assert len(rows) == 3 * len(published.OTHERS)
+    assert rows[3]["name"] == "load 3: yarn-cs / tiresias-las, mean JCT (paper: up to 5.5)"
+    for at in range(0, len(rows), 3):
+        mean, low, high = (rows[at + part]["value"] for part in range(3))
+        assert low <= mean <= high

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,6 +18,16 @@ from phalanx.policy.about import About
 from phalanx.policy.registry import BUILTIN, described
 
 ROOT = Path(__file__).parents[2]
+COMPARED_TITLES = [
+    "NAME",
+    "PRIOR KNOWLEDGE",
+    "ALGORITHM",
+    "INPUT",
+    "DIMENSIONS",
+    "PREEMPTION",
+    "STARVATION",
+    "PLACEMENT",
+]
 PAGE = (ROOT / "docs" / "reference" / "policies.md").read_text("utf-8")
 
 
@@ -42,9 +53,22 @@ def test_the_table_compares_all_policies(call: Call) -> None:
     code, out, err = call()
     header, *lines = out.splitlines()
     assert (code, err) == (0, "")
-    columns = ["NAME", "PRIOR KNOWLEDGE", "ALGORITHM", "INPUT", "DIMENSIONS", "PREEMPTION", "STARVATION", "PLACEMENT"]
-    assert re.split(r"\s{2,}", header) == columns
+    assert re.split(r"\s{2,}", header) == COMPARED_TITLES
     assert [line.split()[0] for line in lines] == list(BUILTIN)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 140, 200, 400])
+def test_a_terminal_of_any_width_shows_all_that_is_compared(
+    call: Call, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = call("fifo", "tiresias-las")[1]
+    assert max(map(len, out.splitlines())) <= columns
+    assert [title for title in COMPARED_TITLES if title not in out] == []
+    words = {word for name in ("fifo", "tiresias-las") for word in described(name)[0].placement.split()}
+    assert [word for word in words if word not in out] == []
 
 
 def test_wide_adds_summary_source_and_parameters(call: Call) -> None:
@@ -87,7 +111,7 @@ def test_an_unknown_policy_is_not_found(call: Call) -> None:
 @pytest.mark.parametrize("name", BUILTIN)
 def test_every_policy_says_all_of_itself(name: str) -> None:
     about, _ = described(name)
-    assert [field.name for field in fields(About) if not getattr(about, field.name)] == []
+    assert [field.name for field in fields(About) if getattr(about, field.name) == ""] == []
 
 
 @pytest.mark.parametrize("name", BUILTIN)
@@ -98,6 +122,15 @@ def test_the_reference_has_a_section_for_every_policy_with_its_parameters(name: 
     _, parameters = described(name)
     known = [f"{each.name}={'…' if each.default is None else each.default}" for each in parameters]
     assert sorted(written) == sorted(known)
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_the_reference_tells_what_of_a_policy_is_ours_and_what_is_not(name: str) -> None:
+    section = re.search(rf"^## {name}\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+    assert section
+    theirs = re.search(r"^\*(The [a-z]+'s|Of the papers|Slurm's|KAI's|Volcano's|Others')\*", section[1], re.MULTILINE)
+    assert theirs, f"docs/reference/policies.md does not say what of {name} is of its source"
+    assert "*Ours*: " in section[1]
 
 
 def test_the_reference_tells_of_every_part_of_a_policy() -> None:

@@ -228,7 +228,7 @@ def test_a_job_larger_than_the_cluster_never_fits_and_holds_up_nobody(
         "never_fit": 1,
         "unfinished": 0,
     }
-    assert captured.err == "note: 1 job never fits its cluster: job huge asks for 64 GPUs\n"
+    assert captured.err == "note: 1 job never fits its cluster: job huge asks for 64 GPUs, and the cluster has 32\n"
 
 
 QUOTAS = """

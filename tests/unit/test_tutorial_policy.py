@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -66,6 +67,14 @@ def test_its_commands_work_in_order() -> None:
     assert len(COMMANDS) == 3
     for command in COMMANDS:
         assert run(cli, shlex.split(command)[1:]) == 0, command
+
+
+def test_its_comparison_shows_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(cli, [*shlex.split(COMMANDS[-1])[1:], "-o", "json"]) == 0
+    fifo, impatient, patient = (each for each in json.loads(capsys.readouterr().out))
+    assert impatient["wait_s"]["mean"] > 0.8 * fifo["wait_s"]["mean"]
+    assert patient["wait_s"]["mean"] < fifo["wait_s"]["mean"] / 4
+    assert patient["jct_s"]["p95"] > fifo["jct_s"]["p95"]
 
 
 def test_the_error_it_shows_is_the_one_that_comes() -> None:

@@ -17,15 +17,17 @@ COLUMNS = (
     Column("name"),
     Column("prior_knowledge"),
     Column("algorithm"),
-    Column("decides_by", "INPUT", spare=True),
-    Column("dimensions", spare=True),
+    Column("decides_by", "INPUT"),
+    Column("dimensions"),
     Column("preemption"),
-    Column("starvation", spare=True),
-    Column("placement", spare=True),
+    Column("starvation"),
+    Column("placement"),
     Column("summary", wide=True),
     Column("source", wide=True),
     Column("parameters", wide=True),
 )
+
+COMPARED = tuple(column for column in COLUMNS if not column.wide)
 
 
 class NoSuchPolicy(PhalanxError):  # noqa: N818
@@ -45,7 +47,12 @@ def policies(names: tuple[str, ...], output: Output) -> None:
         load_entry_points()
         chosen = list(known())
     for_programs = output in ("json", "yaml")
-    emit([_row(name, for_programs) for name in chosen], COLUMNS, output)
+    rows = [_row(name, for_programs) for name in chosen]
+    if output == "table":
+        # A comparison without some of its columns would be none: what a narrow terminal has no room for is folded.
+        emit(rows, COMPARED, "wide")
+    else:
+        emit(rows, COLUMNS, output)
 
 
 def _found(spec: str) -> str:

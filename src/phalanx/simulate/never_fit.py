@@ -7,8 +7,23 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobRecord
+from phalanx.engine.state import State
+from phalanx.placement.place import refusal
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.run import Run
+
+WANTING = {
+    "gpu_type": "and no node has GPUs of its type",
+    "gpu_memory": "with more memory than a GPU has",
+    "node_gpus": "and a task of it for more than a node has",
+    "node_cpus": "with more CPUs than a node has",
+    "node_cpus_limit": "with more CPUs than a node allows",
+    "node_memory": "with more memory than a node has",
+    "node_memory_limit": "with more memory than a node allows",
+    "node_nics": "with more NICs than a node has",
+}
+"""What a cluster is wanting, by the predicate that rules out the most of its nodes."""
 
 
 class TooSmall(StrEnum):
@@ -32,12 +47,28 @@ def never_fit(run: Run) -> dict[str, NeverFit]:
     found: dict[str, NeverFit] = {}
     for waiting in state.classes.values():
         if waiting.verdict is Reason.NEVER_FITS:
+            cause = ""
             for _, job in waiting.jobs:
-                gpus = state.jobs[job].job.gang.gpus_max
-                found[job] = NeverFit(TooSmall.CLUSTER, f"job {job} asks for {gpus} GPUs")
+                record = state.jobs[job]
+                cause = cause or _cause(state, record)
+                gpus = record.job.gang.gpus_max
+                asks = f"job {job} asks for {gpus} GPU{'' if gpus == 1 else 's'}"
+                found[job] = NeverFit(TooSmall.CLUSTER, asks + cause)
     place = TooSmall.QUEUE if state.cells is None else TooSmall.VIRTUAL_CLUSTER
     found.update((job, NeverFit(place, refused.why)) for job, refused in run.refused.items())
     return found
+
+
+def _cause(state: State, record: JobRecord) -> str:
+    """Why a job does not fit that asks for no more GPUs than there are."""
+    if record.job.gang.gpus_min > state.cluster.gpus:
+        return f", and the cluster has {state.cluster.gpus}"
+    found = refusal(state.fit, record.asked)
+    if not found.ruled_out:
+        level = record.asked.gang.topology.required
+        return f", and no {level} of the cluster could hold them" if level else ""
+    name, nodes = max(found.ruled_out, key=lambda each: each[1])
+    return f", {WANTING.get(name, f'and {nodes} of {found.nodes} nodes are ruled out by {name}')}"
 
 
 def never_fit_figures(jobs: Sequence[JobResult], never_fit: Mapping[str, NeverFit]) -> dict[str, dict[str, Any]]:

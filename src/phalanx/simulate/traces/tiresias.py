@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +17,16 @@ from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
 from phalanx.simulate.traces.rows import Rows, open_rows
 
 JOB_COLUMNS = ("job_id", "num_gpu", "submit_time", "duration")
+WRITTEN_COLUMNS = (
+    *("job_id", "num_gpu", "submit_time", "iterations", "model_name", "duration", "interval"),
+    "queue",
+)
 CLUSTER_COLUMNS = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node")
 MODEL_COLUMN = "model_name"
+QUEUE_COLUMN = "queue"
+"""No column of the simulator, which has one queue for all; a file may add it."""
 SWITCH = "switch"
+DEFAULT_QUEUE = "default"
 
 
 def read_jobs(path: str, skip_bad_rows: bool = False) -> Trace:
@@ -29,11 +38,13 @@ def read_jobs(path: str, skip_bad_rows: bool = False) -> Trace:
         submit = table.reader("submit_time", values.milliseconds, values.SECONDS)
         duration = table.reader("duration", values.milliseconds, values.SECONDS)
         model_at = table.column(MODEL_COLUMN) if MODEL_COLUMN in table.header else None
+        queue_at = table.column(QUEUE_COLUMN) if QUEUE_COLUMN in table.header else None
         jobs = []
         for at in table.rows(intake.refuse):
             try:
                 model = "" if model_at is None else values.text(at[1][model_at])
-                job = TraceJob(job_id(*at), submit(*at), duration(*at), gpus(*at), model=model)
+                queue = DEFAULT_QUEUE if queue_at is None else values.text(at[1][queue_at]) or DEFAULT_QUEUE
+                job = TraceJob(job_id(*at), submit(*at), duration(*at), gpus(*at), queue, model=model)
                 intake.name(job.id, at[0], "job_id")
                 jobs.append(with_gpus(job))
             except (TraceError, LeftOut) as reason:
@@ -55,6 +66,35 @@ def read_cluster(path: str) -> Cluster:
         levels=(SWITCH, NODE),
         name=Path(path).stem,
     )
+
+
+def write_jobs(jobs: Sequence[TraceJob], path: str) -> None:
+    """Writes jobs as the simulator has them, in whole seconds, and their queues in one column more."""
+    rows = [
+        [
+            job.id,
+            job.gpus,
+            job.submit_ms // 1000,
+            0,
+            job.model,
+            max(job.duration_ms // 1000, 1),
+            max((later.submit_ms - job.submit_ms) // 1000, 0),
+            job.queue,
+        ]
+        for job, later in zip(jobs, [*jobs[1:], *jobs[-1:]], strict=True)
+    ]
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(WRITTEN_COLUMNS)
+        writer.writerows(rows)
+
+
+def write_cluster(path: str, *amounts: int) -> None:
+    """Writes the row of a cluster: switches, nodes of each, and GPUs, CPUs and gigabytes of memory of a node."""
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(CLUSTER_COLUMNS)
+        writer.writerow(amounts)
 
 
 def _amounts(table: Rows) -> list[int]:
