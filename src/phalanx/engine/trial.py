@@ -121,6 +121,14 @@ class Trial:
 
     def seat_job(self, job: Job, nodes: int = -1, crowded: bool | None = None, first_rank: int = 0) -> GangTrial | None:
         """Likewise, whatever its queue may have; on a set of nodes only, if it is given."""
+        shunned = self.state.fit.shunned(job)
+        if shunned and nodes & ~shunned:
+            seated = self._seat_among(job, nodes & ~shunned, crowded, first_rank)
+            if seated is not None:
+                return seated
+        return self._seat_among(job, nodes, crowded, first_rank)
+
+    def _seat_among(self, job: Job, nodes: int, crowded: bool | None, first_rank: int) -> GangTrial | None:
         trial = GangTrial(self.state.fit, self.state.packing, job)
         trial.among, trial.crowded, trial.first_rank = nodes, crowded, first_rank
         if not trial.seat():

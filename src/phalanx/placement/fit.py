@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from phalanx.cluster.bits import from_members
 from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MB_PER_GB, MEMORY, MEMORY_LIMIT, NICS, Capacity
-from phalanx.cluster.cluster import Health, Node
+from phalanx.cluster.cluster import NODE, Health, Node
 from phalanx.cluster.device import FULL_PERMILLE, Portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.placement.sharing import wanted
@@ -51,6 +51,7 @@ class Fit:
         self._asks: dict[tuple[object, ...], Ask] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._taints: dict[tuple[str, str, str], int] = {}
+        self._soft_taints: dict[tuple[str, str, str], int] = {}
         self._types: dict[str, int] = {}
         self._makes = self._nodes_by_make()
         for i, node in enumerate(self._nodes):
@@ -58,9 +59,12 @@ class Fit:
             for label in node.labels:
                 self._labels[label] = self._labels.get(label, 0) | self._bit[i]
             for taint in node.taints:
-                if taint.effect in HARD_EFFECTS:
-                    key = (taint.key, taint.value, taint.effect)
-                    self._taints[key] = self._taints.get(key, 0) | self._bit[i]
+                taints = self._taints if taint.effect in HARD_EFFECTS else self._soft_taints
+                key = (taint.key, taint.value, taint.effect)
+                taints[key] = taints.get(key, 0) | self._bit[i]
+        self._shared_gb = {
+            tier.name: tier.capacity_gb for tier in capacity.topology.cluster.storage if tier.scope != NODE
+        }
 
     def _nodes_by_make(self) -> list[tuple[int, int]]:
         """Nodes that are made alike, as (the first of them, all of them): clusters have few makes of node."""
@@ -143,14 +147,26 @@ class Fit:
             yield "node_gpus", self._where(lambda i: all_nodes[i].gpus >= task.gpus)
         for number, amount in self.needs(task):
             yield f"node_{self.capacity.amounts[number].name}", self._with_total(number, amount)
-        for tier, _ in task.storage_gb:
-            if f"storage.{tier}" not in self.capacity.amount_number:
+        for tier, size_gb in task.storage_gb:
+            if f"storage.{tier}" not in self.capacity.amount_number and not self._is_shared(tier, size_gb):
                 yield f"storage.{tier}", 0
         for label in job.node_selector:
             yield f"selector {label[0]}={label[1]}", self._labels.get(label, 0)
         for taint, tainted in self._taints.items():
             if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
                 yield f"taint {taint[0]}", everything & ~tainted
+
+    def _is_shared(self, tier: str, size_gb: int) -> bool:
+        """Whether a tier that nodes share has so much. What is on it is not counted here: its own quotas keep it."""
+        return tier in self._shared_gb and (not self._shared_gb[tier] or size_gb <= self._shared_gb[tier])
+
+    def shunned(self, job: Job) -> int:
+        """Nodes that a job goes to only if no others will do: those with a taint of the effect PreferNoSchedule."""
+        nodes = 0
+        for taint, tainted in self._soft_taints.items():
+            if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
+                nodes |= tainted
+        return nodes
 
     def _where(self, test: Callable[[int], bool]) -> int:
         """Nodes that pass a test of what they are made of: one of each make is tested."""
