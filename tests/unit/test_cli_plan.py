@@ -163,3 +163,13 @@ def test_what_is_saved_does_not_depend_on_anybody_reading_what_is_printed(tmp_pa
     with os.fdopen(writing, "wb") as nobody:
         subprocess.run(command, stdout=nobody, stderr=subprocess.PIPE, timeout=60, check=False)
     assert len(saved.read_bytes().splitlines()) == 3
+
+
+def test_a_policy_that_does_not_exist_is_named_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster, job = tmp_path / "cluster.yaml", tmp_path / "job.yaml"
+    cluster.write_text("nodes: [{count: 1, gpus: 8}]\npolicy: foo\n")
+    job.write_text("gpus: 1\ncommand: [true]\n")
+    assert run(cli, ["plan", "--cluster", str(cluster), str(job)]) != 0
+    assert f"{cluster}:2: key 'policy': unknown policy 'foo'" in capsys.readouterr().err

@@ -8,6 +8,7 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
+from phalanx.simulate.plugins import read_policy
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job
@@ -21,7 +22,7 @@ class FileError(PhalanxError):
 
 def cluster_from(path: str) -> Cluster:
     """The cluster of a file."""
-    return read_cluster(text_of(path), path)
+    return read_cluster(text_of(path), path, read_policy)
 
 
 def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from types import ModuleType
 
+from phalanx.document import Field
 from phalanx.policy.guarded import PolicyError, where
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy
@@ -44,6 +45,16 @@ def resolve_policy(spec: str) -> str:
         raise
     except ValueError as error:
         raise PolicyError(str(error)) from error
+    return spec
+
+
+def read_policy(field: Field) -> str:
+    """The policy that a file names, as it is written there; one that cannot be had is an error at that place."""
+    spec = field.title()
+    try:
+        resolve_policy(spec)
+    except PolicyError as error:
+        raise field.error(str(error)) from error
     return spec
 
 

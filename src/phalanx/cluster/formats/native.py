@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
@@ -76,8 +76,8 @@ KEYS = {
 """Every key of a cluster file, by the part of the file it belongs to."""
 
 
-def read_cluster(text: str, source: str) -> Cluster:
-    """Reads a cluster file. `source` names it in errors; nothing is opened."""
+def read_cluster(text: str, source: str, read_policy: Callable[[Field], str] = Field.title) -> Cluster:
+    """Reads a cluster file. `source` names it in errors; nothing is opened. `read_policy` refuses what is no policy."""
     document = read_document(text, source, CLUSTER_LIMITS)
     if document.has("physicalCluster") or document.has(WRAPPER):
         return cluster_of(read_hived(text, source)).cluster
@@ -94,7 +94,7 @@ def read_cluster(text: str, source: str) -> Cluster:
         links=fields.get("bandwidth", lambda bandwidth: _read_links(bandwidth, levels), {}),
         overcommit=fields.get("overcommit", _read_overcommit, Overcommit()),
         storage=fields.get("storage", lambda storage: _read_tiers(storage, levels), ()),
-        policy=fields.get("policy", Field.title, DEFAULT_POLICY),
+        policy=fields.get("policy", read_policy, DEFAULT_POLICY),
         name=fields.get("name", Field.title, "cluster"),
     )
     return replace(

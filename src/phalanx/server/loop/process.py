@@ -44,6 +44,7 @@ from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.snapshots import newest_first
+from phalanx.simulate.plugins import read_policy
 from phalanx.workload.job import Job
 
 ROOM_BYTES = 64 << 20
@@ -156,7 +157,7 @@ def _cluster_of(options: Options) -> Cluster:
     if options.cluster:
         path = Path(options.cluster)
         try:
-            return read_cluster(path.read_text(), options.cluster)
+            return read_cluster(path.read_text(), options.cluster, read_policy)
         except (OSError, UnicodeDecodeError) as error:
             raise LoopError(f"{options.cluster}: {error}") from error
     if options.backend == "local":

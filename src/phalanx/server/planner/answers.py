@@ -145,7 +145,7 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
         "job": job.id,
         "name": job.name,
         "state": "waiting" if claim is None or claim.waits else "starting",
-        "gpus": job.gang.gpus_max,
+        "gpus": placement.gpus if placement is not None else job.gang.gpus_max,
         "nodes": list(placement.nodes) if placement is not None else [],
         "slots": [
             {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
