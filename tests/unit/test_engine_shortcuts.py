@@ -14,7 +14,7 @@ from phalanx.engine.state import State
 from phalanx.placement import gang
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
-from phalanx.workload.gang import Role
+from phalanx.workload.gang import Gang
 
 CLUSTER = Cluster(tuple(Node(f"n{i}", (f"r{i // 2}",), 8) for i in range(4)), ("rack", "node"))
 TRACE = synthesize(Synthetic(jobs=120, gpus=32, load=1.5, sweeps=0.2, elastic=0.1, cancelled=0.1), 3)
@@ -65,17 +65,19 @@ def test_those_behind_a_head_that_still_does_not_fit_wait_on_just_as_the_line_wo
 def test_one_task_is_seated_just_where_the_search_would_have_it(
     placement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual, found = gang._is_lone, []
+    usual, found = gang.is_lone, []
 
-    def watched(role: Role) -> bool:
-        found.append(usual(role))
+    def watched(whole: Gang) -> bool:
+        found.append(usual(whole))
         return found[-1]
 
-    monkeypatch.setattr(gang, "_is_lone", watched)
+    for module in (gang, shortcut):
+        monkeypatch.setattr(module, "is_lone", watched)
     short = digest("fifo:skip=true", placement)
     assert True in found
     assert False in found
-    monkeypatch.setattr(gang, "_is_lone", lambda role: False)
+    for module in (gang, shortcut):
+        monkeypatch.setattr(module, "is_lone", lambda whole: False)
     assert digest("fifo:skip=true", placement) == short
 
 

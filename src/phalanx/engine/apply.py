@@ -62,7 +62,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
             state.policy.observe_plan(state.memory, body, record.now)
         return
     check(state, body)
-    wakes = state.policy.next_wakeup is not no_wakeup and _policy_wakes(state, record.now)
+    policy = state.policy
+    wakes = policy.next_wakeup is not no_wakeup and _policy_wakes(state, record.now)
     _follow(state, record, line)
     if state.timers and state.timers[0].at_ms <= record.now:
         _fire_timers(state)
@@ -72,11 +73,13 @@ def apply(state: State, record: Record, line: bytes) -> None:
     if state.cells is not None:
         state.cells.follow(state.capacity)
     _drop_moot_timers(state)
-    if state.policy.observe is not remember_nothing:
-        state.policy.observe(state.memory, body, record.now)
+    # The event may have brought another policy.
+    policy = state.policy
+    if policy.observe is not remember_nothing:
+        policy.observe(state.memory, body, record.now)
     if wakes or isinstance(body, Advice):
         waiting.rekey_all(state)
-    if state.policy.adjusts is not as_they_are:
+    if policy.adjusts is not as_they_are:
         adjust.review(state, body)
 
 
@@ -131,6 +134,7 @@ def _event(state: State, event: Event) -> None:
             state.lacks = lacks
             state.packing = packing_named(placement)
             state.policy = policy_named(policy)
+            state.count_stoppable()
             state.spending = Spending(state.policy.half_life_ms or 0)
             for queue in state.quotas.leaves():
                 state.know_queue(queue)
@@ -350,14 +354,17 @@ def _change_is_due(record: JobRecord, timer: Timer) -> bool:
 
 def _drop_moot_timers(state: State) -> None:
     """Forgets timers about what is over, as far as they come first: nobody need wake for them."""
-    while state.timers and _is_moot(state, state.timers[0]):
-        heappop(state.timers)
+    timers = state.timers
+    while timers and _is_moot(state, timers[0]):
+        heappop(timers)
 
 
 def _is_moot(state: State, timer: Timer) -> bool:
     match timer.kind:
         case "action":
-            return _asked(state, timer) is None
+            attempt = state.jobs[timer.job].attempt
+            is_asked = attempt is not None and attempt.number == timer.attempt and timer.seq in attempt.in_flight
+            return not is_asked and (not state.cuts or _asked(state, timer) is None)
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None

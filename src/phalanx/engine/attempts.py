@@ -221,7 +221,7 @@ def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
     attempt.count_service(state.now)
     for booking in attempt.removing:
         _give_up(state, attempt, booking, ceded=True)
-    attempt.removing, attempt.adding = [], []
+    attempt.removing = attempt.adding = ()
     attempt.placement = placement
     attempt.phase = Phase.RUNNING
     attempt.resize_failures = 0
@@ -244,7 +244,7 @@ def resize_failed(state: State, attempt: AttemptRecord) -> None:
         _give_up(state, attempt, booking, ceded=False)
         if state.cells is not None:
             state.cells.give_back(attempt.key, state.topology.nodes[booking.node].name, members(booking.devices))
-    attempt.adding = []
+    attempt.adding = ()
     attempt.phase = Phase.RUNNING
     _stand_anew(state, attempt)
     _change_later(state, attempt)
@@ -401,16 +401,22 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     record.executed_before_ms += attempt.executed_ms(state.now)
     record.service_before_gpu_ms += attempt.service_gpu_ms(state.now)
     record.stopped_ms = state.now
-    del state.runs[attempt.group][attempt.key]
-    state.waiting_claims.pop(attempt.key, None)
-    state.preparing.pop(attempt.key, None)
-    state.elastic.pop(attempt.key, None)
-    state.saving.pop(attempt.key, None)
-    state.revocable.pop(attempt.key, None)
-    state.adjustments.pop(attempt.job.id, None)
-    state.to_stop.pop(attempt.key, None)
-    state.leaving.pop(attempt.key, None)
     record.attempt = None
+    key = attempt.key
+    del state.runs[attempt.group][key]
+    state.adjustments.pop(attempt.job.id, None)
+    state.to_stop.pop(key, None)
+    present: dict[str, AttemptRecord]
+    for present in (
+        state.waiting_claims,
+        state.preparing,
+        state.elastic,
+        state.saving,
+        state.revocable,
+        state.leaving,
+    ):
+        if present:
+            present.pop(key, None)
 
 
 def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None:

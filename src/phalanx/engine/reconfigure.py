@@ -149,6 +149,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     state.on_node.clear()
     for attempt in present:
         _settle_in(state, attempt, translate)
+    state.count_stoppable()
     for attempt in present:
         if attempt.waits:
             for booking in attempt.bookings:
@@ -218,6 +219,7 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     """Decides by another policy from now on. What the old one remembered is forgotten; what jobs have had is not."""
     in_line = _leave_line(state)
     state.policy = policy_named(policy)
+    state.count_stoppable()
     if placement:
         state.packing = packing_named(placement)
     state.memory = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -112,8 +112,8 @@ class AttemptRecord:
     next_seq: int = 0
     in_flight: dict[int, Action] = field(default_factory=dict)
     ceding: bool = False
-    removing: list[Booking] = field(default_factory=list)
-    adding: list[Booking] = field(default_factory=list)
+    removing: Sequence[Booking] = ()
+    adding: Sequence[Booking] = ()
     resize_failures: int = 0
     grow_after_ms: int = 0
 

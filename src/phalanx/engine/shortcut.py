@@ -7,9 +7,10 @@ from phalanx.engine.plan import LACK_REASON, Claim, Plan, Verdict
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.placement.place import lack, placement_of
-from phalanx.placement.placement import Lack
-from phalanx.policy.policy import never
+from phalanx.placement.gang import GangTrial, is_lone
+from phalanx.placement.place import lack, placement_of, slots_of
+from phalanx.placement.placement import Lack, Placement
+from phalanx.policy.policy import anywhere, never
 
 
 def wait_on(state: State) -> Plan | None:
@@ -42,14 +43,23 @@ def _holds_up_all(state: State) -> bool:
 def start_alone(state: State) -> Plan | None:
     """The plan that starts the only job that waits and does nothing else; None where there is more to decide."""
     alone = _who_waits_alone(state)
-    if alone is None:
+    placement = _place_of(state, alone) if alone is not None else None
+    if alone is None or placement is None:
         return None
-    with Trial(state) as trial:
-        seated = trial.seat(alone)
-        if seated is None:
-            return None
-        job, number, placement = alone.job.id, alone.attempts + 1, placement_of(seated)
+    job, number = alone.job.id, alone.attempts + 1
     return Plan((Claim(job, number, placement),), (Start(ActionId(state.term, job, number, 0), placement),))
+
+
+def _place_of(state: State, record: JobRecord) -> Placement | None:
+    """Where a job would go. What takes one task anywhere need not be booked in trial to know it."""
+    job = record.asked
+    is_plain = job.parallel is None and state.policy.places is anywhere and not state.fit.shunned(job)
+    if is_plain and is_lone(job.gang):
+        seat = GangTrial(state.fit, state.packing, job).best_alone(job.gang.roles[0])
+        return Placement(slots_of(state.topology, (seat,), 0)) if seat is not None else None
+    with Trial(state) as trial:
+        seated = trial.seat(record)
+        return placement_of(seated) if seated is not None else None
 
 
 def _who_waits_alone(state: State) -> JobRecord | None:

@@ -125,6 +125,14 @@ class State:
         self.cells = Tenancy(cluster.cells) if cluster.cells is not None else None
         self._total = Usage(*(amount or 0 for amount in cluster.total))
 
+    def count_stoppable(self) -> None:
+        """Begins to count who could be stopped or moved where, if anybody ever is."""
+        if (self.makes_room or self.cluster.defragment_ms) and not self.stoppable.counting:
+            self.stoppable.counting = True
+            for attempt in self.attempts():
+                for booking in attempt.bookings:
+                    self.stoppable.add(attempt, booking, 1)
+
     @property
     def total(self) -> Usage:
         """What the cluster has."""

@@ -13,16 +13,20 @@ PRIORITIES_MAX = 8
 class Stoppable:
     """GPUs held by attempts that may be stopped at all, by node and priority.
 
-    `groups` are, for each queue, those of all its present attempts, with the bookings these have.
+    `groups` are, for each queue, those of all its present attempts, with the bookings these have. Nothing is counted
+    until it is `counting`: where nobody ever makes room for others, nobody asks.
     """
 
     def __init__(self, nodes: int) -> None:
+        self.counting = False
         self._held: list[dict[int, int]] = [{} for _ in range(nodes)]
         self._up_to: dict[int, Amount] = {}
         self.groups: dict[str, dict[Group, int]] = {}
 
     def add(self, attempt: AttemptRecord, booking: Booking, sign: int) -> None:
         """Takes note that an attempt holds a booking (1), or does no longer (-1)."""
+        if not self.counting:
+            return
         self._count(attempt, sign)
         if not attempt.stoppable or not booking.devices:
             return

@@ -29,7 +29,7 @@ def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> P
 
 def record(state: State, journal: Journal, body: Event | Plan, now: int) -> None:
     """Journals a body and folds it in; what cannot be folded in is not journaled."""
-    entry = journal.next(max(now, state.now), body)
+    entry = journal.next(now if now > state.now else state.now, body)
     line = encode(entry)
     apply(state, entry, line)
     journal.append(entry, line)

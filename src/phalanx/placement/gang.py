@@ -18,7 +18,7 @@ from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.topology import Domain
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
-from phalanx.workload.gang import ANYWHERE, Role, Topology
+from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan
 
@@ -65,7 +65,7 @@ class GangTrial:
     def seat(self) -> bool:
         """Seats the gang at full size, or, if it is elastic, as large as fits; at least at its minimum."""
         gang = self.job.gang
-        if len(gang.roles) == 1 and _is_anywhere(gang.topology) and _is_lone(gang.roles[0]):
+        if is_lone(gang):
             return self._seat_alone(gang.roles[0])
         everywhere = Range(0, len(self.capacity.topology.nodes))
         plan = self.job.parallel
@@ -99,12 +99,20 @@ class GangTrial:
         return self._tp // ask.gpus if ask.gpus and not self._tp % ask.gpus else 1
 
     def _seat_alone(self, role: Role) -> bool:
-        """One task takes the best node: what the search would come to, without searching."""
+        seat = self.best_alone(role)
+        if seat is None:
+            return False
+        self._book(seat.role, seat.booking)
+        return True
+
+    def best_alone(self, role: Role) -> Seat | None:
+        """Where one task would go, the best node: what the search would come to, without searching or booking."""
         ask = self.fit.ask(role.task, self.job)
         for best in self.packing.ranked(self.capacity, ask.gpus, self.fit.passing(ask) & self.among):
-            self._book_tasks(ask, role.name, lowest(best), 1)
-            return True
-        return False
+            node = lowest(best)
+            devices = self.capacity.topology.layouts[node].pick(self.capacity.free[node] & self._allowed, ask.gpus)
+            return Seat(role.name, Booking(node, devices, ask.needs, None, self._holder()))
+        return None
 
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
         """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in.
@@ -469,8 +477,11 @@ class GangTrial:
         return f"{self.job.id}#{self.first_rank + len(self.seats)}"
 
 
-def _is_lone(role: Role) -> bool:
-    """Whether a role is one task on whole devices that may lie anywhere."""
+def is_lone(gang: Gang) -> bool:
+    """Whether a gang is one task on whole devices that may lie anywhere."""
+    if len(gang.roles) != 1 or not _is_anywhere(gang.topology):
+        return False
+    role = gang.roles[0]
     return (
         role.replicas_max == 1
         and not role.members

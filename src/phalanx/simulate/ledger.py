@@ -43,13 +43,12 @@ class Ledger:
 
     def book(self, job: str, attempt: int, placement: Placement, since_ms: int, until_ms: int) -> None:
         """An attempt has given back what it held since a moment."""
-        account = self.account(job)
+        account, held_ms = self.account(job), until_ms - since_ms
         permille = permille_of(placement)
         self.held_now -= permille
-        held = permille * (until_ms - since_ms)
-        account.held += held
-        account.held_ms += until_ms - since_ms
-        self.held += held
+        account.held += permille * held_ms
+        account.held_ms += held_ms
+        self.held += permille * held_ms
         account.last = placement
         self.stays.add(job, attempt, placement, since_ms, until_ms)
 

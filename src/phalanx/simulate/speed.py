@@ -86,6 +86,11 @@ class SpeedModel:
             return self._in_one_slot(job, placement)
         return self._plain(job, placement)
 
+    def is_at_its_best(self, placement: Placement) -> bool:
+        """Whether no job could have the same devices nearer each other or more for itself: all on one node, whole."""
+        slots = placement.slots
+        return len(slots) == 1 and slots[0].portion is None and not placement.mesh and not self._is_split(placement)
+
     def full(self, job: Job, placement: Placement) -> float:
         """The speed that what a job holds would give it at its best: as many GPUs of such types, near each other.
 

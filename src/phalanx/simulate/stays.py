@@ -28,17 +28,17 @@ class Stays:
 
     def add(self, job: str, attempt: int, placement: Placement, since_ms: int, until_ms: int) -> None:
         """A stay is over."""
-        gpus = _gpus_by_node(placement)
-        _count(self.use, gpus, until_ms - since_ms)
+        held_ms = until_ms - since_ms
+        gpu_ms = _count(self.use, placement, held_ms) if held_ms else 0
+        kept = self.kept
         # Of equal ones the first are kept.
-        entry = (sum(gpus.values()) * (until_ms - since_ms), -self.count, job, attempt, placement, since_ms, until_ms)
         self.count += 1
-        if len(self.kept) < self.kept_max:
-            heappush(self.kept, entry)
+        if len(kept) < self.kept_max:
+            heappush(kept, (gpu_ms, -self.count, job, attempt, placement, since_ms, until_ms))
             return
         self.left_out += 1
-        if entry > self.kept[0]:
-            heapreplace(self.kept, entry)
+        if gpu_ms > kept[0][0]:
+            heapreplace(kept, (gpu_ms, -self.count, job, attempt, placement, since_ms, until_ms))
 
     def seen_at(
         self, now_ms: int, present: list[tuple[str, int, Placement, int]]
@@ -47,25 +47,31 @@ class Stays:
         use = dict(self.use)
         stays = [stay for entry in sorted(self.kept, key=lambda entry: -entry[1]) for stay in _stays(*entry[2:])]
         for job, attempt, placement, since_ms in present:
-            _count(use, _gpus_by_node(placement), now_ms - since_ms)
+            if now_ms > since_ms:
+                _count(use, placement, now_ms - since_ms)
             stays.extend(_stays(job, attempt, placement, since_ms, now_ms))
         return stays, {node: NodeUse(count, gpu_ms / 1000) for node, (count, gpu_ms) in use.items()}
 
 
 def _gpus_by_node(placement: Placement) -> dict[str, int]:
+    slots = placement.slots
+    if len(slots) == 1:
+        return {slots[0].node: len(slots[0].devices)}
     gpus: dict[str, int] = {}
-    for slot in placement.slots:
+    for slot in slots:
         gpus[slot.node] = gpus.get(slot.node, 0) + len(slot.devices)
     return gpus
 
 
-def _count(use: dict[str, tuple[int, int]], gpus: dict[str, int], held_ms: int) -> None:
-    if not held_ms:
-        return
-    for node, held in gpus.items():
+def _count(use: dict[str, tuple[int, int]], placement: Placement, held_ms: int) -> int:
+    """Adds a stay to what its nodes were held for; the GPU time that it took."""
+    in_all = 0
+    for node, held in _gpus_by_node(placement).items():
         if held:
             stays, gpu_ms = use.get(node, (0, 0))
             use[node] = (stays + 1, gpu_ms + held * held_ms)
+            in_all += held * held_ms
+    return in_all
 
 
 def _stays(job: str, attempt: int, placement: Placement, since_ms: int, until_ms: int) -> Iterator[Stay]:

@@ -255,7 +255,7 @@ class VirtualBackend:
         """The speed of a job over that at which it would run on such devices alone and near each other: at most 1, also
         for one that gets more out of its part of a device, since its neighbours leave theirs.
         """
-        if work.job is None or life.placement is None:
+        if work.job is None or life.placement is None or self.speed.is_at_its_best(life.placement):
             return 1.0
         full = self.speed.full(work.job, life.placement)
         if work.duration_ms and is_adaptive(work.job):
