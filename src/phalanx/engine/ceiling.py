@@ -59,6 +59,7 @@ class Ceiling:
         self.lack: Lack | None = None
         self._left: list[int] | None = None
         self._fits: bool | None = None
+        self._fits_now: bool | None = None
         self._fits_without: dict[tuple[int, bool], bool] = {}
         self._reach: dict[bool, int] = {}
 
@@ -86,25 +87,35 @@ class Ceiling:
         return reach & found
 
     def fits_beside(self) -> bool:
-        """Whether it may fit once those who are leaving have left."""
+        """Whether it may fit once those who are leaving have left, if it does not fit as things are."""
         if self._fits is None:
             self._fits = not self._counts or self._may_fit_beside()
         return self._fits
 
     def _may_fit_beside(self) -> bool:
-        left = {node: self._tasks_soon(node) for node in self._left_nodes}
+        left = {node: tasks for node in self._left_nodes if (tasks := self._tasks_soon(node))}
         if self._on_one_node:
-            return self._is_free_now() or any(tasks >= self._count for tasks in left.values())
+            return any(tasks >= self._count for tasks in left.values())
         if self._level:
-            return self._is_free_now() or self._any_domain_gains(left)
+            return self._any_domain_gains(left)
+        return bool(left) and self._tasks_in_all(left) >= self._count
+
+    def _tasks_in_all(self, left: Mapping[int, int]) -> int:
         others = self.state.fit.passing(self._ask) & ~self._bits(left)
-        return self._tasks_on(self._sets(others, self.capacity.with_free)) + sum(left.values()) >= self._count
+        return self._tasks_on(self._sets(others, self.capacity.with_free)) + sum(left.values())
+
+    def fits_now(self) -> bool:
+        """Whether it may fit as things are: of somebody whose queue may have no more that is not known yet."""
+        if self._fits_now is None:
+            self._fits_now = not self._counts or self._is_free_now()
+        return self._fits_now
 
     def _is_free_now(self) -> bool:
-        """Whether a node or domain seems to have room for everybody as it is."""
         passing = self.state.fit.passing(self._ask)
-        if not self._level:
+        if self._on_one_node:
             return any(passing & having for having in self.capacity.with_free[self._gpus * self._count :])
+        if not self._level:
+            return self._tasks_in_all({}) >= self._count
         of_node = self.state.topology.domain_of[self._level]
         room: dict[int, int] = {}
         for nodes in self._sets(passing, self.capacity.with_free):

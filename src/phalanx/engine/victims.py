@@ -191,7 +191,12 @@ class VictimSearch:
             for group in self.way.groups()
             if (attempts := self.state.runs[group]) and self.way.group_goes(next(iter(attempts.values())))
         }
-        return bool(self._groups) and self.context.ceiling.fits_without(self._up_to, self.context.fresh)
+        if not self._groups:
+            return False
+        ceiling = self.context.ceiling
+        if self.state.shortfall(self.head) is not None and ceiling.fits_now():
+            return True
+        return ceiling.fits_without(self._up_to, self.context.fresh)
 
     @property
     def _up_to(self) -> int:
@@ -308,13 +313,15 @@ class VictimSearch:
         # As digits: asking a long integer for a bit takes as long as it is.
         digits = f"{reach:0{len(topology.nodes)}b}"[::-1]
         found: dict[int, None] = {}
+        domains: dict[int, None] = {}
         for looked_at, attempt in enumerate(self._newest_first(), start=1):
             for booking in attempt.bookings:
                 node = booking.node
                 if of_node is None:
                     if digits[node] == "1":
                         found[node] = None
-                elif node not in found:
+                elif of_node[node] not in domains:
+                    domains[of_node[node]] = None
                     domain = topology.domains[required][of_node[node]]
                     found.update((each, None) for each in range(domain.first, domain.last) if digits[each] == "1")
             if looked_at % 32 == 0 and len(found) >= count:
