@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine import line, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
@@ -96,7 +97,30 @@ class History:
 def nobody_sleeps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Line, "_sleeps", lambda *_, **__: False)
+        patch.setattr(Line, "_lay_down", lambda _, classes, *__: list(classes))
         yield
+
+
+@contextmanager
+def other_bounds(rng: Random) -> Iterator[None]:
+    """As on a large cluster, where nodes are not looked at one by one and kinds are too many to have wards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line, "FRESH_MAX", rng.choice([0, line.FRESH_MAX]))
+        patch.setattr(wards, "KINDS_MAX", rng.choice([1, wards.KINDS_MAX]))
+        yield
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_is_the_same_as_if_nobody_slept_whatever_the_bounds(rng: Random) -> None:
+    history = History(rng)
+    for _ in range(6):
+        with other_bounds(rng):
+            plan = decide(history.state, history.now)
+            with nobody_sleeps():
+                assert decide(history.state, history.now) == plan
+        history.decide()
+        history.go_on()
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
-from phalanx.cluster.bits import members
 from phalanx.engine.cells_heads import CellHeads
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
+from phalanx.engine.offers import Offers
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
-from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import AttemptRecord, Group, JobRecord, WaitingClass
-from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Sleepers, Wakes
-from phalanx.engine.state import State
+from phalanx.engine.quotas import EVERY, Most, Shortfall
+from phalanx.engine.records import AttemptRecord, JobRecord, Reach, WaitingClass
+from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Bed, Sleepers, Wakes
+from phalanx.engine.state import OVERDUE, State
+from phalanx.engine.wards import Levels, Ward, Wards
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, always, never, no_bound
@@ -42,8 +42,6 @@ class Line:
         self._preempts = policy.preempts
         self._keeps = policy.targets is Targets.KEEP
         self._remembers = self._is_remembering()
-        # What nodes offer falls until something grows, where it does not depend on what queues have.
-        self._offers_last = self._keeps and not state.quotas and not policy.victims_vary
         self._by_quota_only = not state.quotas.budgets and policy.allows is no_bound
         self._has_quotas = bool(state.quotas)
         self._goes_by_means = self._has_quotas and self._by_quota_only
@@ -56,19 +54,16 @@ class Line:
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._by_quota: dict[int, bool] = {}
-        self._leaving: dict[int, int] = {}
-        self._yielding: dict[int, dict[Group, int]] = {}
-        self._left_so_far = len(draft.leaving)
-        self._left: int | None = None
-        self._offers: dict[object, list[int]] = {}
-        self._gpus_max = state.capacity.gpus_max + 1
-        self._fresh = draft.fresh
+        self._offers = Offers(state, draft)
         self._growths = draft.growths
-        self._listed: list[int] | None = None
         self._means = Means(state.quotas)
         self._sleepers = Sleepers(state.quotas, self._means)
         self._rounds: list[tuple[int, list[int] | None]] = [(0, None)]
         self._heads = Heads(state) if state.cells is None else CellHeads(state)
+        has_wards = self._goes_by_means and self._remembers and self._keeps and not self._preempts
+        self._wards: Wards | None = None
+        if has_wards and self._heads.by_queue:
+            self._wards = Wards(state.quotas, self._heads, self._entry, self._sleepers.in_queue, self._offers.sees_room)
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
@@ -78,13 +73,6 @@ class Line:
         known = 0 if draft.fresh else self._known_count()
         self._passed_over.extend(range(known))
         self._enter(range(known, len(self._classes)))
-
-    @property
-    def _fresh_nodes(self) -> list[int]:
-        """Nodes on which something grew."""
-        if self._listed is None:
-            self._listed = list(members(self._fresh))
-        return self._listed
 
     def _is_remembering(self) -> bool:
         """Whether a refusal lasts until something grows."""
@@ -103,9 +91,11 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
-        if self._offers_last and self._preempts and self._remembers:
+        if self._offers.last and self._preempts and self._remembers:
             self._enter_where_offered(classes)
             return
+        if self._wards is not None:
+            classes = self._lay_down(classes, self._wards)
         entries: list[Entry] = []
         for i in classes:
             if not self._known(self._classes[i]) or not self._stays_out(i):
@@ -115,17 +105,62 @@ class Line:
     def _enter_where_offered(self, classes: Iterable[int]) -> None:
         """Likewise where nothing counts but what nodes offer. Written out: every decision asks it of every class."""
         entries: list[Entry] = []
-        clean_seq, gpus_max, offers = self.state.clean_seq, self._gpus_max, self._offers
+        clean_seq, gpus_max, offers = self.state.clean_seq, self._offers.gpus_max, self._offers.by_group
         for i in classes:
             waiting = self._classes[i]
             if waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
-                reach, least, group = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
-                offering = offers.get(group) or self._offering(self.state.jobs[waiting.jobs[0][1]])
+                reach, least, group, _, _ = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
+                offering = offers.get(group) or self._offers.to(self.state.jobs[waiting.jobs[0][1]])
                 if not reach & offering[least if least < gpus_max else gpus_max]:
                     self._passed_over.append(i)
                     continue
             entries.append(self._entry(i))
         self._heads.add(entries)
+
+    def _lay_down(self, classes: Iterable[int], wards: Wards) -> list[int]:
+        """Lets those sleep who were refused for lack of GPUs; the others are left.
+
+        Written out: every decision asks it of every class, and those of a queue have much in common.
+        """
+        left: list[int] = []
+        clean_seq, gpus_max, jobs = self.state.clean_seq, self._offers.gpus_max, self.state.jobs
+        offering: list[int] | None = None
+        beds: dict[str, tuple[Bed, Bed, Most, bool]] = {}
+        for i in classes:
+            waiting = self._classes[i]
+            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or i in self._by_quota or self._all:
+                left.append(i)
+                continue
+            reach, least, (_, queue), gpus, need = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
+            known = beds.get(queue)
+            if known is None:
+                known = beds[queue] = self._beds(queue)
+            out, in_line, most, limited = known
+            may_reclaim = need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]
+            if may_reclaim or waiting.jobs[self._next[i]][0][0] == OVERDUE:
+                left.append(i)
+                continue
+            if offering is None:
+                offering = self._offers.to(jobs[waiting.jobs[0][1]])
+            bed = in_line if reach & offering[least if least < gpus_max else gpus_max] else out
+            ward = wards.ward((gpus, need, waiting.asks, limited))
+            if ward is None:
+                left.append(i)
+                continue
+            wards.put(ward, i, bed.in_line)
+            self._sleepers.lay(i, bed, need)
+        return left
+
+    def _beds(self, queue: str) -> tuple[Bed, Bed, Most, bool]:
+        """What those of a queue have in common who sleep from now on: beds for who is not in line and for who is, the
+        most that they may have back, and whether there are limits.
+        """
+        self._heads.watch(queue)
+        most = self.state.quotas.reclaimable(queue)
+        clock, limited = self._heads.clock, self.state.quotas.accounts[queue].limited
+        # Who needs nothing of something may have none of it back.
+        at_most = [max(amount, 0) for amount in most] if most is not None else [-1] * len(EVERY)
+        return Bed(queue, clock, False), Bed(queue, clock, True), at_most, limited
 
     def _stays_out(self, i: int) -> bool:
         """Passes over a class that would be refused again; one that would not may be tried for its quota."""
@@ -168,53 +203,22 @@ class Line:
         key, job = self._classes[i].jobs[self._next[i]]
         return key, job, i
 
-    def _offering(self, record: JobRecord) -> list[int]:
-        """For every number of GPUs, the nodes on which something grew that may offer a job so many.
-
-        It is the same for all of a queue and priority, and for everybody where nobody is stopped for another.
-        """
-        policy = self.state.policy
-        if policy.targets is not Targets.KEEP:
-            return self._at_least(self._offer(record))
-        group = (record.job.priority, record.job.queue) if policy.preempts else None
-        found = self._offers.get(group)
-        if found is None:
-            found = self._offers[group] = self._at_least(self._offer(record))
-        return found
-
-    def _at_least(self, offer: list[tuple[int, int]]) -> list[int]:
-        """The nodes of an offer that have at least 0, 1, 2, … GPUs, as sets; more than any node has, none offers."""
-        found = [0] * (self._gpus_max + 1)
-        bit = self.state.topology.bit
-        for node, gpus in offer:
-            found[min(gpus, self._gpus_max - 1)] |= bit[node]
-        for gpus in range(self._gpus_max - 2, -1, -1):
-            found[gpus] |= found[gpus + 1]
-        return found
-
-    def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
-        """For each node on which something grew: the GPUs a job could have there, at most."""
-        free = self.state.capacity.free
-        if self.state.policy.targets is not Targets.KEEP:
-            gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
-            if gpus >= record.gpus_min:
-                return [(node, self.state.topology.nodes[node].gpus) for node in self._fresh_nodes]
-            return [(node, free[node].bit_count()) for node in self._fresh_nodes]
-        return [(node, free[node].bit_count() + self._stoppable(node, record)) for node in self._fresh_nodes]
-
-    def _measure(self, waiting: WaitingClass, record: JobRecord) -> tuple[int, int, Group]:
-        """Nodes on which the class could ever run, the GPUs its smallest task takes of one, and its group."""
+    def _measure(self, waiting: WaitingClass, record: JobRecord) -> Reach:
+        """What all jobs of a class have in common, worked out once."""
         asks = [self.state.fit.ask(task, record.asked) for task in record.tasks.values()]
         reach = 0
         for ask in asks:
             reach |= ask.eligible
         least = min(0 if ask.portions else ask.gpus for ask in asks)
-        waiting.asks, waiting.reach = tuple(asks), (reach, least, (record.job.priority, record.job.queue))
+        group = (record.job.priority, record.job.queue)
+        waiting.asks, waiting.reach = tuple(asks), (reach, least, group, record.gpus_min, record.need)
         return waiting.reach
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while self._heads or self._try_again():
-            _, job, self._current = self._heads.pop()
+        while (entry := self._first()) is not None or self._try_again():
+            if entry is None:
+                continue
+            _, job, self._current = entry
             if self._current in self._stopped:
                 self.draft.spare(self._stopped[self._current])
                 self._look_again()
@@ -229,9 +233,9 @@ class Line:
             if self._is_refused_again(waiting, record):
                 self._passed_over.append(self._current)
                 continue
-            if self._is_remembered(waiting) and len(self._fresh_nodes) <= FRESH_MAX:
-                self.may_fit = self._takes_a_task(waiting, record, with_victims=False)
-                if not self.may_fit and not self._takes_a_task(waiting, record, with_victims=True):
+            if self._is_remembered(waiting) and len(self._offers.fresh_nodes) <= FRESH_MAX:
+                self.may_fit = self._offers.takes_a_task(waiting.asks, record, with_victims=False)
+                if not self.may_fit and not self._offers.takes_a_task(waiting.asks, record, with_victims=True):
                     self._passed_over.append(self._current)
                     continue
             if self.head and not self.state.policy.backfill(self.state.jobs[self.head], record):
@@ -243,6 +247,44 @@ class Line:
             self._look_again()
             self._rejoin()
             self._watch_the_stopped()
+
+    def _first(self) -> Entry | None:
+        """Gives out the first in line; None if nobody is. Who sleeps in a ward that is open may be."""
+        if self._wards is None:
+            return self._heads.pop() if self._heads else None
+        self._wards.note(self.state.touched)
+        self._heads.tick()
+        while True:
+            levels = Levels(self.draft.free_soon, self.state.capacity.free_total, self._means.pool)
+            for i in self._wards.narrow(levels):
+                if self._may_have(self._record(i)) and self._has_a_turn_to_come(i):
+                    self._rouse(i)
+                    self._heads.push(self._entry(i))
+            best, drawn = self._heads.best, None
+            for ward in self._wards.open(levels):
+                turn = self._wards.tree(ward).best
+                if turn is not None and (best is None or turn < best):
+                    best, drawn = turn, ward
+            if best is None:
+                return None
+            if drawn is None:
+                return self._heads.take()
+            entry = self._wards.tree(drawn).pop()
+            if self._wards.of(entry[2]) is drawn and entry == self._entry(entry[2]):
+                if self._has_a_turn_to_come(entry[2]):
+                    self._rouse(entry[2])
+                    self._heads.takes_turn(best)
+                    return entry
+                drawn.resting[entry[2]] = None
+
+    def _rouse(self, i: int) -> int:
+        """Wakes a class that sleeps."""
+        if self._wards is not None:
+            self._wards.take(i)
+        return self._sleepers.take(i)
+
+    def _rouse_all(self) -> list[int]:
+        return [self._rouse(i) for i in list(self._sleepers)]
 
     def _try_again(self) -> bool:
         """Where a refusal does not last, who was refused tries again if others were placed since.
@@ -261,7 +303,7 @@ class Line:
 
     def _with_quota(self) -> list[int]:
         """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
-        self._passed_over += [self._sleepers.take(i) for i in self._sleepers.called(self._levels)]
+        self._passed_over += [self._rouse(i) for i in self._sleepers.called(self._levels)]
         found = [
             i
             for i in dict.fromkeys((*self._refused, *self._passed_over))
@@ -404,7 +446,7 @@ class Line:
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
         self._all = True
-        for i in (*self._passed_over, *self._sleepers.take_all()):
+        for i in (*self._passed_over, *self._rouse_all()):
             self._heads.push(self._entry(i))
         self._passed_over = []
 
@@ -432,11 +474,7 @@ class Line:
             return waiting.verdict is self.reason_of(record, short)
         if waiting.verdict is not Reason.GPUS:
             return False
-        fresh = self._fresh
-        return not any(
-            ask.eligible & fresh and (ask.portions or not ask.gpus or ask.eligible & fresh & self._open_nodes(ask.gpus))
-            for ask in waiting.asks or self._asks(waiting, record)
-        )
+        return not self._offers.sees_room(waiting.asks or self._asks(waiting, record))
 
     def _falls_asleep(self, i: int, in_line: bool) -> bool:
         """Lets a class sleep that was refused for lack of GPUs, and will be again until one of a few things happens.
@@ -500,9 +538,28 @@ class Line:
             return False
         if self._quota_allows(waiting, record):
             return False
-        self._sleepers.put(i, record, wakes, self._heads.clock, in_line)
+        ward = self._ward(i, record)
+        if ward is not None and self._wards is not None:
+            self._wards.put(ward, i, in_line)
+        self._sleepers.put(i, record, () if ward is not None else wakes, self._heads.clock, in_line)
         self._heads.watch(record.job.queue)
         return True
+
+    def _ward(self, i: int, record: JobRecord) -> Ward | None:
+        """The ward in which a class sleeps that lacks GPUs; not one that goes before all others."""
+        waiting = self._classes[i]
+        if self._wards is None or waiting.verdict is not Reason.GPUS or self._entry(i)[0][0] == OVERDUE:
+            return None
+        asks = waiting.asks or self._asks(waiting, record)
+        return self._wards.ward(
+            (record.gpus_min, record.need, asks, self.state.quotas.accounts[record.job.queue].limited)
+        )
+
+    @property
+    def _may_open(self) -> bool:
+        """Whether promises may be kept that open shared devices to others, so that all are let in once more."""
+        promised = self.state.waiting_claims.values()
+        return any(booking.portion is not None for attempt in promised for booking in attempt.bookings)
 
     @property
     def _levels(self) -> tuple[int, ...]:
@@ -539,17 +596,24 @@ class Line:
         back = {i: self._goes_back(i, has_luck, offering) for i, has_luck in woken.items()}
         self._rounds.append((self._heads.clock, offering))
         for i in woken:
-            self._sleepers.take(i)
+            self._rouse(i)
         self._heads.add([self._entry(i) for i in woken if back[i]])
+        if self._wards is not None:
+            self._wards.look_anew(lambda ward: offering is None or self._offers_to(ward, offering))
         self._passed_over += [i for i in woken if not back[i]]
 
     def _offering_anew(self) -> list[int] | None:
-        """What nodes offer from now on: it is worked out when the first is let into the line that has had its turn."""
+        """What nodes offer from now on: it is worked out when the first is let into the line that has had its turn.
+
+        Where nobody asks for it until something grows again, that may as well be now.
+        """
+        if self._wards is not None and len(self._offers.fresh_nodes) > FRESH_MAX and not self._may_open:
+            return self._offers.to(self.state.jobs[self._classes[0].jobs[0][1]]) if self._classes else None
         for i in self._sleepers.newest_first():
             waiting, record = self._classes[i], self._record(i)
             had_turn = waiting.verdict is Reason.GPUS and not self._has_a_turn_to_come(i)
             if had_turn and not self._quota_allows(waiting, record):
-                return self._offering(record)
+                return self._offers.to(record)
         return None
 
     def _goes_back(self, i: int, has_luck: bool, offering: list[int] | None) -> bool:
@@ -562,6 +626,8 @@ class Line:
         """Whether a class without luck would be refused again nevertheless: then it sleeps on, until other things
         happen.
         """
+        if self._wards is not None and self._wards.of(i) is not None:
+            return True
         waiting, record = self._classes[i], self._record(i)
         wakes = self._wakes(record) if waiting.verdict is Reason.GPUS else (self._pool_for(record),)
         if wakes is None:
@@ -573,110 +639,24 @@ class Line:
         self._measure(waiting, record)
         return waiting.asks
 
-    def _open_nodes(self, gpus: int) -> int:
-        """Nodes with so many GPUs free, and those that somebody is leaving."""
-        if self._left is None:
-            self._left = 0
-            for attempt in self.draft.leaving.values():
-                for booking in attempt.bookings:
-                    self._left |= self.state.topology.bit[booking.node]
-        return self._free_nodes(gpus) | self._left
-
     def _is_offered_enough(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a node on which something grew may have the GPUs of the smallest task of a class."""
-        return self._is_within(waiting, record, self._offering(record))
+        return self._is_within(waiting, record, self._offers.to(record))
+
+    def _offers_to(self, ward: Ward, offering: list[int]) -> bool:
+        reach = 0
+        for ask in ward.asks:
+            reach |= ask.eligible
+        least = min(0 if ask.portions else ask.gpus for ask in ward.asks)
+        return bool(reach & offering[min(least, self._offers.gpus_max)])
 
     def _is_within(self, waiting: WaitingClass, record: JobRecord, offering: list[int]) -> bool:
-        reach, least, _ = waiting.reach or self._measure(waiting, record)
-        return bool(reach & offering[min(least, self._gpus_max)])
+        reach, least, *_ = waiting.reach or self._measure(waiting, record)
+        return bool(reach & offering[min(least, self._offers.gpus_max)])
 
     def _has_luck(self, i: int) -> bool:
         """Whether a class is tried for its quota: it has some now, or may have back what others borrow."""
         return i in self._by_quota and (self._by_quota[i] or self.draft.reclaims_left > 0)
-
-    def _takes_a_task(self, waiting: WaitingClass, record: JobRecord, with_victims: bool) -> bool:
-        """Whether a node on which something grew takes a task of the class: as it is, or once others have left."""
-        for ask in waiting.asks:
-            nodes = ask.eligible & self._fresh
-            if nodes and (ask.portions or not ask.gpus):
-                return True
-            if with_victims:
-                if self._offers_gpus(nodes, ask, record):
-                    return True
-            elif self._has_room(nodes, ask):
-                return True
-        return False
-
-    def _has_room(self, nodes: int, ask: Ask) -> bool:
-        """Whether one of the nodes, on which something grew, has what a task takes."""
-        free, bit = self.state.capacity.free, self.state.topology.bit
-        for node in self._fresh_nodes:
-            if free[node].bit_count() >= ask.gpus and nodes & bit[node] and self._has_amounts(ask, node):
-                return True
-        return False
-
-    def _offers_gpus(self, nodes: int, ask: Ask, record: JobRecord) -> bool:
-        """Whether one of the nodes has the GPUs, once others have left it."""
-        if self._keeps and not self._preempts:
-            return bool(nodes & self._offering(record)[min(ask.gpus, self._gpus_max)])
-        if self._offers_last:
-            nodes &= self._offering(record)[min(ask.gpus, self._gpus_max)]
-        bit = self.state.topology.bit
-        return bool(nodes) and any(
-            nodes & bit[node] and self._has_gpus(ask, node, record) for node in self._fresh_nodes
-        )
-
-    def _free_nodes(self, gpus: int) -> int:
-        """Nodes with so many GPUs free."""
-        found = 0
-        for having in self.state.capacity.with_free[gpus:]:
-            found |= having
-        return found
-
-    def _has_amounts(self, ask: Ask, node: int) -> bool:
-        amounts = self.state.capacity.amounts
-        return all(amounts[number].free[node] >= amount for number, amount in ask.needs)
-
-    def _has_gpus(self, ask: Ask, node: int, record: JobRecord) -> bool:
-        return self.state.capacity.free[node].bit_count() + self._stoppable(node, record) >= ask.gpus
-
-    def _stoppable(self, node: int, record: JobRecord) -> int:
-        """GPUs on a node held by those who are leaving or may be stopped or shrunk for the job."""
-        if not self._keeps:
-            gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
-            return self.state.topology.nodes[node].gpus if gpus >= record.gpus_min else 0
-        if not self._preempts:
-            # Who may have back what others borrow is tried whatever has grown.
-            return self._left_anyway(node)
-        if not self._offers_last:
-            return self._yields(node, record)
-        by_group = self._yielding.setdefault(node, {})
-        group = (record.job.priority, record.job.queue)
-        if group not in by_group:
-            by_group[group] = self._yields(node, record)
-        return by_group[group]
-
-    def _yields(self, node: int, record: JobRecord) -> int:
-        return sum(
-            booking.devices.bit_count()
-            for attempt in self.state.on_node.get(node, {}).values()
-            if attempt.key in self.draft.leaving or self.state.yields(record, attempt)
-            for booking in attempt.bookings
-            if booking.node == node
-        )
-
-    def _left_anyway(self, node: int) -> int:
-        """GPUs on a node held by those who are leaving."""
-        known = self._leaving.get(node)
-        if known is None:
-            known = self._leaving[node] = sum(
-                booking.devices.bit_count()
-                for attempt in self.state.on_node.get(node, {}).values()
-                if attempt.key in self.draft.leaving
-                for booking in attempt.bookings
-                if booking.node == node
-            )
-        return known
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -687,33 +667,22 @@ class Line:
         """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
         if not self.draft.opened or self.head:
             return False
-        self._offers_last = False
-        self._fresh, self._listed = self.draft.fresh, None
-        again, self._passed_over = [*self._passed_over, *self._sleepers.take_all()], []
+        self._offers.open_again()
+        again, self._passed_over = [*self._passed_over, *self._rouse_all()], []
         self._enter(again)
         for i in self._refused:
             if self._has_more(i):
                 self._heads.push(self._entry(i))
         return True
 
-    def _forget_whom_others_leave(self) -> None:
-        """What is known of nodes holds until somebody else leaves them; leavers come last."""
-        news = len(self.draft.leaving) - self._left_so_far
-        for attempt in islice(reversed(self.draft.leaving.values()), max(news, 0)):
-            for booking in attempt.bookings:
-                self._yielding.pop(booking.node, None)
-        self._left_so_far = len(self.draft.leaving)
-
     def _look_again(self) -> None:
         """Victims of the last job may have left more than it needs: who was passed over may fit there now."""
         if self.draft.growths == self._growths:
             return
         self._growths = self.draft.growths
-        self._leaving.clear()
-        self._forget_whom_others_leave()
-        self._left = None
-        self._offers.clear()
-        self._fresh, self._listed = self.draft.fresh, None
+        self._offers.look_anew()
         self._wake()
         again, self._passed_over = self._passed_over, []
         self._enter(again)
+        if self._wards is not None:
+            self._wards.note(self.state.touched)

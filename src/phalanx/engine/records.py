@@ -22,6 +22,10 @@ from phalanx.workload.job import Job, Kind
 Group = tuple[int, str]
 """Priority and queue."""
 
+Reach = tuple[int, int, Group, int, Usage]
+"""On which nodes a kind of waiting jobs could ever run, the GPUs that its smallest task takes of one, its group, the
+GPUs without which it cannot start, and what it needs of what queues have quotas of."""
+
 
 FOREVER_MS = 1 << 62
 """The length of a job of which nobody knows when it ends."""
@@ -245,8 +249,7 @@ class JobRecord:
 class WaitingClass:
     """Waiting jobs of one shape in one queue: if the first does not fit, none does.
 
-    `asks` and `reach` are worked out when they are first asked for. `reach` is on which nodes they could ever run, the
-    GPUs that their smallest task takes of one, and the group they are of where queues matter.
+    `asks` and `reach` are worked out when they are first asked for.
     """
 
     __slots__ = ("asks", "born", "jobs", "lengths_ms", "reach", "verdict")
@@ -256,7 +259,7 @@ class WaitingClass:
         self.jobs: list[tuple[Key, str]] = []
         self.verdict = Reason.UNDECIDED
         self.asks: tuple[Ask, ...] = ()
-        self.reach: tuple[int, int, Group] | None = None
+        self.reach: Reach | None = None
         self.lengths_ms: list[int] = []
 
     @property

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from phalanx.engine.means import Means
-from phalanx.engine.quotas import EVERY, QueueAccount, Quotas
+from phalanx.engine.quotas import EVERY, UNBOUNDED, QueueAccount, Quotas
 from phalanx.engine.records import JobRecord
 from phalanx.policy.view import Usage
 
@@ -59,14 +59,23 @@ class Sleepers:
         """Everybody, who lay down last first."""
         return reversed(self._beds)
 
+    def in_queue(self, queue: str) -> list[int]:
+        """Who sleeps in a queue."""
+        return list(self._in_queue.get(queue, ()))
+
     def bed(self, i: int) -> Bed:
         """Where and since when a class sleeps."""
         return self._beds[i]
 
     def put(self, i: int, record: JobRecord, wakes: Wakes, since: int, in_line: bool) -> None:
         """Lets a class sleep that may have nothing back, nor more than it has, as queues are now."""
-        queue, need = record.job.queue, record.need
-        self._beds[i] = Bed(queue, since, in_line)
+        self.lay(i, Bed(record.job.queue, since, in_line), record.need)
+        self.wait_for(i, wakes)
+
+    def lay(self, i: int, bed: Bed, need: Usage) -> None:
+        """Likewise one that nothing wakes but that its queue may have more."""
+        queue = bed.queue
+        self._beds[i] = bed
         inside = self._in_queue.get(queue)
         if inside is None:
             inside = self._in_queue[queue] = {}
@@ -76,7 +85,6 @@ class Sleepers:
             if need[0] < least[0] or need[1] < least[1] or need[2] < least[2]:
                 self._least[queue] = Usage(*map(min, least, need))
         inside[i] = None
-        self.wait_for(i, wakes)
 
     def wait_for(self, i: int, wakes: Wakes) -> None:
         """Has something wake one who sleeps."""
@@ -104,10 +112,6 @@ class Sleepers:
             del self._in_queue[queue], self._least[queue]
         return i
 
-    def take_all(self) -> list[int]:
-        """Wakes everybody."""
-        return [self.take(i) for i in list(self._beds)]
-
     def _eased(self) -> dict[str, bool]:
         """Queues with sleepers, in those that have less than before, and whether these keep or limit anything."""
         found: dict[str, bool] = {}
@@ -115,6 +119,9 @@ class Sleepers:
             account = self.quotas.accounts[path]
             if any(has < before for has, before in zip(account.used, had, strict=True)):
                 bounds = _bounds(account)
+                if account.above is None and not bounds and had[0] != UNBOUNDED:
+                    # How much all have together says nothing of what anybody may have back.
+                    continue
                 for each in account.within:
                     if each.path in self._in_queue:
                         found[each.path] = bounds or found.get(each.path, False)
