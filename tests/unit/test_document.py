@@ -120,7 +120,7 @@ def test_a_small_text_that_expands_to_billions_of_values_is_refused() -> None:
 def test_a_list_that_is_too_long_is_refused_before_the_rest_is_read() -> None:
     text = "a: 1\nb:\n" + "- x\n" * 6 + "c: d: e\n"
     error = error_of(lambda: read_document(text, "f.yaml", Limits(text=10_000, values=500, items=5)))
-    assert error == "f.yaml:8: expected at most 5 items in a list, got more"
+    assert error == "f.yaml:2: key 'b': expected at most 5 items in a list, got 6"
 
 
 def test_aliases_cannot_nest_deeper_than_the_text_could() -> None:

@@ -136,12 +136,14 @@ def test_services_that_are_more_than_the_load_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"jobs": 1}, "2 jobs or more, got 1"),
+        ({"jobs": 1}, "2 to 10000000 jobs, got 1"),
+        ({"jobs": 10**12}, "2 to 10000000 jobs, got 1000000000000"),
         ({"gpus": 0}, "1 GPU or more, got 0"),
         ({"load": 0.0}, "a load above 0, got 0.0"),
         ({"load": float("nan")}, "a load above 0, got nan"),
-        ({"queues": 0}, "1 queue or more, got 0"),
-        ({"users_per_queue": 0}, "1 user a queue or more, got 0"),
+        ({"queues": 0}, "1 to 50000 queues, got 0"),
+        ({"queues": 10**9}, "1 to 50000 queues, got 1000000000"),
+        ({"users_per_queue": 0}, "1 to 10000 users a queue, got 0"),
         ({"services": 20_000}, "0 to 19999 services, got 20000"),
         ({"sweeps": 1.5}, "a share of jobs in sweeps, 0 to 1, got 1.5"),
         ({"elastic": -0.1}, "a share of elastic jobs, 0 to 1, got -0.1"),

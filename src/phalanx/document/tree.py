@@ -10,6 +10,7 @@ from typing import NamedTuple
 import yaml
 
 from phalanx.document.error import DocumentError, brief
+from phalanx.document.length import too_long
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -71,6 +72,7 @@ def parse(text: str, source: str, limits: Limits) -> Entry:
     if len(text) > limits.text:
         raise DocumentError(source, 1, f"expected at most {limits.text} characters, got {len(text)}")
     text = text.removeprefix("\ufeff")
+    _check_lengths(text, source, limits)
     strange = _UNPRINTABLE.search(text)
     if strange:
         line = text.count("\n", 0, strange.start()) + 1
@@ -83,6 +85,14 @@ def parse(text: str, source: str, limits: Limits) -> Entry:
         raise DocumentError(source, mark.line + 1 if mark else 1, f"not valid YAML: {brief(problem)}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise DocumentError(source, 1, f"not valid YAML: {brief(str(error))}") from None
+
+
+def _check_lengths(text: str, source: str, limits: Limits) -> None:
+    found = too_long(text, limits.items)
+    if found is not None:
+        least = "" if found.is_all else "at least "
+        reason = f"expected at most {limits.items} items in a list, got {least}{found.items}"
+        raise DocumentError(source, found.line, reason, found.key)
 
 
 class _Frame:

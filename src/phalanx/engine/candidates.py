@@ -50,6 +50,7 @@ def chains(state: State, record: JobRecord) -> Iterator[Chain]:
         _replicas(job),
         _gpus(job),
         _shares(job),
+        _share_memories(job),
     ):
         if chain.changes:
             yield chain
@@ -250,3 +251,13 @@ def _shares(job: Job) -> Chain:
         step = {ShareKind.FRACTION: 100, ShareKind.MPS: 10}.get(kind, whole + 1)
     parts = range((whole - 1) // step * step, 0, -step)
     return Chain(tuple(Change(ChangeKind.SHARE, part, whole, names=(kind.value,), role=path) for part in parts))
+
+
+def _share_memories(job: Job) -> Chain:
+    """Less of a device's memory, where it is asked for beside the part of its compute."""
+    path, task = main_role(job)
+    asked_mb = task.share.memory_mb if task.share is not None else None
+    if asked_mb is None:
+        return Chain(())
+    whole = range((asked_mb - 1) // MB_PER_GB, 0, -1)
+    return Chain(tuple(Change(ChangeKind.SHARE_MEMORY, gb * MB_PER_GB, asked_mb, role=path) for gb in whole))

@@ -205,7 +205,7 @@ def _join(trial: Trial, job: Job, key: str, ask: Ask, nodes: int) -> Part | None
     best: tuple[int, str, tuple[int, int, Portion]] | None = None
     for leaf in tenancy.shared_by(job):
         node, device = _device_of(state, tenancy, leaf)
-        wanted = ask.portions[capacity.type_of[node]]
+        wanted = ask.portions[state.fit.kind_of[node]]
         if not nodes >> node & 1 or not capacity.usable_shares(node) >> device & 1 or wanted is None:
             continue
         load = capacity.load(node, device)
@@ -235,7 +235,7 @@ def _open(trial: Trial, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reas
     trial.step_in_cells(undone, (Joined(key, leaf, told(outcome.group.seats[0]), downgraded),))
     victims = _victims(state, tenancy, outcome)
     node, device = _device_of(state, tenancy, leaf)
-    wanted = ask.portions[state.capacity.type_of[node]]
+    wanted = ask.portions[state.fit.kind_of[node]]
     spec = state.topology.nodes[node]
     model = spec.gpu_type if spec.gpu_type in GEOMETRIES else None
     empty = DeviceLoad(model, int(spec.gpu_memory_gb * MB_PER_GB))

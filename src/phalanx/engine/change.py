@@ -33,6 +33,7 @@ class ChangeKind(StrEnum):
     REPLICAS = "replicas"
     GPUS = "gpus"
     SHARE = "share"
+    SHARE_MEMORY = "share_memory"
     PASS = "pass"
     MAINTENANCE = "maintenance"
     QUOTA = "quota"
@@ -58,7 +59,7 @@ class Change:
     """One thing that is otherwise.
 
     `amount` is the new number of what `kind` counts (replicas, GPUs a task, thousandths of CPUs, MB, NICs, thousandths
-    of a GB of GPU memory, thousandths or percent of a GPU, milliseconds, members of an array at a time), `amount_was`
+    of a GB of GPU memory, thousandths or percent of a GPU, MB of it, milliseconds, members of an array), `amount_was`
     the present one; of CPUs and memory both are the most that a task may have, requested or not. `names` are what the
     job asks for instead of `names_was`: a level or GPU types; or jobs it does not wait for, labels it drops, taints it
     tolerates, nodes that come back, maintenance that is put off, queues whose budgets are more than the GPU time
@@ -191,6 +192,13 @@ def _share(job: Job, change: Change) -> Job:
     return _with_task(job, change.role, part)
 
 
+def _share_memory(job: Job, change: Change) -> Job:
+    def less(task: Task) -> Task:
+        return replace(task, share=replace(task.share, memory_mb=change.amount) if task.share is not None else None)
+
+    return _with_task(job, change.role, less)
+
+
 def _with_task(job: Job, path: str, rewrite: Callable[[Task], Task]) -> Job:
     """The job with the task of a role rewritten; an empty path is every role."""
 
@@ -220,5 +228,6 @@ _REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {
     ChangeKind.REPLICAS: _replicas,
     ChangeKind.GPUS: _gpus,
     ChangeKind.SHARE: _share,
+    ChangeKind.SHARE_MEMORY: _share_memory,
 }
 """What changes the job itself. The others change what is around it."""

@@ -6,6 +6,7 @@ never in time.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from phalanx.engine.candidates import (
@@ -29,6 +30,7 @@ from phalanx.engine.state import State
 from phalanx.engine.suppose import Supposition
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import ever
 from phalanx.policy.policy import as_asked
 from phalanx.workload.job import Job
 
@@ -81,6 +83,8 @@ def after_the_cause(state: State, job: str, reason: Reason) -> Next | None:
 
 def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
     match reason:
+        case Reason.NEVER_FITS:
+            return next(_fitting(state, record), None)
         case Reason.HELD:
             return Change(ChangeKind.RELEASE)
         case Reason.BEGIN_TIME:
@@ -106,6 +110,22 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
         case Reason.TOPOLOGY:
             return Change(ChangeKind.TOPOLOGY, names=("",), names_was=rules_of(record.job))
     return None
+
+
+def _fitting(state: State, record: JobRecord) -> Iterator[Change]:
+    """The smallest change of each kind with which a job that never fits could be held, if all were idle."""
+
+    def fits(change: Change) -> bool:
+        return ever(state.fit, changed(record.job, change))
+
+    for chain in chains(state, record):
+        tried = chain.changes
+        if not fits(tried[-1]):
+            continue
+        if chain.ordered:
+            yield tried[bisect_left(tried, True, key=fits)]
+        else:
+            yield next(change for change in tried if fits(change))
 
 
 def _one_more_member(state: State, job: Job) -> Change:

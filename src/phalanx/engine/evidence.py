@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Health
 from phalanx.engine.change import Other
+from phalanx.engine.heads import whole_key
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.place import largest_task
@@ -76,11 +77,13 @@ def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
 
 def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
     """Those who would give way to a job if they had run for long enough, who has first first."""
-    if not any(account.queue.min_run_ms for account in state.quotas.accounts.values()):
+    queues = [account.queue for account in state.quotas.accounts.values()]
+    if not any(queue.min_run_ms or queue.min_run_reclaim_ms for queue in queues):
         return ()
     found = []
     for attempt in state.attempts_present():
-        since_ms, least_ms = attempt.started_ms, state.quotas.accounts[attempt.job.queue].queue.min_run_ms
+        since_ms = attempt.started_ms
+        least_ms = state.quotas.least_run_ms(record.job.queue, attempt.job.queue)
         is_spared = since_ms >= 0 and state.now - since_ms < least_ms
         if is_spared and attempt.stoppable and not attempt.ceding and would_yield(state, record, attempt):
             found.append(Spared(attempt.job.id, attempt.job.queue, attempt.gpus, since_ms + least_ms))
@@ -99,14 +102,14 @@ def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool
 
 def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
     """Those before a job for whom something is reserved before it would have ended, on nodes that it could use."""
-    end_ms, key, reach = state.now + record.estimate_ms, state.key(record), _reach(state, record)
+    end_ms, key, reach = state.now + record.estimate_ms, whole_key(state, record), _reach(state, record)
     topology = state.topology
     return tuple(
         Reserved(other(state, each.job), each.at_ms)
         for each in state.reservations
         if each.job != record.job.id
         and each.at_ms < end_ms
-        and state.key(state.jobs[each.job]) < key
+        and whole_key(state, state.jobs[each.job]) < key
         and any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
     )
 
@@ -177,24 +180,14 @@ def largest_block(state: State, record: JobRecord) -> Block | None:
     passing = _usable(state, record)
     free = state.capacity.free
     if level not in state.topology.domains:
-        level = NODE
+        node = max(members(passing), key=lambda each: free[each].bit_count(), default=None)
+        return Block(NODE, state.topology.nodes[node].name, free[node].bit_count()) if node is not None else None
     best: tuple[int, str] | None = None
-    for name, nodes in _domains(state, level, passing):
-        gpus = sum(free[node].bit_count() // task.gpus * task.gpus for node in members(nodes))
-        if level == NODE:
-            gpus = sum(free[node].bit_count() for node in members(nodes))
+    for domain in state.topology.domains[level]:
+        gpus = sum(free[node].bit_count() // task.gpus * task.gpus for node in members(domain.nodes & passing))
         if best is None or gpus > best[0]:
-            best = (gpus, name)
+            best = (gpus, domain.name)
     return Block(level, best[1], best[0]) if best is not None else None
-
-
-def _domains(state: State, level: str, passing: int) -> Iterator[tuple[str, int]]:
-    if level == NODE:
-        for node in members(passing):
-            yield state.topology.nodes[node].name, state.topology.bit[node]
-    else:
-        for domain in state.topology.domains[level]:
-            yield domain.name, domain.nodes & passing
 
 
 def rule_of(job: Job) -> str:

@@ -26,7 +26,7 @@ class Ask:
     """A task of a job, in the numbers of one cluster: which nodes can ever take it, and what it takes of one.
 
     `room` is how many such tasks all those nodes together hold when nothing else runs. `portions` is what a task that
-    shares a device takes of it, by the number of the GPU type; empty if it takes whole devices.
+    shares a device takes of it, by the device's kind (`Fit.kind_of`); empty if it takes whole devices.
     """
 
     gpus: int
@@ -62,6 +62,10 @@ class Fit:
                 taints = self._taints if taint.effect in HARD_EFFECTS else self._soft_taints
                 key = (taint.key, taint.value, taint.effect)
                 taints[key] = taints.get(key, 0) | self._bit[i]
+        kinds: dict[tuple[str, float], int] = {}
+        self.kind_of = [kinds.setdefault((node.gpu_type, node.gpu_memory_gb), len(kinds)) for node in self._nodes]
+        self._first_of_kind = [self._nodes[self.kind_of.index(kind)] for kind in kinds.values()]
+        self.types_differ = len({node.gpu_type for node in self._nodes if node.gpus}) > 1
         self._shared_gb = {
             tier.name: tier.capacity_gb for tier in capacity.topology.cluster.storage if tier.scope != NODE
         }
@@ -103,10 +107,9 @@ class Fit:
     def _portions(self, task: Task) -> tuple[Portion | None, ...]:
         if task.share is None:
             return ()
-        first_of_type = {node.gpu_type: node for node in reversed(self._nodes)}
-        return tuple(self._portion(task, first_of_type[name]) for name in self.capacity.gpu_types)
+        return tuple(self.portion(task, node) for node in self._first_of_kind)
 
-    def _portion(self, task: Task, node: Node) -> Portion | None:
+    def portion(self, task: Task, node: Node) -> Portion | None:
         """What a task that shares a device takes of one of this node; None if the device cannot give it."""
         model = node.gpu_type if node.gpu_type in GEOMETRIES else None
         return wanted(task.share, model, int(node.gpu_memory_gb * MB_PER_GB))
@@ -125,7 +128,7 @@ class Fit:
         """How many tasks an idle node holds."""
         fits = self._nodes[node].gpus // task.gpus if task.gpus else TASKS_PER_NODE_MAX
         if task.share is not None:
-            portion = self._portion(task, self._nodes[node])
+            portion = self.portion(task, self._nodes[node])
             fits = fits * (FULL_PERMILLE // portion.compute_permille) if portion is not None else 0
         for number, amount in self.needs(task):
             fits = min(fits, self.capacity.amounts[number].total[node] // amount)
@@ -136,13 +139,14 @@ class Fit:
         all_nodes = self._nodes
         if task.gpu_types and task.gpus:
             yield "gpu_type", sum(self._types.get(name, 0) for name in dict.fromkeys(task.gpu_types))
+        memory_gb = _device_memory_gb(task)
+        if memory_gb:
+            yield "gpu_memory", self._where(lambda i: all_nodes[i].gpu_memory_gb >= memory_gb)
         if task.share is not None:
             yield (
                 "share",
-                self._where(lambda i: bool(all_nodes[i].gpus) and self._portion(task, all_nodes[i]) is not None),
+                self._where(lambda i: bool(all_nodes[i].gpus) and self.portion(task, all_nodes[i]) is not None),
             )
-        if task.gpu_memory_gb:
-            yield "gpu_memory", self._where(lambda i: all_nodes[i].gpu_memory_gb >= task.gpu_memory_gb)
         if task.gpus:
             yield "node_gpus", self._where(lambda i: all_nodes[i].gpus >= task.gpus)
         for number, amount in self.needs(task):
@@ -152,9 +156,12 @@ class Fit:
                 yield f"storage.{tier}", 0
         for label in job.node_selector:
             yield f"selector {label[0]}={label[1]}", self._labels.get(label, 0)
+        not_tolerated: dict[str, int] = {}
         for taint, tainted in self._taints.items():
             if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
-                yield f"taint {taint[0]}", everything & ~tainted
+                not_tolerated[taint[0]] = not_tolerated.get(taint[0], 0) | tainted
+        for key, tainted in not_tolerated.items():
+            yield f"taint {key}", everything & ~tainted
 
     def _is_shared(self, tier: str, size_gb: int) -> bool:
         """Whether a tier that nodes share has so much. What is on it is not counted here: its own quotas keep it."""
@@ -240,6 +247,12 @@ class Fit:
             yield capacity.amounts[number].name, capacity.amounts[number].at_least(amount)
         if ask.gpus:
             yield "free_gpus", sum(capacity.with_free[ask.gpus :])
+
+
+def _device_memory_gb(task: Task) -> float:
+    """What a device must have at least, as the task says of it or of its part of it."""
+    part_mb = task.share.memory_mb if task.share is not None else None
+    return max(task.gpu_memory_gb, (part_mb or 0) / MB_PER_GB)
 
 
 def _tolerates(toleration: Toleration, taint: tuple[str, str, str]) -> bool:

@@ -26,6 +26,10 @@ TRIALS_MAX = 256
 """Domains filled in trial per group and level before the next wider level: a bound on work, counted and never timed."""
 
 
+TASKS_MANY = 64
+"""Tasks from which on it is cheaper to count first which type of GPU holds a gang than to seat it twice."""
+
+
 class Seat(NamedTuple):
     """A booked task: its role's path and what it takes."""
 
@@ -60,6 +64,8 @@ class GangTrial:
         self._step = 0
         self._allowed = -1
         self._tp = 1
+        self._one_type: tuple[int, ...] = ()
+        self._of_type = -1
         self._passing: dict[Ask, tuple[int, int]] = {}
 
     def seat(self) -> bool:
@@ -67,6 +73,81 @@ class GangTrial:
         gang = self.job.gang
         if is_lone(gang):
             return self._seat_alone(gang.roles[0])
+        if not self.fit.types_differ or not self._minds_types():
+            return self._seat_all()
+        tasks = sum(count for _, count in _leaves(gang.roles))
+        if tasks > TASKS_MANY and self._seat_on_one_type(tasks):
+            return True
+        seated = self._seat_all()
+        if seated and self._mixes_types():
+            self._unmix()
+        return seated
+
+    def _minds_types(self) -> bool:
+        """Whether the gang is better off on GPUs of one type: replicas of a service do not wait for one another."""
+        return self.job.kind is not Kind.SERVICE and self.packing.keeps_types
+
+    def _mixes_types(self) -> bool:
+        """Whether the gang has GPUs of several types."""
+        type_of = self.capacity.type_of
+        first = -1
+        for _, booking in self.seats:
+            if booking.devices:
+                found = type_of[booking.node]
+                if found != first and first >= 0:
+                    return True
+                first = found
+        return False
+
+    def _unmix(self) -> None:
+        """Moves a gang that is seated to GPUs of one type if there is one that holds as much of it."""
+        mixed = list(self.seats)
+        self.undo()
+        if not self._seat_on_one_type(len(mixed)):
+            for seat in mixed:
+                self._book(*seat)
+
+    def _seat_on_one_type(self, tasks: int) -> bool:
+        """Seats at least so many tasks of the gang, those with GPUs on GPUs of one type; or nothing."""
+        for one_type in self._types_with_room(tasks):
+            self._keep_to(one_type)
+            if self._seat_all() and len(self.seats) >= tasks:
+                return True
+            self.undo()
+        self._keep_to(())
+        return False
+
+    def _keep_to(self, one_type: tuple[int, ...]) -> None:
+        """Has tasks with GPUs go to those of one type only, or to any."""
+        self._one_type = one_type
+        self._of_type = self.fit.of_types(self.capacity.gpu_types[number] for number in one_type) if one_type else -1
+        self._step += 1
+
+    def _types_with_room(self, tasks: int) -> list[tuple[int, ...]]:
+        """Types of GPU that every task of the gang may have, and that so many tasks in all may find room on.
+
+        The type comes first that has the least room: what is left of the others stays for those who need more.
+        """
+        leaves = _leaves(self.job.gang.roles)
+        asks = [self.fit.ask(role.task, self.job) for role, _ in leaves if role.task.gpus]
+        if not asks or any(ask.portions or ask.types != asks[0].types for ask in asks):
+            return []
+        smallest = min(asks, key=lambda ask: ask.gpus)
+        passing = 0
+        for ask in asks:
+            passing |= self._passes(ask)
+        least = tasks - sum(count for role, count in leaves if not role.task.gpus)
+        rooms = []
+        for number in smallest.types:
+            nodes = passing & self.fit.of_types((self.capacity.gpu_types[number],))
+            room = sum(map(int.bit_count, self._holding(smallest, nodes)))
+            if room >= least:
+                rooms.append((room, number))
+        return [(number,) for _, number in sorted(rooms)]
+
+    def _seat_all(self) -> bool:
+        """Seats the gang at full size, or as large as fits, on any of the nodes that are looked at."""
+        gang = self.job.gang
         everywhere = Range(0, len(self.capacity.topology.nodes))
         plan = self.job.parallel
         if plan is not None and self._seat_whole_groups(plan, everywhere):
@@ -117,7 +198,8 @@ class GangTrial:
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
         """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in.
 
-        Those of a tensor-parallel group share a node: one that is torn would slow down all the others.
+        Those of a tensor-parallel group share a node: one that is torn would slow down all the others. GPUs of the same
+        type as those of that booking come first.
         """
         topology = self.capacity.topology
         node = beside.node
@@ -134,8 +216,15 @@ class GangTrial:
         plan = self.job.parallel
         if plan is not None and self._may_keep_whole(plan):
             self._tp = plan.tp
-        self._replicas(role, 1, more, within, "")
+        for one_type in self._types_to_grow_on(role, beside):
+            self._keep_to(one_type)
+            more -= self._replicas(role, 1, more, within, "") if more else 0
         return self.seats
+
+    def _types_to_grow_on(self, role: Role, beside: Booking) -> tuple[tuple[int, ...], ...]:
+        """The type of GPU that a gang has, then any: it runs as fast as its slowest member."""
+        minds = role.task.gpus and self.fit.types_differ and self._minds_types()
+        return ((self.capacity.type_of[beside.node],), ()) if minds and beside.devices else ((),)
 
     def undo(self) -> None:
         """Gives every booking back."""
@@ -246,7 +335,8 @@ class GangTrial:
         if not ask.gpus:
             yield from self._domains_within(level, within)
             return
-        rooms = self.packing.rooms(self.capacity.rooms(level, ask.types, ask.gpus, count, *within), self.capacity)
+        types = self._one_type or ask.types
+        rooms = self.packing.rooms(self.capacity.rooms(level, types, ask.gpus, count, *within), self.capacity)
         for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
             yield domain
 
@@ -312,6 +402,8 @@ class GangTrial:
         if known is not None and known[0] == self._step:
             return known[1]
         nodes = self.fit.passing(ask) & self.among
+        if ask.gpus:
+            nodes &= self._of_type
         self._passing[ask] = (self._step, nodes)
         return nodes
 
@@ -393,7 +485,7 @@ class GangTrial:
         nodes = self._passes(ask) & span(*within) & capacity.share_room.at_least(least)
         best: tuple[tuple[int, int], int, int, Portion] | None = None
         for _, node in zip(range(TRIALS_MAX), members(nodes), strict=False):
-            wanted = ask.portions[capacity.type_of[node]]
+            wanted = ask.portions[self.fit.kind_of[node]]
             for device in members(capacity.usable_shares(node) & self._allowed):
                 load = capacity.loads[node, device]
                 portion = fit_portion(load, wanted) if wanted is not None else None
@@ -412,7 +504,7 @@ class GangTrial:
         capacity = self.capacity
         for best in self.packing.ranked(capacity, 1, self._passes(ask) & span(*within)):
             node = lowest(best)
-            wanted = ask.portions[capacity.type_of[node]]
+            wanted = ask.portions[self.fit.kind_of[node]]
             free = capacity.free[node] & self._allowed
             if wanted is None or not free:
                 continue

@@ -35,6 +35,11 @@ class Packing:
         """Whether each task of a gang takes the best node for itself, instead of filling nodes together."""
         return False
 
+    @property
+    def keeps_types(self) -> bool:
+        """Whether a gang goes to GPUs of one type where one type holds it: together it runs as fast as the slowest."""
+        return True
+
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Sets of nodes that have `gpus` free, the best set first."""
         if not nodes & (nodes - 1):

@@ -17,6 +17,11 @@ from phalanx.workload.job import Job
 class NodeByNode(Packing):
     """Knows nothing of domains but those a gang requires; tasks take nodes one by one."""
 
+    @property
+    def keeps_types(self) -> bool:
+        """Nodes are taken as they come."""
+        return False
+
     def levels(self, outward: tuple[str, ...]) -> tuple[str, ...]:
         """The widest only."""
         return outward[-1:]

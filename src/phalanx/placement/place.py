@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.topology import Topology
-from phalanx.placement.fit import Fit
+from phalanx.placement.fit import Ask, Fit
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
@@ -61,11 +61,18 @@ def lack(fit: Fit, job: Job) -> Lack:
         return Lack.AMOUNT
     everywhere = ask.eligible == capacity.topology.everything
     if (capacity.free_total if everywhere else capacity.free_gpus(healthy)) < task.gpus * count:
-        return Lack.GPUS
+        return Lack.AMOUNT if ask.portions and _is_crowded_out(fit, ask) else Lack.GPUS
     passing = fit.passing(ask)
     if passing != capacity.topology.everything and capacity.free_gpus(passing) < task.gpus * count:
         return Lack.AMOUNT
     return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
+
+
+def _is_crowded_out(fit: Fit, ask: Ask) -> bool:
+    """Whether shared devices have compute left for a part, but none of their nodes has what lies beside them."""
+    least = min(portion.compute_permille for portion in ask.portions if portion is not None)
+    sharing = fit.capacity.share_room.at_least(least) & ask.eligible & fit.capacity.open
+    return bool(sharing) and not sharing & fit.passing(ask)
 
 
 def ever(fit: Fit, job: Job) -> bool:
@@ -90,17 +97,24 @@ def _is_plain(job: Job) -> bool:
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:
-    """Why a gang does not fit, with counts: for whoever asks."""
-    task, _ = largest_task(job)
-    ask = fit.ask(task, job)
+    """Why a gang does not fit, with counts: for whoever asks. Of one that never will, what load is does not count."""
+    found = lack(fit, job)
+    ask = fit.ask(largest_task(job)[0] if found is not Lack.NEVER else _hopeless_task(fit, job), job)
     capacity = fit.capacity
+    counts = fit.counts(ask, capacity.topology.everything)
     return Refusal(
-        lack(fit, job),
+        found,
         len(capacity.topology.nodes),
-        fit.counts(ask, capacity.topology.everything),
+        counts if found is not Lack.NEVER else tuple(pair for pair in ask.ruled_out if pair[1]),
         capacity.free_gpus(ask.eligible & capacity.open),
         job.gang.gpus_min,
     )
+
+
+def _hopeless_task(fit: Fit, job: Job) -> Task:
+    """The first task that no node could take; else the one that takes most GPUs."""
+    hopeless = (task for task, _ in _leaves(job) if not fit.ask(task, job).eligible)
+    return next(hopeless, largest_task(job)[0])
 
 
 def largest_task(job: Job) -> tuple[Task, int]:
@@ -108,6 +122,11 @@ def largest_task(job: Job) -> tuple[Task, int]:
     first = job.gang.roles[0]
     if len(job.gang.roles) == 1 and not first.members:
         return first.task, first.replicas_min
+    return max(_leaves(job), key=lambda leaf: leaf[0].gpus * leaf[1])
+
+
+def _leaves(job: Job) -> list[tuple[Task, int]]:
+    """Every task, and how many of it there must be."""
     leaves: list[tuple[Task, int]] = []
 
     def walk(roles: tuple[Role, ...], times: int) -> None:
@@ -118,4 +137,4 @@ def largest_task(job: Job) -> tuple[Task, int]:
                 leaves.append((role.task, times * role.replicas_min))
 
     walk(job.gang.roles, 1)
-    return max(leaves, key=lambda leaf: leaf[0].gpus * leaf[1])
+    return leaves

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
+from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.run import Run
@@ -24,6 +26,10 @@ WANTING = {
     "node_nics": "with more NICs than a node has",
 }
 """What a cluster is wanting, by the predicate that rules out the most of its nodes."""
+
+
+BESIDE = {"cpus": "CPUs", "nics": "NICs", "cpus_limit": "limit of CPUs", "memory_limit": "limit of memory"}
+"""What lies beside GPUs, where its name is not the word for it."""
 
 
 class TooSmall(StrEnum):
@@ -49,26 +55,60 @@ def never_fit(run: Run) -> dict[str, NeverFit]:
         if waiting.verdict is Reason.NEVER_FITS:
             cause = ""
             for _, job in waiting.jobs:
-                record = state.jobs[job]
-                cause = cause or _cause(state, record)
-                gpus = record.job.gang.gpus_max
-                asks = f"job {job} asks for {gpus} GPU{'' if gpus == 1 else 's'}"
-                found[job] = NeverFit(TooSmall.CLUSTER, asks + cause)
+                cause = cause or _cause(state, state.jobs[job])
+                found[job] = NeverFit(TooSmall.CLUSTER, f"job {job} {cause}")
     place = TooSmall.QUEUE if state.cells is None else TooSmall.VIRTUAL_CLUSTER
     found.update((job, NeverFit(place, refused.why)) for job, refused in run.refused.items())
     return found
 
 
 def _cause(state: State, record: JobRecord) -> str:
-    """Why a job does not fit that asks for no more GPUs than there are."""
-    if record.job.gang.gpus_min > state.cluster.gpus:
-        return f", and the cluster has {state.cluster.gpus}"
+    """Why a job does not fit, as what follows its name."""
+    too_small = misfit(state.fit, record.asked)
+    if too_small is not None:
+        return misfit_words(too_small, len(state.cluster.nodes))
+    asks = f"asks for {_number(record.job.gang.gpus_max, 'GPU')}"
     found = refusal(state.fit, record.asked)
     if not found.ruled_out:
-        level = record.asked.gang.topology.required
-        return f", and no {level} of the cluster could hold them" if level else ""
+        return asks
     name, nodes = max(found.ruled_out, key=lambda each: each[1])
-    return f", {WANTING.get(name, f'and {nodes} of {found.nodes} nodes are ruled out by {name}')}"
+    return f"{asks}, {WANTING.get(name, f'and {nodes} of {found.nodes} nodes are ruled out by {name}')}"
+
+
+def misfit_words(misfit: Misfit, nodes: int) -> str:
+    """What is asked for and the most there is of it, in a cluster of so many nodes; as what follows a job's name."""
+    by_gpus = misfit.gpus > misfit.gpus_most
+    asked = _number(misfit.gpus, "GPU") if by_gpus else _tasks(misfit)
+    one = "" if misfit.level == CLUSTER else f" in one {misfit.level}"
+    each = f" for each {misfit.role}" if misfit.role else ""
+    if misfit.domains > 1:
+        found = f"{_part(CLUSTER, misfit, nodes)} has room for {misfit.domains_most}"
+        return f"asks for {asked}{one}{each}, {misfit.domains} times, and {found}"
+    largest = _part(misfit.level, misfit, nodes)
+    most = f"has {misfit.gpus_most}" if by_gpus else f"holds {misfit.tasks_most} of them{_beside(misfit)}"
+    return f"asks for {asked}{one}{each}, and {largest} {most}"
+
+
+def _tasks(misfit: Misfit) -> str:
+    size = f" of {_number(misfit.task_gpus, 'GPU')}" if misfit.task_gpus else ""
+    return _number(misfit.tasks, "task") + size
+
+
+def _part(level: str, misfit: Misfit, nodes: int) -> str:
+    """The cluster or the largest domain of a level, as far as the job may use it."""
+    if misfit.among == nodes:
+        return "the cluster" if level == CLUSTER else f"the largest {level} of the cluster"
+    what = "what" if level == CLUSTER else f"the largest {level} that"
+    return f"{what} its other rules allow of the cluster"
+
+
+def _beside(misfit: Misfit) -> str:
+    """What there is too little of beside GPUs."""
+    return f", by {BESIDE.get(misfit.short_of, misfit.short_of)}" if misfit.short_of else ""
+
+
+def _number(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def never_fit_figures(jobs: Sequence[JobResult], never_fit: Mapping[str, NeverFit]) -> dict[str, dict[str, Any]]:

@@ -39,6 +39,9 @@ SERVICE_GPUS = (1, 2, 4)
 SERVICE_PRIORITY = 200
 """The least of the production band of the policy `priority`."""
 
+JOBS_MAX, QUEUES_MAX, USERS_MAX = 10_000_000, 50_000, 10_000
+"""The most that can be made: a trace is made in memory."""
+
 _Item = TypeVar("_Item")
 
 
@@ -92,11 +95,11 @@ def _check(spec: Synthetic) -> None:
     shape = SHAPES[spec.shape]
     failed, cancelled = _endings(spec, shape)
     expectations = (
-        (spec.jobs >= 2, f"2 jobs or more, got {spec.jobs}"),
+        (2 <= spec.jobs <= JOBS_MAX, f"2 to {JOBS_MAX} jobs, got {spec.jobs}"),
         (spec.gpus >= min(size.gpus for size in shape.sizes), f"1 GPU or more, got {spec.gpus}"),
         (isfinite(spec.load) and spec.load > 0, f"a load above 0, got {spec.load}"),
-        (spec.queues >= 1, f"1 queue or more, got {spec.queues}"),
-        (spec.users_per_queue >= 1, f"1 user a queue or more, got {spec.users_per_queue}"),
+        (1 <= spec.queues <= QUEUES_MAX, f"1 to {QUEUES_MAX} queues, got {spec.queues}"),
+        (1 <= spec.users_per_queue <= USERS_MAX, f"1 to {USERS_MAX} users a queue, got {spec.users_per_queue}"),
         (0 <= spec.services < spec.jobs, f"0 to {spec.jobs - 1} services, got {spec.services}"),
         (0 <= failed <= 1 and 0 <= cancelled <= 1, f"shares of failed and cancelled jobs, got {failed}, {cancelled}"),
         (failed + cancelled <= 1, f"no more failed and cancelled jobs than all, got {failed} and {cancelled}"),
