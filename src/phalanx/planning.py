@@ -9,15 +9,17 @@ from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.job import Job
 
 
 def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "") -> tuple[State, Journal]:
     """Submits the jobs in order at one moment and decides. The State says who goes where and why the rest waits.
 
-    A job or policy that the engine refuses raises ValueError.
+    Jobs may wait for one another by name, also for later ones. A job or policy that the engine refuses, and jobs that
+    wait for one another in a circle, raise ValueError.
     """
     state, journal = State(), Journal()
     record(state, journal, ClusterDefined(cluster, policy or cluster.policy), 0)
-    turn(state, journal, [JobSubmitted(job) for job in jobs], 0)
+    turn(state, journal, [JobSubmitted(job) for job in by_dependency(bound(jobs))], 0)
     return state, journal

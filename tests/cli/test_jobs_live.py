@@ -52,6 +52,23 @@ def test_a_file_is_submitted_as_it_is(phalanx: Phalanx, tmp_path: Path) -> None:
     assert "yes\n" in result.out
 
 
+def test_several_files_are_submitted_together_and_may_wait_for_one_another(phalanx: Phalanx, tmp_path: Path) -> None:
+    for name, after in (("last", "[first]"), ("first", "[]")):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ngpus: 1\ncommand: 'true'\nafter: {after}\n")
+    made = phalanx("submit", "-o", "json", "--wait", str(tmp_path / "last.yaml"), str(tmp_path / "first.yaml")).data
+    assert [job["name"] for job in made] == ["last", "first"]
+    assert [each["job"] for each in made[0]["spec"]["after"]] == [made[1]["id"]]
+
+
+def test_files_that_wait_for_one_another_are_refused_with_the_circle_shown(phalanx: Phalanx, tmp_path: Path) -> None:
+    for name, after in (("x-circle", "y-circle"), ("y-circle", "x-circle")):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ngpus: 1\ncommand: 'true'\nafter: [{after}]\n")
+    result = phalanx("submit", *(str(tmp_path / f"{name}-circle.yaml") for name in "xy"))
+    assert result.code == Exit.REFUSED
+    assert "x-circle -> y-circle -> x-circle" in result.err
+    assert not [job for job in phalanx("jobs", "-o", "json").data if "circle" in job["name"]]
+
+
 def test_a_file_with_a_mistake_is_refused_with_its_line_and_nothing_is_submitted(
     phalanx: Phalanx, tmp_path: Path
 ) -> None:
@@ -261,6 +278,25 @@ def test_a_plan_on_the_live_state_changes_nothing(phalanx: Phalanx, tmp_path: Pa
 def test_a_job_that_will_never_fit_says_so(phalanx: Phalanx) -> None:
     job = submit(phalanx, "--gpus", "64", "--", "true")
     assert phalanx("why", job, "-o", "json").data["reason"] == "never_fits"
+    phalanx("cancel", job)
+
+
+def test_submit_says_at_once_that_a_job_can_never_start_and_takes_it_all_the_same(
+    phalanx: Phalanx, tmp_path: Path
+) -> None:
+    result = phalanx("submit", "-o", "json", "--gpus", "64", "--", "true")
+    job = result.data["id"]
+    assert result.code == Exit.OK
+    assert result.err.startswith(f"job {job} can never start: no part of this cluster could ever hold it")
+    files = [tmp_path / "fits.yaml", tmp_path / "never.yaml"]
+    files[0].write_text("gpus: 1\ncommand: 'true'\n")
+    files[1].write_text("gpus: 64\ncommand: 'true'\n")
+    assert phalanx("submit", str(files[0])).err == ""
+    both = phalanx("submit", "-o", "json", *map(str, files))
+    never = both.data[1]["id"]
+    assert both.err.startswith(f"job {never} can never start: ")
+    assert both.err.count("\n") == 1
+    phalanx("cancel", never)
     phalanx("cancel", job)
 
 

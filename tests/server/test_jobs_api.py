@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -105,6 +106,25 @@ def test_a_plan_tells_of_every_member_of_an_array_and_why_a_job_never_fits(rehea
     assert (wrong.status_code, wrong.json()["detail"]) == (422, {"index": 0, "line": 2, "key": "gpuz"})
 
 
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"gpus": 64}, "never_fits"),
+        ({"gang": [{"replicas": 2, "gpus": 1}], "topology": {"required": "node"}}, "undecided"),
+        ({"gang": [{"replicas": 65, "gpus": 1}], "topology": {"required": "node"}}, "never_fits"),
+    ],
+)
+def test_who_submits_is_told_at_once_that_a_job_never_fits(
+    rehearsal: Server, asked: dict[str, Any], reason: str
+) -> None:
+    taken = rehearsal.submit(**asked, duration="1h")
+    assert (taken["state"], taken["reason"]) == ("waiting", reason)
+    told = rehearsal.client.get(f"/jobs/{taken['id']}/why").json()
+    if reason == "never_fits":
+        assert (told["reason"], told["forecast"], told["expected_start_ms"]) == (reason, None, None)
+    rehearsal.client.post(f"/jobs/{taken['id']}:cancel").raise_for_status()
+
+
 def test_a_job_that_is_over_has_no_forecast_and_says_how_it_ended(rehearsal: Server) -> None:
     job = rehearsal.submit(gpus=1, duration="1h")
     rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
@@ -143,6 +163,53 @@ def test_a_batch_that_the_engine_refuses_changes_nothing(rehearsal: Server) -> N
     assert response.status_code == 422
     assert response.json()["detail"] == {"index": 1}
     assert rehearsal.client.get("/jobs", params={"name": name}).json()["items"] == []
+
+
+def test_the_jobs_of_a_batch_may_wait_for_one_another_whatever_their_order(rehearsal: Server) -> None:
+    train, prepare = f"train-{uuid4()}", f"prepare-{uuid4()}"
+    job = {"gpus": 1, "command": "true", "duration": "1h"}
+    text = f"name: {prepare}\ngpus: 1\ncommand: 'true'\nduration: 1h\narray: 0-1"
+    response = rehearsal.client.post("/jobs:batch", json={"jobs": [{**job, "name": train, "after": [prepare]}, text]})
+    assert response.status_code == 201
+    first, *members = response.json()["ids"]
+    assert members == [f"{int(first) + 1}.0", f"{int(first) + 1}.1"]
+    shown = rehearsal.client.get(f"/jobs/{first}").json()
+    assert (shown["name"], shown["state"]) == (train, "waiting")
+    assert [each["job"] for each in shown["spec"]["after"]] == members
+    for each in (first, *members):
+        rehearsal.client.post(f"/jobs/{each}:cancel").raise_for_status()
+
+
+def test_a_circle_of_dependencies_in_a_batch_is_shown_and_nothing_changes(rehearsal: Server) -> None:
+    names = [f"{each}-{uuid4()}" for each in "axy"]
+    a, x, y = names
+    job = {"gpus": 1, "command": "true"}
+    batch = [{**job, "name": a}, {**job, "name": x, "after": [a, y]}, {**job, "name": y, "after": [x]}]
+    response = rehearsal.client.post("/jobs:batch", json={"jobs": batch})
+    assert (response.status_code, response.json()["detail"]) == (422, {"index": 1})
+    assert response.json()["message"].endswith(f"none could ever start: {x} -> {y} -> {x}")
+    assert all(rehearsal.client.get("/jobs", params={"name": name}).json()["items"] == [] for name in names)
+    planned = rehearsal.client.post("/plan", json={"jobs": batch})
+    assert (planned.status_code, planned.json()["message"]) == (422, response.json()["message"])
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs:batch", "/plan"])
+def test_a_job_that_waits_for_itself_is_refused(rehearsal: Server, path: str) -> None:
+    name = f"own-{uuid4()}"
+    job = {"name": name, "gpus": 1, "command": "true", "after": [name]}
+    response = rehearsal.client.post(path, json=job if path == "/jobs" else {"jobs": [job]})
+    assert (response.status_code, response.json()["message"]) == (422, f"job {name} waits for itself: {name} -> {name}")
+
+
+def test_a_job_may_wait_for_an_earlier_one_of_its_name(rehearsal: Server) -> None:
+    name = f"nightly-{uuid4()}"
+    job = {"name": name, "gpus": 1, "command": "true", "duration": "1h"}
+    first = rehearsal.client.post("/jobs", json=job).json()["id"]
+    second = rehearsal.client.post("/jobs", json={**job, "after": [name]}).json()["id"]
+    after = rehearsal.client.get(f"/jobs/{second}").json()["spec"]["after"]
+    assert [each["job"] for each in after] == [first]
+    for each in (second, first):
+        rehearsal.client.post(f"/jobs/{each}:cancel").raise_for_status()
 
 
 def test_a_repeated_request_is_answered_as_the_first_and_done_once(rehearsal: Server) -> None:
@@ -199,6 +266,30 @@ def test_names_work_when_they_are_unique(rehearsal: Server) -> None:
     assert response.json()["detail"]["ids"] == [one["id"], two["id"]]
     for job in (one, two):
         rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+
+
+def test_a_list_and_why_say_the_same_of_a_job_also_once_others_took_what_was_free(folder: Path) -> None:
+    """6 of 8 GPUs are taken on each of two nodes: 4 are free, but not together. Then they are taken, too."""
+    file = folder.with_suffix(".yaml")
+    file.write_text("nodes: [{count: 2, name: n, gpus: 8}]\npolicy: priority\n")
+    server = Server(folder, "--backend", "rehearsal", "--cluster", str(file)).start()
+    try:
+        large = [server.submit(gpus=6, preemptible=False, duration="1h") for _ in range(2)]
+        for job in large:
+            server.wait(job["id"], "running")
+        waits = server.submit(gpus=4, duration="1h")["id"]
+        eventually(lambda: server.job(waits)["reason"] == "fragmented")
+        for job in [server.submit(gpus=2, preemptible=False, duration="1h", priority=9) for _ in range(2)]:
+            server.wait(job["id"], "running")
+        eventually(lambda: server.job(waits)["reason"] == "gpus")
+        assert server.client.get(f"/jobs/{waits}/why").json()["reason"] == "gpus"
+        server.client.post("/nodes/n0:drain", json={}).raise_for_status()
+        server.client.post("/nodes/n0:undrain").raise_for_status()
+        eventually(
+            lambda: server.job(waits)["reason"] == server.client.get(f"/jobs/{waits}/why").json()["reason"] == "gpus"
+        )
+    finally:
+        server.stop()
 
 
 def test_what_is_not_there_is_not_found(rehearsal: Server) -> None:

@@ -14,13 +14,16 @@ import pytest
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
-from phalanx.workload.after import bound
+from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Dependency, Job
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TWO_NODES = "nodes: [{count: 2, gpus: 8, gpu_type: H100}]"
 ONE_TASK = "gang: [{gpus: 1}]"
+ONE = Gang((Role("worker", task=Task(1)),))
 
 Plan = Callable[..., list[dict[str, Any]]]
 
@@ -59,17 +62,43 @@ def test_a_job_waits_for_another_by_its_name(planned: Plan) -> None:
     assert (first["state"], second["state"], second["why"]) == ("starting", "waiting", "it waits for 1")
 
 
-def test_a_job_that_is_named_before_its_file_is_a_clear_error(
-    planned: Plan, capsys: pytest.CaptureFixture[str]
+def test_a_job_may_wait_for_one_of_a_later_file(planned: Plan) -> None:
+    first, second = planned(f"{ONE_TASK}\nafter: [b]", ONE_TASK)
+    assert [(row["job"], row["name"], row["state"]) for row in (first, second)] == [
+        ("1", "a", "waiting"),
+        ("2", "b", "starting"),
+    ]
+    assert first["why"] == "it waits for 2"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "shown"),
+    [
+        ((f"{ONE_TASK}\nafter: [b]", f"{ONE_TASK}\nafter: [a]"), "none could ever start: a -> b -> a"),
+        (
+            (f"{ONE_TASK}\nafter: [b]", f"{ONE_TASK}\nafter: [c]", f"{ONE_TASK}\nafter: [b]"),
+            "none could ever start: b -> c -> b",
+        ),
+        ((f"{ONE_TASK}\nafter: [a]",), "job a waits for itself: a -> a"),
+        ((f"{ONE_TASK}\nafter: ['1']",), "the job 1 cannot wait for itself"),
+    ],
+)
+def test_jobs_that_wait_for_one_another_are_refused_with_the_circle_shown(
+    planned: Plan, capsys: pytest.CaptureFixture[str], jobs: tuple[str, ...], shown: str
 ) -> None:
-    planned(f"{ONE_TASK}\nafter: [b]", ONE_TASK, code=Exit.ERROR)
-    assert "job 1 waits for job 'b', which does not come before it" in capsys.readouterr().err
+    planned(*jobs, code=Exit.ERROR)
+    assert shown in capsys.readouterr().err
+
+
+def read(*jobs: str) -> list[Job]:
+    """The jobs of some texts, numbered, with the members of arrays."""
+    each = (read_job(f"version: 1\ncommand: [x]\n{text}", "x", job_id=str(i)) for i, text in enumerate(jobs, 1))
+    return [member for job in each for member in members(job)]
 
 
 def texts(*jobs: str) -> list[tuple[str, str]]:
     """Whom each of some jobs waits for, once bound."""
-    read = (read_job(f"version: 1\ncommand: [x]\n{text}", "x", job_id=str(i)) for i, text in enumerate(jobs, 1))
-    return [(job.id, ",".join(each.job for each in job.after)) for job in bound(sum(map(members, read), ()))]
+    return [(job.id, ",".join(each.job for each in job.after)) for job in bound(read(*jobs))]
 
 
 def test_names_and_ids_and_arrays_are_bound_to_ids() -> None:
@@ -80,8 +109,30 @@ def test_names_and_ids_and_arrays_are_bound_to_ids() -> None:
 def test_a_name_that_several_have_and_a_job_that_waits_for_itself_are_clear_errors() -> None:
     with pytest.raises(ValueError, match="several jobs are named 'x': say which of 1, 2"):
         texts(f"name: x\n{ONE_TASK}", f"name: x\n{ONE_TASK}", f"{ONE_TASK}\nafter: [x]")
-    with pytest.raises(ValueError, match="which does not come before it"):
-        texts(f"name: own\n{ONE_TASK}\narray: 0-2\nafter: [own]")
+    with pytest.raises(ValueError, match="job own waits for itself: own -> own"):
+        by_dependency(bound(read(f"name: own\n{ONE_TASK}\narray: 0-2\nafter: [own]")))
+
+
+def test_who_is_waited_for_comes_first_and_all_else_stays_as_given() -> None:
+    jobs = read(ONE_TASK, f"{ONE_TASK}\nafter: ['4']", ONE_TASK, f"{ONE_TASK}\nafter: ['5']", ONE_TASK)
+    assert [job.id for job in by_dependency(bound(jobs))] == ["1", "5", "4", "2", "3"]
+
+
+def test_a_chain_longer_than_the_stack_is_put_in_order_and_a_long_circle_is_shown_shortened() -> None:
+    chain = [Job(str(i), ONE, after=(Dependency(str(i + 1)),)) for i in range(5000)]
+    assert [job.id for job in by_dependency([*chain, Job("5000", ONE)])][:2] == ["5000", "4999"]
+    with pytest.raises(Circle) as error:
+        by_dependency([*chain, Job("5000", ONE, after=(Dependency("7"),))])
+    assert str(error.value).endswith(
+        "7 -> 8 -> 9 -> 10 -> 11 -> 12 -> 13 -> 14 -> 15 -> 16 -> 17 -> 18 -> 19 -> 20 "
+        "-> 21 -> 22 -> 23 -> 24 -> 25 -> … -> 7"
+    )
+
+
+def test_two_jobs_of_one_name_in_a_circle_are_told_by_their_ids() -> None:
+    jobs = read(f"name: x\n{ONE_TASK}\nafter: ['2']", f"name: x\n{ONE_TASK}\nafter: ['1']")
+    with pytest.raises(ValueError, match="1 -> 2 -> 1"):
+        by_dependency(bound(jobs))
 
 
 def test_a_file_given_twice_is_two_jobs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

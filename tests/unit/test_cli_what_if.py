@@ -127,6 +127,22 @@ def test_what_a_job_asks_for_that_no_node_has_is_told(saved: str, tmp_path: Path
     assert capsys.readouterr().err == note
 
 
+def test_jobs_of_several_files_may_wait_for_one_another(saved: str, say: Any, tmp_path: Path) -> None:
+    first, second = a_job(tmp_path, 1, "duration: 2h\narray: 0-1"), tmp_path / "second.yaml"
+    second.write_text("name: second\ncommand: x\ngpus: 1\nduration: 1h\nafter: [mine]\n")
+    told = json.loads(say("what-if", "--state", saved, "--job", str(second), "--job", first, "-o", "json"))["jobs"]
+    jobs = {job["job_id"]: job for job in told}
+    assert list(jobs) == ["62.0", "62.1", "61"]
+    assert jobs["61"]["start_s"] >= max(jobs["62.0"]["end_s"], jobs["62.1"]["end_s"])
+
+
+def test_jobs_that_wait_for_one_another_in_a_circle_are_refused(saved: str, tmp_path: Path, capsys: Any) -> None:
+    first, second = a_job(tmp_path, 1, "duration: 2h\nafter: [second]"), tmp_path / "second.yaml"
+    second.write_text("name: second\ncommand: x\ngpus: 1\nduration: 1h\nafter: [mine]\n")
+    assert run(cli, ["what-if", "--state", saved, "--job", first, "--job", str(second)]) == Exit.ERROR
+    assert "none could ever start: mine -> second -> mine" in capsys.readouterr().err
+
+
 def test_a_job_without_a_duration_is_taken_to_run_for_ever(
     saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,6 +190,6 @@ def test_a_job_that_can_never_fit_its_queue_does_not_start_and_the_future_goes_o
     futures = json.loads(say("what-if", "--state", half, "--job", str(job), "-o", "json"))
     [mine] = futures["jobs"]
     assert (mine["state"], mine["start_s"]) == ("waiting", None)
-    assert mine["why"] == f"job {mine['job_id']} asks for 8 GPUs, but the queue a can have 4 at most"
+    assert mine["why"] == f"job {mine['job_id']} asks for 8 GPUs, but the queue a can have 4 at most: its limit is 4"
     assert (futures["as_it_is"]["jobs"]["never_fit"], futures["what_if"]["jobs"]["never_fit"]) == (1, 2)
     assert "does not start: job 3 asks for 8 GPUs" in say("what-if", "--state", half, "--job", str(job))

@@ -23,7 +23,6 @@ from phalanx.placement.ranks import communication, plan_for
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.words import because, deadline_words
-from phalanx.workload.after import bound
 from phalanx.workload.job import Job
 
 COLUMNS = (
@@ -64,7 +63,7 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
         return
     cluster = cluster_from(cluster_path)
     try:
-        jobs = bound([job for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)])
+        jobs = [job for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)]
         state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy))
     except ValueError as error:
         raise Refused(str(error)) from error

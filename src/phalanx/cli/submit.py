@@ -80,7 +80,7 @@ def job_options(function: Decorated) -> Decorated:
 @output_option
 @click.pass_context
 def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
-    """Submit the jobs of FILE..., or one that runs COMMAND; prints them with their ids."""
+    """Submit the jobs of FILE..., all or none, or one that runs COMMAND; prints them with their ids."""
     if given["template"] == "list":
         _list_templates(output)
         return Exit.OK
@@ -89,10 +89,19 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
     if dry_run:
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
-    made = [client.post_yaml("/jobs", text) for text in texts]
+    made = [client.post_yaml("/jobs", texts[0])] if len(texts) == 1 else _submit_all(client, texts)
     _tell(made, output)
     _tell_of_deadlines(client, texts, made)
+    _tell_of_misfits(client, made)
     return _attend(client, made, wait, follow)
+
+
+def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
+    """Submits several jobs, all or none, and shows each as it is; of an array the first member, with the ids of all."""
+    submitted: dict[str, list[str]] = {}
+    for job in client.post("/jobs:batch", {"jobs": texts})["ids"]:
+        submitted.setdefault(job.partition(".")[0], []).append(job)
+    return [{**client.get(job_path(ids[0])), "members": ids if len(ids) > 1 else []} for ids in submitted.values()]
 
 
 @click.command(cls=JobCommand)
@@ -211,6 +220,17 @@ def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, An
     for text, job in zip(texts, made, strict=True):
         if "deadline" in text and (line := client.get(job_path(job["id"], "/why")).get("deadline")):
             click.echo(line, err=True)
+
+
+def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
+    """Says at once which jobs can never start on this cluster, and what would let them. They wait all the same."""
+    for job in made:
+        # One of several is looked up when it may not have been decided on yet.
+        if job.get("reason") == "never_fits" or (len(made) > 1 and job.get("reason") == "undecided"):
+            told = client.get(job_path(job["id"], "/why"))
+            if told["reason"] == "never_fits":
+                sooner = f"; {told['sooner']}" if told["sooner"] else ""
+                click.echo(f"job {job['id']} can never start: {told['why']}{sooner}", err=True)
 
 
 def _attend(client: Client, made: list[dict[str, Any]], wait: bool, follow: bool) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
@@ -17,7 +17,7 @@ import msgspec
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
-from phalanx.cli.runs import MEASURE_COLUMNS, note_never_fit
+from phalanx.cli.runs import measure_columns, note_never_fit
 from phalanx.cli.saved import Kind, kind_of, run_from
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
@@ -34,12 +34,13 @@ from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.table import comparison_rows, duration_text
 from phalanx.simulate.work import Work
 from phalanx.words import because
+from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job
 
 AS_IT_IS, WHAT_IF = "as it is", "what if"
-COLUMNS = (Column("policy", "FUTURE"), *MEASURE_COLUMNS)
+FUTURE = Column("policy", "FUTURE")
 
 
 class WhatIfError(PhalanxError):
@@ -94,7 +95,7 @@ def what_if(
     as_it_is, other = run_from(state_path), run_from(state_path)
     now_s = other.now_ms / 1000
     events = [*_failures(other, fail), *_other_policy(policy), *_more_nodes(other, add_nodes)]
-    submitted = [job for path in jobs for job in _known_jobs(other, path)]
+    submitted = _known_jobs(other, jobs)
     with naming(policy or other.setup.policy):
         other.happen(*events, *map(JobSubmitted, submitted))
     before, after = (carry_on(each, each.setup.policy, perf_counter(), until_of(until)) for each in (as_it_is, other))
@@ -146,17 +147,27 @@ def _node_like(cluster: Cluster, name: str) -> Node:
     raise NoSuchNode(f"--add-nodes: there is no node {name!r} in the cluster {cluster.name!r}")
 
 
-def _known_jobs(simulation: Simulation, path: str) -> Iterator[Job]:
-    """The jobs of a file, under ids of their own, made known to the virtual world."""
-    numbers = [int(job) for job in simulation.works if job.isdecimal()]
+def _known_jobs(simulation: Simulation, paths: Sequence[str]) -> list[Job]:
+    """The jobs of some files, under ids of their own, made known to the virtual world; who is awaited comes first."""
+    jobs: list[Job] = []
+    numbers = [int(id_) for job in simulation.works if (id_ := job.partition(".")[0]).isdecimal()]
+    for number, path in enumerate(paths, start=max(numbers, default=0) + 1):
+        jobs += _read(simulation, path, str(number))
+    try:
+        jobs = by_dependency(bound(jobs))
+    except ValueError as error:
+        raise WhatIfError(f"--job: {error}") from error
+    for job in jobs:
+        simulation.works[job.id] = Work(job.duration_ms, job=job)
+    return jobs
+
+
+def _read(simulation: Simulation, path: str, number: str) -> tuple[Job, ...]:
     types = tuple(dict.fromkeys(node.gpu_type for node in simulation.cluster.nodes if node.gpu_type))
-    now_ms = simulation.now_ms
-    read = read_job(text_of(path), path, str(max(numbers, default=0) + 1), now_ms, types)
+    read = read_job(text_of(path), path, number, simulation.now_ms, types)
     if read.duration_ms is None:
         click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)
-    for job in members(read):
-        simulation.works[job.id] = Work(job.duration_ms, job=job)
-        yield job
+    return members(read)
 
 
 def _why(simulation: Simulation, job: str) -> str:
@@ -229,7 +240,8 @@ def _show(difference: Difference, output: Output) -> None:
 
 
 def _tell(difference: Difference, output: Output) -> None:
-    emit([row.texts() for row in comparison_rows(difference.futures())], COLUMNS, output)
+    futures = difference.futures()
+    emit([row.texts() for row in comparison_rows(futures)], (FUTURE, *measure_columns(futures)), output)
     if output == "name":
         return
     delays = difference.delays()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
+from phalanx.placement.place import ever
 
 
 def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
     """What a list shows of a job that has not been decided on yet."""
     job = record.job
-    reason = state.reason(job.id)
+    reason = _reason(state, record)
     return {
         "id": job.id,
         "name": job.name,
@@ -36,3 +38,9 @@ def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
         "labels": dict(job.labels),
         "version": state.seq,
     }
+
+
+def _reason(state: State, record: JobRecord) -> Reason | None:
+    """Why it waits. That no part of the cluster could ever hold it needs no decision to be known."""
+    reason = state.reason(record.job.id)
+    return Reason.NEVER_FITS if reason is Reason.UNDECIDED and not ever(state.fit, record.asked) else reason

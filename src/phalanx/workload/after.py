@@ -1,57 +1,106 @@
-"""Whom jobs wait for: those that a person named, by their ids."""
+"""Whom jobs wait for: those that a person named, by their ids, and in an order in which nobody comes too soon."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
 
-from phalanx.workload.job import Dependency, Job
+from phalanx.workload.job import Job
 
 NAMED_MAX = 20
-"""Jobs of one name that an error lists."""
+"""Jobs of one name that an error lists, and of a circle."""
+
+
+class Circle(ValueError):  # noqa: N818
+    """Jobs that wait for one another. `job` is the id of the first of them."""
+
+    def __init__(self, job: str, names: list[str]) -> None:
+        shown = names if len(names) <= NAMED_MAX else [*names[: NAMED_MAX - 1], "…", names[-1]]
+        way = " -> ".join(shown)
+        super().__init__(
+            f"job {names[0]} waits for itself: {way}"
+            if len(names) == 2
+            else f"these jobs wait for one another, so that none could ever start: {way}"
+        )
+        self.job = job
 
 
 def bound(jobs: Iterable[Job]) -> list[Job]:
-    """Jobs that are submitted together, in order, with the others that they name (or arrays) as ids.
+    """Jobs that are submitted together, as given, with the others that they name (or arrays) as ids.
 
-    Raises ValueError for a name that several have, and for a job that comes later. What nobody has is left as it is.
+    Raises ValueError for a name that several have. What nobody has is left as it is.
     """
-    submissions = {name: tuple(members) for name, members in groupby(jobs, _submission)}
-    everybody, before, done = _Known(), _Known(), list[Job]()
-    for name, members in submissions.items():
-        everybody.add(name, members)
-    for name, members in submissions.items():
-        done += (_bound(job, before, everybody) if job.after else job for job in members)
-        before.add(name, members)
-    return done
+    jobs = list(jobs)
+    known = _Known(jobs)
+    return [_bound(job, known) if job.after else job for job in jobs]
+
+
+def by_dependency(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs that name one another by ids, each after those that it waits for, else as given. A circle raises Circle."""
+    jobs = list(jobs)
+    if not any(job.after for job in jobs):
+        return jobs
+    by_id = {job.id: job for job in jobs}
+    if len(by_id) < len(jobs):
+        # Which of two is meant nobody can tell; that there are two is refused when they are submitted.
+        return jobs
+    done: dict[str, Job] = {}
+    for job in jobs:
+        _walk(job, by_id, done)
+    return list(done.values())
+
+
+def _walk(first: Job, by_id: Mapping[str, Job], done: dict[str, Job]) -> None:
+    """Adds a job to those that are done, and before it all that it waits for. Chains may be longer than the stack."""
+    way = {first.id: iter(first.after)} if first.id not in done else {}
+    while way:
+        at = next(reversed(way))
+        dependency = next(way[at], None)
+        if dependency is None:
+            done[at] = by_id[at]
+            del way[at]
+        elif dependency.job in way:
+            ids = list(way)
+            circle = [*ids[ids.index(dependency.job) :], dependency.job]
+            raise Circle(circle[0], _names([by_id[each] for each in circle]))
+        elif dependency.job in by_id and dependency.job not in done:
+            way[dependency.job] = iter(by_id[dependency.job].after)
+
+
+def _names(circle: list[Job]) -> list[str]:
+    """What people call the jobs of a circle: their names, where these tell them apart."""
+    ids = {job.id: job.array_of or job.id for job in circle}
+    owners: dict[str, dict[str, None]] = {}
+    for job in circle:
+        owners.setdefault(job.name, {})[ids[job.id]] = None
+    return [job.name if job.name and len(owners[job.name]) == 1 else ids[job.id] for job in circle]
 
 
 def _submission(job: Job) -> str:
     return job.array_of or job.id
 
 
-def _bound(job: Job, before: _Known, everybody: _Known) -> Job:
-    after: list[Dependency] = []
-    for dependency in job.after:
-        ids = before.ids(dependency.job)
-        if not ids and everybody.ids(dependency.job):
-            raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not come before it")
-        after += [replace(dependency, job=other) for other in ids or (dependency.job,)]
+def _bound(job: Job, known: _Known) -> Job:
+    after = (
+        replace(dependency, job=other)
+        for dependency in job.after
+        for other in known.ids(dependency.job) or (dependency.job,)
+    )
     return replace(job, after=tuple(after))
 
 
 class _Known:
     """Submissions by what a person calls them."""
 
-    def __init__(self) -> None:
+    def __init__(self, jobs: list[Job]) -> None:
         self._ids: dict[str, tuple[str, ...]] = {}
         self._named: dict[str, list[str]] = {}
-
-    def add(self, name: str, members: tuple[Job, ...]) -> None:
-        self._ids |= {job.id: (job.id,) for job in members} | {name: tuple(job.id for job in members)}
-        if members[0].name:
-            self._named.setdefault(members[0].name, []).append(name)
+        for name, group in groupby(jobs, _submission):
+            members = tuple(group)
+            self._ids |= {job.id: (job.id,) for job in members} | {name: tuple(job.id for job in members)}
+            if members[0].name:
+                self._named.setdefault(members[0].name, []).append(name)
 
     def ids(self, ref: str) -> tuple[str, ...]:
         """The job of an id, the members of an array, or the one submission of a name."""

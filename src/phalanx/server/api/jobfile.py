@@ -15,8 +15,8 @@ from phalanx.workload.formats.native import JOB_KEYS, read_job
 from phalanx.workload.job import Job
 
 SOURCE = "job"
-RELATIVE = (b'"begin"', b'"deadline"')
-"""Keys whose meaning depends on when a job is read."""
+RELATIVE = (b"begin", b"deadline")
+"""Keys whose meaning depends on when a job is read, in whatever way a file is written."""
 
 NAME_MAX = 100
 """Longer names are left to the reader of job files to judge."""
@@ -157,6 +157,8 @@ def _told_by_place(index: int) -> Iterator[None]:
 
 def _rest_of(file: Any) -> tuple[bytes, str | None]:
     """A job file without its name, and the name; None for a name that is to be read with the rest."""
+    if isinstance(file, str):
+        return file.encode(), None
     name = file.get("name") if isinstance(file, dict) else None
     if not isinstance(name, str) or not name or not name.isprintable() or name != name.strip() or len(name) > NAME_MAX:
         return msgspec.json.encode(file), None

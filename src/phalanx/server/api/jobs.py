@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ from phalanx.engine.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
-from phalanx.server.api.bodies import CheckpointBody, Nothing, ProgressBody, ResizeBody
+from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, Nothing, ProgressBody, ResizeBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, files_of, text_of
@@ -35,7 +35,8 @@ from phalanx.server.loop.wire import (
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
-from phalanx.workload.job import Job
+from phalanx.workload.after import Circle
+from phalanx.workload.job import Dependency, Job
 
 router = APIRouter(tags=["jobs"])
 _reader = JobReader()
@@ -72,7 +73,7 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
         raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
     content = await request.body()
     types = await context.gpu_types()
-    job = await _bound(_owned(_reader.one(text_of(content), types, wall_ms()), account), account, context)
+    job = await waiting_for(_owned(_reader.one(text_of(content), types, wall_ms()), account), account, context)
     answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
     taken = msgspec.json.decode(answer.body)
     ids, item = taken["ids"], taken["first"]
@@ -97,7 +98,13 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
                         "additionalProperties": False,
                         "example": {"jobs": [JOB_FILE_EXAMPLE]},
                         "properties": {
-                            "jobs": {"type": "array", "minItems": 1, "maxItems": 10_000, "items": JOB_FILE_SCHEMA}
+                            "jobs": {
+                                "type": "array",
+                                "minItems": 1,
+                                "maxItems": 10_000,
+                                "description": AS_TEXT,
+                                "items": {"anyOf": [JOB_FILE_SCHEMA, {"type": "string"}]},
+                            }
                         },
                     }
                 }
@@ -108,13 +115,14 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
 async def submit_batch(
     request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = ""
 ) -> Response:
-    """Submit many jobs, all or none. Answered when they are durable."""
+    """Submit many jobs, all or none. They may wait for one another by name. Answered when they are durable."""
     if media_of(request) != "application/json":
         raise Refusal("unsupported_media", "expected application/json")
     content = await request.body()
     types = await context.gpu_types()
     kinds, named = _reader.batch(files_of(content), types, wall_ms())
-    jobs = [await _bound(_owned(job, account), account, context) for job in kinds]
+    names = {name for _, name in named}
+    jobs = [await waiting_for(_owned(job, account), account, context, names) for job in kinds]
     submission = _submission(jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
@@ -346,26 +354,36 @@ def _owned(job: Job, account: Account) -> Job:
     return job if job.user else replace(job, user=account.user)
 
 
-async def _bound(job: Job, account: Account, context: Context) -> Job:
-    """A job that waits for others by their ids, whether it names them, or an array and so all its members."""
+async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = ()) -> Job:
+    """A job that waits for others by their ids, whether it names them, or an array and so all its members.
+
+    Jobs that are submitted beside it are left as they are named: they have no ids yet.
+    """
     if not job.after:
         return job
-    after = [
-        replace(dependency, job=other)
-        for dependency in job.after
-        for other in await _ids_of(dependency.job, account, context)
-    ]
+    after: list[Dependency] = []
+    for dependency in job.after:
+        named = dependency.job in beside and not _ID.fullmatch(dependency.job)
+        ids = [dependency.job] if named else await _ids_of(dependency.job, job, account, context)
+        after += (replace(dependency, job=other) for other in ids)
     return replace(job, after=tuple(after))
 
 
-async def _ids_of(ref: str, account: Account, context: Context) -> list[str]:
+async def _ids_of(ref: str, job: Job, account: Account, context: Context) -> list[str]:
     if _ID.fullmatch(ref) and await context.read(table.one, ref) is not None:
         return [ref]
     members = await members_of(ref, account, context)
     if members:
         return [item["id"] for item in members]
-    # An id that nobody has is refused with all else that is wrong with the job.
-    return [ref] if _ID.fullmatch(ref) else [(await find(ref, account, context))["id"]]
+    if _ID.fullmatch(ref):
+        # An id that nobody has is refused with all else that is wrong with the job.
+        return [ref]
+    try:
+        return [(await find(ref, account, context))["id"]]
+    except Refusal as refusal:
+        if refusal.code == "not_found" and ref == job.name:
+            raise Refusal("invalid", str(Circle(ref, [ref, ref]))) from None
+        raise
 
 
 def _shown(item: dict[str, Any], account: Account) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from phalanx.server.api.bodies import PlanBody, WhatIfBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
-from phalanx.server.api.jobs import Ref, find
+from phalanx.server.api.jobs import Ref, find, waiting_for
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.clock import wall_ms
 from phalanx.server.planner.questions import (
@@ -127,7 +127,8 @@ async def _jobs(files: list[dict[str, Any] | str], account: Account, context: Co
     for job in jobs:
         if not account.sees(job.queue):
             raise Refusal("forbidden", f"you may not look at the queue {job.queue!r}")
-    return jobs
+    names = {job.name for job in jobs}
+    return [await waiting_for(job, account, context, names) for job in jobs]
 
 
 async def _seen(context: Context, account: Account, ids: list[str]) -> set[str]:

@@ -7,7 +7,7 @@ request on.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import singledispatchmethod
 from operator import attrgetter
 from typing import Any
@@ -65,6 +65,7 @@ from phalanx.server.loop.wire import (
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import alerts, audit, idempotency
+from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
@@ -189,13 +190,25 @@ class Office:
         for index, (kind, _) in enumerate(named):
             if kind not in checked:
                 checked[kind] = None
-                self._check(JobSubmitted(families[index][0]), {"index": index})
+                self._check(JobSubmitted(_apart(families[index][0])), {"index": index})
+        jobs = [member for family in families for member in family]
+        if any(_names_others(kind) for kind in body.jobs):
+            jobs = self._one_after_another(jobs)
         self._next_id += len(families)
-        for family in families:
-            for member in family:
-                record(self._state, self._journal, JobSubmitted(member), self._now)
+        for job in jobs:
+            record(self._state, self._journal, JobSubmitted(job), self._now)
         ids = [member.id for family in families for member in family]
         return {"ids": ids, "first": fresh_item(self._state, self._state.jobs[ids[0]])}
+
+    def _one_after_another(self, jobs: list[Job]) -> list[Job]:
+        """Jobs that are submitted together, each after those that it waits for."""
+        try:
+            return by_dependency(bound(jobs))
+        except Circle as circle:
+            index = int(circle.job.partition(".")[0]) - self._next_id
+            raise Refusal("invalid", str(circle), {"index": index}) from None
+        except ValueError as error:
+            raise Refusal("invalid", str(error)) from None
 
     @_do.register
     def _change_job(self, body: ChangeJob) -> Any:
@@ -415,6 +428,16 @@ def _numbered(kind: Job, number: int, name: str) -> Job:
     values = list(_VALUES(kind))
     values[_ID], values[_NAME] = str(number), name
     return Job(*values)
+
+
+def _names_others(job: Job) -> bool:
+    """Whether it waits for a job that is submitted beside it: only these have no ids yet."""
+    return any(not _is_number(dependency.job) for dependency in job.after)
+
+
+def _apart(job: Job) -> Job:
+    """A job as it is without those that are submitted beside it."""
+    return replace(job, after=tuple(each for each in job.after if _is_number(each.job))) if job.after else job
 
 
 def _is_number(job: str) -> bool:
