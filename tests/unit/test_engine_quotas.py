@@ -10,7 +10,7 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import JobSubmitted
+from phalanx.engine.event import ClusterChanged, JobSubmitted
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.workload.job import Job
@@ -105,6 +105,68 @@ def test_nobody_gives_way_before_the_least_run_time_of_his_queue() -> None:
     assert len(stops(world.turn(after_ms=1_000))) == 2
 
 
+def test_the_least_run_time_before_others_reclaim_may_be_another_than_that_in_the_queue_itself() -> None:
+    b = Queue("b", min_run_ms=60_000, min_run_reclaim_ms=10_000)
+    world = world_of(Queue("a", deserved=gpus(4)), b, policy="priority")
+    world.run(*(of("b", f"b{i}", 2) for i in range(4)))
+    assert not stops(world.submit(of("a", "a1", 4), of("b", "urgent", 2, priority=9)))
+    assert not stops(world.turn(after_ms=9_999))
+    reclaimed = stops(world.turn(after_ms=1))
+    assert len(reclaimed) == 2
+    world.done(*reclaimed, after_ms=1)
+    assert world.status("a1") is not JobState.WAITING
+    assert not stops(world.turn(after_ms=49_998))
+    assert len(stops(world.turn(after_ms=1))) == 1
+
+
+def test_the_least_run_time_in_a_queue_may_be_the_shorter_one() -> None:
+    b = Queue("b", min_run_ms=10_000, min_run_reclaim_ms=60_000)
+    world = world_of(Queue("a", deserved=gpus(4)), b, policy="priority")
+    world.run(*(of("b", f"b{i}", 4) for i in range(2)))
+    world.submit(of("a", "a1", 4), of("b", "urgent", 4, priority=9))
+    assert not stops(world.turn(after_ms=9_999))
+    assert len(stops(world.turn(after_ms=1))) == 1, "for urgent, of its own queue"
+    assert world.reason("a1") is Reason.GPUS
+    assert len(stops(world.turn(after_ms=50_000))) == 1, "for a1, which deserves it"
+
+
+def test_how_long_is_said_where_two_queues_lie_side_by_side() -> None:
+    """As KAI has it: 20 s for those of another department, 5 s for the neighbour."""
+    world = world_of(
+        Queue("prod", deserved=gpus(2)),
+        Queue("lab", deserved=gpus(6), min_run_reclaim_ms=20_000),
+        Queue("lab/x", deserved=gpus(2)),
+        Queue("lab/y", deserved=gpus(4), min_run_ms=60_000, min_run_reclaim_ms=5_000),
+        policy="fair",
+    )
+    quotas = world.state.quotas
+    assert quotas.least_run_ms("prod", "lab/y") == quotas.least_run_ms("prod", "lab/x") == 20_000
+    assert quotas.least_run_ms("lab/x", "lab/y") == 5_000
+    assert quotas.least_run_ms("lab/y", "lab/y") == 60_000
+    assert quotas.least_run_ms("lab/y", "lab/x") == 20_000, "x says nothing, so what holds around it does"
+    assert quotas.least_run_ms("lab/x", "prod") == 0
+    world.run(*(of("lab/y", f"y{i}", 2) for i in range(4)))
+    world.submit(of("lab/x", "x1", 2))
+    assert not stops(world.turn(after_ms=4_999))
+    (left,) = stops(world.turn(after_ms=1))
+    assert starts(world.done(left)) == ["x1"]
+    world.done("x1")
+    world.submit(of("prod", "p1", 2))
+    assert not stops(world.turn(after_ms=14_999))
+    assert len(stops(world.turn(after_ms=1))) == 1, "for p1"
+
+
+def test_a_least_run_time_that_is_changed_under_running_work_is_kept() -> None:
+    queues = (Queue("a", deserved=gpus(4)), Queue("b", min_run_ms=60_000))
+    world = world_of(*queues)
+    world.run(of("b", "b1", 4), of("b", "b2", 4))
+    world.submit(of("a", "a1", 4))
+    later = replace(world.state.cluster, queues=(queues[0], replace(queues[1], min_run_ms=90_000)))
+    assert not stops(world.turn(ClusterChanged(later), after_ms=30_000))
+    assert not stops(world.turn(after_ms=59_999))
+    assert len(stops(world.turn(after_ms=1))) == 1
+
+
 def test_cousins_give_back_where_their_parents_lie_side_by_side() -> None:
     world = world_of(
         Queue("a", deserved=gpus(4)),
@@ -150,7 +212,7 @@ def test_cpus_and_memory_have_quotas_too() -> None:
     [
         ("c", 1, "queue 'c', which there is not; there are a/x, b"),
         ("a", 1, "queue a has others inside, submit to one of them: a/x"),
-        ("b", 5, "asks for 5 GPUs, but the queue b can have 4 at most"),
+        ("b", 5, "queue b can have 4 at most: the cluster has 8, of which is guaranteed 4 to a"),
     ],
 )
 def test_a_job_that_its_queue_can_never_have_is_refused(queue: str, count: int, message: str) -> None:

@@ -60,9 +60,15 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
     hours = 3_600_000
     assert by_path(imported) == {
         "research": Queue(
-            "research", deserved=Quota(32_000), limit=Quota(48_000), weight=2, priority=100, min_run_ms=4 * hours
+            "research",
+            deserved=Quota(32_000),
+            limit=Quota(48_000),
+            weight=2,
+            priority=100,
+            min_run_ms=4 * hours,
+            min_run_reclaim_ms=15 * 60_000,
         ),
-        "rest": Queue("rest", limit=Quota(None, 0, 0), priority=100),
+        "rest": Queue("rest", limit=Quota(None, 0, 0), priority=100, min_run_reclaim_ms=0),
         # A million megabytes of a million bytes are 953,674.3 mebibytes; 1.5 to 0.5 is 3 to 1.
         "research/llm": Queue(
             "research/llm",
@@ -72,16 +78,19 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
             min_run_ms=4 * hours,
         ),
         "research/vision": Queue(
-            "research/vision", deserved=Quota(7_500), limit=Quota(7_500, 0, 0), priority=100, min_run_ms=90_000
+            "research/vision",
+            deserved=Quota(7_500),
+            limit=Quota(7_500, 0, 0),
+            priority=100,
+            min_run_ms=4 * hours,
+            min_run_reclaim_ms=90_000,
         ),
     }
     assert imported.notes == (
         "queue research: displayName: Research",
         "queue research: quota of cpu without end: say what it deserves",
         "queue research: quota of memory without end: say what it deserves",
-        "queue research: reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one",
         "queue rest: cpu, memory not named in resources: limit 0, as in KAI; -1 is no limit",
-        "queue research/llm: reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one",
         "queue research/vision: cpu, memory not named in resources: limit 0, as in KAI; -1 is no limit",
         "queue research/vision: limit of gpu is 0 or not given: its limit is its quota of 7.5",
     )

@@ -21,7 +21,7 @@ def cluster(queues: str) -> Cluster:
 def test_every_key_of_a_queue_is_read() -> None:
     (queue,) = cluster(
         "[{name: a, guaranteed: {gpus: 0.5, cpus: 2}, deserved: 4, limit: {gpus: 8, memory_gb: 1.5}, weight: 3,"
-        " priority: -2, reclaimable: false, min_run: 10m, budget_gpu_hours: 1.5}]"
+        " priority: -2, reclaimable: false, min_run: 10m, min_run_reclaim: 0s, budget_gpu_hours: 1.5}]"
     ).queues
     assert queue == Queue(
         "a",
@@ -32,6 +32,7 @@ def test_every_key_of_a_queue_is_read() -> None:
         priority=-2,
         reclaimable=False,
         min_run_ms=600_000,
+        min_run_reclaim_ms=0,
         budget_gpu_ms=5_400_000,
     )
 
@@ -45,7 +46,10 @@ def test_a_tree_may_be_written_as_one_or_by_paths() -> None:
 
 
 def test_what_is_written_as_data_is_read_back_the_same() -> None:
-    text = "[{name: a, guaranteed: 2.5, limit: {cpus: 7.25}, min_run: 90s, queues: [{name: x, budget_gpu_hours: 3}]}]"
+    text = (
+        "[{name: a, guaranteed: 2.5, limit: {cpus: 7.25}, min_run: 90s, min_run_reclaim: 2500ms,"
+        " queues: [{name: x, budget_gpu_hours: 3}]}]"
+    )
     queues = cluster(text).queues
     assert cluster(str(queue_data(queues)).replace("'", "")).queues == queues
     assert queue_data(queues) == [
@@ -54,6 +58,7 @@ def test_what_is_written_as_data_is_read_back_the_same() -> None:
             "guaranteed": {"gpus": 2.5},
             "limit": {"cpus": 7.25},
             "min_run": "90s",
+            "min_run_reclaim": "2500ms",
             "queues": [{"name": "x", "budget_gpu_hours": 3.0}],
         }
     ]

@@ -9,8 +9,14 @@ import pytest
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue, Quota, QuotaConflict, settled
+from phalanx.engine.check import check
+from phalanx.engine.event import JobSubmitted
 from phalanx.engine.quotas import Quotas
+from phalanx.engine.state import NeverFitsError
+from phalanx.planning import plan
 from phalanx.policy.view import Usage
+from phalanx.workload.gang import Gang, Role, Task
+from phalanx.workload.job import Job
 
 GPU = 1000
 PAGE = (Path(__file__).parents[2] / "docs" / "concepts" / "queues.md").read_text(encoding="utf-8")
@@ -133,6 +139,23 @@ def test_the_most_a_queue_could_have_leaves_others_what_is_guaranteed_to_them() 
     assert quotas.ceiling("e", 0) == 13 * GPU
 
 
+def test_the_most_a_queue_could_have_is_shown_as_arithmetic() -> None:
+    quotas = a_department()
+    assert quotas.ceilings("d/x", 0)[0] == ("d", 8 * GPU, (("d/y", 3 * GPU),))
+    assert [bound.words("d/x", 0) for bound in quotas.ceilings("d/x", 0)] == [
+        "the limit of d is 8, of which is guaranteed 3 to d/y",
+        "the cluster has 16, of which is guaranteed 3 to d/y",
+    ]
+    assert quotas.ceilings("d/y", 0)[0].words("d/y", 0) == "the limit of d is 8"
+    assert quotas.ceilings("e", 0)[0].words("e", 0) == "the cluster has 16, of which is guaranteed 3 to d"
+
+
+def test_of_many_who_are_guaranteed_something_some_are_named() -> None:
+    quotas = shared(*(Queue(f"q{i}", guaranteed=gpus(1)) for i in range(12)))
+    assert quotas.ceilings("q0", 0)[0].words("q0", 0).endswith("1 to q5, 1 to q6, and more to 3 others")
+    assert quotas.ceiling("q0", 0) == 5 * GPU
+
+
 def test_reclaim_looks_where_two_queues_lie_side_by_side() -> None:
     quotas = a_department()
     quotas.use("d/x", of(5), 1)
@@ -223,3 +246,12 @@ def test_the_worked_table_of_the_page_is_true() -> None:
         has = [quotas.accounts[path].used[0] // GPU for path in ("research/llm", "research/vision", "prod")]
         assert [*has, quotas.accounts[""].left(0) // GPU] == [int(each) for each in (llm, vision, prod, pool)], happens
     assert not quotas.may_reclaim("prod", waits)
+
+
+def test_the_refusal_of_the_page_is_the_one_that_is_given() -> None:
+    text = dedent(PAGE.split("An example with 16 GPUs:")[1].split("`research` deserves")[0])
+    state, _ = plan(read_cluster(f"nodes: [{{count: 2, gpus: 8}}]\n{text}", "page"), [])
+    gang = Gang((Role("worker", 9, 9, Task(1)),))
+    with pytest.raises(NeverFitsError) as error:
+        check(state, JobSubmitted(Job("9", gang, queue="research/vision")))
+    assert f"    {error.value}\n" in PAGE

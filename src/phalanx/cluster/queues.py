@@ -32,8 +32,9 @@ class Queue:
     What is `guaranteed` is never lent to anybody. What is `deserved` beyond that is lent while it is idle, and
     reclaimed when it is wanted. Nobody gets beyond the `limit`. `weight` is its part of what several queues want,
     `priority` its place among queues. With `reclaimable` off nothing is taken back of what it has borrowed.
-    `min_run_ms` is how long its jobs run before they may be stopped for others; `budget_gpu_ms` what they may use of
-    GPU time in all.
+    `min_run_ms` is how long its jobs run before they may be stopped for others; `min_run_reclaim_ms`, where it is
+    given, how long they and those of the queues inside do before they may be for a queue beside it. `budget_gpu_ms` is
+    what they may use of GPU time in all.
     """
 
     path: str
@@ -45,6 +46,7 @@ class Queue:
     reclaimable: bool = True
     min_run_ms: int = 0
     budget_gpu_ms: int | None = None
+    min_run_reclaim_ms: int | None = None
 
     @property
     def parent(self) -> str:

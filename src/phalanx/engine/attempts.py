@@ -303,10 +303,17 @@ def started(state: State, attempt: AttemptRecord) -> None:
     elif state.quotas and state.quotas.borrows(record.job.queue):
         # Who started in a decision could not be had back in it by those who stood behind.
         may_give_way(state, attempt)
-    if state.quotas.accounts and (min_run_ms := state.quotas.accounts[record.job.queue].queue.min_run_ms):
-        state.set_timer(state.now + min_run_ms, "min_run", attempt.job.id, attempt.number)
+    if state.quotas.accounts:
+        time_least_run(state, attempt)
     if attempt.job.max_run_ms is not None:
         state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
+
+
+def time_least_run(state: State, attempt: AttemptRecord) -> None:
+    """Has it be looked at once it has run for as long as its queue lets it run: it may give way from then on."""
+    for least_ms in state.quotas.least_runs_ms(attempt.job.queue):
+        if attempt.started_ms + least_ms >= state.now:
+            state.set_timer(attempt.started_ms + least_ms, "min_run", attempt.job.id, attempt.number)
 
 
 def want_stopped(state: State, attempt: AttemptRecord, reason: StopReason) -> None:

@@ -32,6 +32,7 @@ from phalanx.engine.quotas import said
 from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, tasks_of
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.policy import Policy
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job
@@ -133,6 +134,8 @@ def _check_request(state: State, job: Job) -> None:
     _check_values(job)
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
+    if state.policy.labels:
+        _check_labels(state.policy, job)
     if state.quotas:
         _check_queue(state, job)
     if state.cells is not None:
@@ -174,6 +177,16 @@ def _check_values(job: Job) -> None:
         raise ValueError(f"job {job.id}: queue must be names with '/' between, such as research/llm, got {queue!r}")
 
 
+def _check_labels(policy: Policy, job: Job) -> None:
+    for label, value in job.labels:
+        values = policy.labels.get(label)
+        if values is not None and value not in values:
+            known = ", ".join(values)
+            raise ValueError(
+                f"job {job.id}: label {label} is {value!r}, by which {policy.name} goes; there are {known}"
+            )
+
+
 def _check_queue(state: State, job: Job) -> None:
     account = state.quotas.accounts.get(job.queue)
     if account is None or not job.queue:
@@ -185,9 +198,10 @@ def _check_queue(state: State, job: Job) -> None:
     for resource, amount in enumerate(need_of(job.gang.roles)):
         most = state.quotas.ceiling(job.queue, resource)
         if amount > most:
+            bound = state.quotas.ceilings(job.queue, resource)[0]
             raise NeverFitsError(
-                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, "
-                f"but the queue {job.queue} can have {said(most, resource)} at most"
+                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, but the queue {job.queue} can "
+                f"have {said(most, resource)} at most: {bound.words(job.queue, resource)}"
             )
 
 

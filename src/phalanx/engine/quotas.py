@@ -19,6 +19,8 @@ Most = list[int]
 """The most of each resource."""
 
 UNBOUNDED = 1 << 62
+NAMED_MAX = 8
+"""Queues that an error names, of those to whom something is guaranteed."""
 
 
 class Shortfall(NamedTuple):
@@ -34,6 +36,32 @@ class Shortfall(NamedTuple):
     left: int
     by_limit: bool = False
     by_budget: bool = False
+
+
+class QueueCeiling(NamedTuple):
+    """What could ever be had of a resource at a queue (`at`, empty: the cluster): all, but what others are guaranteed.
+
+    `guaranteed` are those others beside the one who asks, by path.
+    """
+
+    at: str
+    whole: int
+    guaranteed: tuple[tuple[str, int], ...]
+
+    @property
+    def most(self) -> int:
+        """What is left."""
+        return self.whole - sum(amount for _, amount in self.guaranteed)
+
+    def words(self, path: str, resource: int) -> str:
+        """The arithmetic for somebody who asks from a queue."""
+        whole = f"the limit of {self.at} is" if self.at else "the cluster has"
+        text = f"{'its limit is' if self.at == path else whole} {said(self.whole, resource)}"
+        if not self.guaranteed:
+            return text
+        kept = [f"{said(amount, resource)} to {other}" for other, amount in self.guaranteed[:NAMED_MAX]]
+        more = f", and more to {len(self.guaranteed) - NAMED_MAX} others" if len(self.guaranteed) > NAMED_MAX else ""
+        return f"{text}, of which is guaranteed {', '.join(kept)}{more}"
 
 
 class QueueAccount:
@@ -130,6 +158,7 @@ class Quotas:
         self.changes = 0
         self.eased: dict[str, Most] = {}
         self.budgets = any(queue.budget_gpu_ms is not None for queue in cluster.queues)
+        self.reclaims_in_time = any(queue.min_run_reclaim_ms is not None for queue in cluster.queues)
         if cluster.queues:
             for path, queue in sorted(settled(cluster.queues, cluster.total).items()):
                 above = None if not path else self.accounts[queue.parent]
@@ -221,6 +250,39 @@ class Quotas:
                 most = min(most, limit - each.kept_inside(resource) + kept)
             kept += each.kept[resource]
         return most
+
+    def ceilings(self, path: str, resource: int) -> list[QueueCeiling]:
+        """What the ceiling comes from, the least first: its limit, those of queues it lies in, the whole cluster."""
+        found: list[QueueCeiling] = []
+        others: list[tuple[str, int]] = []
+        inner: QueueAccount | None = None
+        for each in self.accounts[path].upwards():
+            beside = [other for other in each.inside if other is not inner] if inner is not None else []
+            others += ((other.path, kept) for other in beside if (kept := other.queue.guaranteed[resource] or 0))
+            limit = each.queue.limit[resource] if each.above is not None else each.deserved[resource]
+            if limit is not None:
+                found.append(QueueCeiling(each.path, limit, tuple(others)))
+            inner = each
+        return sorted(found, key=lambda bound: bound.most)
+
+    def least_run_ms(self, path: str, other: str) -> int:
+        """How long a job of another queue runs at least before it gives way to one of a queue.
+
+        KAI's rule: where the two queues, or those they lie in, lie side by side, the other side says how long, or else
+        the nearest around it that does.
+        """
+        sides = self._sides(path, other) if self.reclaims_in_time else None
+        if sides is not None:
+            for each in sides[1].upwards():
+                if each.queue.min_run_reclaim_ms is not None:
+                    return each.queue.min_run_reclaim_ms
+        return self.accounts[other].queue.min_run_ms
+
+    def least_runs_ms(self, path: str) -> list[int]:
+        """All that `least_run_ms` can come to for the jobs of a queue, but 0."""
+        account = self.accounts[path]
+        found = [each.queue.min_run_reclaim_ms or 0 for each in account.trail] if self.reclaims_in_time else []
+        return [least_ms for least_ms in dict.fromkeys((account.queue.min_run_ms, *found)) if least_ms]
 
     def borrows(self, path: str) -> bool:
         """Whether a queue, or one it lies in, has more of anything than it deserves."""

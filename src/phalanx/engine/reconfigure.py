@@ -13,6 +13,7 @@ from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
 from phalanx.engine.event import ClusterChanged, JobSubmitted
 from phalanx.engine.plan import Claim, Plan, Reason
+from phalanx.engine.quotas import Quotas
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
@@ -136,6 +137,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     present = list(state.attempts())
     packing, usages = state.packing, [(queue, state.usage(queue)) for queue in state.queues()]
     minded_queues, tenancy = state.minds_queues, state.cells
+    quotas = state.quotas
     state.define(cluster)
     state.packing = packing
     state.quotas.take_over(usages)
@@ -150,6 +152,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     for attempt in present:
         _settle_in(state, attempt, translate)
     state.count_stoppable()
+    _time_least_runs(state, present, quotas)
     for attempt in present:
         if attempt.waits:
             for booking in attempt.bookings:
@@ -164,6 +167,16 @@ def _rebuild(state: State, cluster: Cluster) -> None:
         attempts.know_lengths(state)
     maintenance.set_out(state)
     _try_everybody(state)
+
+
+def _time_least_runs(state: State, present: list[AttemptRecord], before: Quotas) -> None:
+    """Has those be looked at in time whose queues let them run for another while from now on."""
+    for attempt in present:
+        queue = attempt.job.queue
+        if attempt.started_ms < 0 or queue not in state.quotas.accounts:
+            continue
+        if queue not in before.accounts or before.least_runs_ms(queue) != state.quotas.least_runs_ms(queue):
+            attempts.time_least_run(state, attempt)
 
 
 def _settle_in(state: State, attempt: AttemptRecord, translate: _Translation) -> None:

@@ -91,10 +91,9 @@ class Supposition:
             case ChangeKind.BUDGET:
                 self._reallot(change.names, lambda queue: replace(queue, budget_gpu_ms=None))
             case ChangeKind.MIN_RUN:
-                sooner_ms = change.amount
-                self._reallot(
-                    change.names, lambda queue: replace(queue, min_run_ms=max(queue.min_run_ms - sooner_ms, 0))
-                )
+                trails = (state.quotas.accounts[queue].trail for queue in change.names)
+                paths = dict.fromkeys(each.path for trail in trails for each in trail)
+                self._reallot(paths, partial(_with_shorter_runs, sooner_ms=change.amount))
             case ChangeKind.MAINTENANCE:
                 kept = tuple(window for window in state.cluster.maintenance if window.name not in change.names)
                 state.cluster = replace(state.cluster, maintenance=kept)
@@ -218,6 +217,16 @@ class Supposition:
             saved = WaitingClass(waiting.born)
             saved.jobs, saved.lengths_ms, saved.verdict = list(waiting.jobs), list(waiting.lengths_ms), waiting.verdict
             self._undo.append(lambda: _put_back_class(waiting, saved))
+
+
+def _with_shorter_runs(queue: Queue, sooner_ms: int) -> Queue:
+    """A queue that lets its jobs be stopped so much sooner, for whomever."""
+    reclaim_ms = queue.min_run_reclaim_ms
+    return replace(
+        queue,
+        min_run_ms=max(queue.min_run_ms - sooner_ms, 0),
+        min_run_reclaim_ms=None if reclaim_ms is None else max(reclaim_ms - sooner_ms, 0),
+    )
 
 
 def _put_back(record: JobRecord, values: dict[str, Any]) -> None:

@@ -145,10 +145,14 @@ WRITTEN = {
     "cpus_milli": ("cpus", 1000),
     "memory_mb": ("memory_gb", 1024),
     "min_run_ms": ("min_run", 1000),
+    "min_run_reclaim_ms": ("min_run_reclaim", 1000),
     "budget_gpu_ms": ("budget_gpu_hours", 3_600_000),
     "defragment_ms": ("defragment", 1000),
 }
 """What is counted in small units: its key in the file of a cluster, and how many make one of what is written there."""
+
+
+IN_SECONDS = ("min_run_ms", "min_run_reclaim_ms", "defragment_ms")
 
 
 def _key(name: str) -> str:
@@ -166,7 +170,7 @@ def _value(name: str, value: object) -> str:
         case "" | None:
             return "none"
         case int() if name in WRITTEN:
-            return f"{value / WRITTEN[name][1]:g}" + ("s" if name in ("min_run_ms", "defragment_ms") else "")
+            return f"{value / WRITTEN[name][1]:g}" + ("s" if name in IN_SECONDS else "")
         case _:
             return str(value)
 

@@ -6,7 +6,8 @@
 | `limit` of a resource | `limit`; -1 is none; 0, or none given, is nothing beyond `quota` |
 | `overQuotaWeight` of GPUs | `weight`, whole numbers in that proportion to neighbours; 0 is nothing beyond `quota` |
 | `priority` | the same; 100 if none is given |
-| `reclaimMinRuntime`, `preemptMinRuntime` | `min_run`, the longer one; that of the queue it lies in if none is given |
+| `preemptMinRuntime` | `min_run`; that of the queue it lies in if none is given |
+| `reclaimMinRuntime` | `min_run_reclaim`; 0 at the top if it has none and a queue has `preemptMinRuntime` |
 | `parentQueue` | the queue it lies in |
 | a resource that is not named | `limit` 0: in KAI its quota and limit are 0, and the queue gets none of it |
 
@@ -60,7 +61,8 @@ class KaiQueue:
     parent: str
     priority: int
     amounts: tuple[Amount | None, ...]
-    min_runs_ms: tuple[int, ...]
+    min_run_ms: int | None
+    min_run_reclaim_ms: int | None
     lost: tuple[str, ...]
 
     @property
@@ -90,7 +92,6 @@ def read_kai_queues(text: str, source: str) -> Imported:
 def _read(manifest: Manifest) -> KaiQueue:
     spec = manifest.fields.get("spec", lambda spec: spec.mapping(SPEC_KEYS), None) or Fields(manifest.place, {})
     resources = spec.get("resources", lambda field: field.mapping(RESOURCES), None) or Fields(manifest.place, {})
-    runs = [spec.get(key, Field.duration_ms, None) for key in ("reclaimMinRuntime", "preemptMinRuntime")]
     lost = [*manifest.remarks]
     if "displayName" in spec:
         lost.append(f"displayName: {spec['displayName'].text()}")
@@ -99,7 +100,8 @@ def _read(manifest: Manifest) -> KaiQueue:
         spec.get("parentQueue", Field.text, ""),
         spec.get("priority", lambda field: field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX), PRIORITY),
         tuple(resources.get(resource, _read_amount, None) for resource in RESOURCES),
-        tuple(run for run in runs if run is not None),
+        spec.get("preemptMinRuntime", Field.duration_ms, None),
+        spec.get("reclaimMinRuntime", Field.duration_ms, None),
         tuple(lost),
     )
 
@@ -121,7 +123,10 @@ def _read_number(field: Field) -> Fraction:
 
 
 def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
-    min_runs_ms = _min_runs_ms(queue, by_name)
+    reclaim_ms = queue.min_run_reclaim_ms
+    if queue.parent not in by_name and any(other.min_run_ms for other in by_name.values()):
+        # Else the time before a preemption would hold for reclaims, too.
+        reclaim_ms = reclaim_ms or 0
     made = Queue(
         queue.name,
         deserved=Quota(*map(_deserved, queue.amounts, PER_UNIT)),
@@ -129,9 +134,10 @@ def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
         weight=weight,
         priority=queue.priority,
         reclaimable=not queue.keeps_all,
-        min_run_ms=max(min_runs_ms, default=0),
+        min_run_ms=_min_run_ms(queue, by_name),
+        min_run_reclaim_ms=reclaim_ms,
     )
-    lost = (*queue.lost, *_lost(queue, min_runs_ms))
+    lost = (*queue.lost, *_lost(queue))
     return Named(queue.manifest.place, queue.name, queue.parent, made, lost)
 
 
@@ -150,13 +156,13 @@ def _counted(amount: Fraction, per_unit: Fraction) -> int:
     return -(-(amount * per_unit).numerator // (amount * per_unit).denominator)
 
 
-def _min_runs_ms(queue: KaiQueue, by_name: dict[str, KaiQueue]) -> tuple[int, ...]:
-    """Those of the queue, or of the nearest that it lies in and that says any."""
+def _min_run_ms(queue: KaiQueue, by_name: dict[str, KaiQueue]) -> int:
+    """That of the queue, or of the nearest that it lies in and that says any."""
     for _ in by_name:
-        if queue.min_runs_ms or queue.parent not in by_name:
+        if queue.min_run_ms is not None or queue.parent not in by_name:
             break
         queue = by_name[queue.parent]
-    return queue.min_runs_ms
+    return queue.min_run_ms or 0
 
 
 def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
@@ -176,7 +182,7 @@ def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
     return found
 
 
-def _lost(queue: KaiQueue, min_runs_ms: tuple[int, ...]) -> Iterator[str]:
+def _lost(queue: KaiQueue) -> Iterator[str]:
     """What a queue says that comes out otherwise here, or otherwise than it reads."""
     unnamed = [resource for resource, amount in zip(RESOURCES, queue.amounts, strict=True) if amount is None]
     if unnamed:
@@ -191,5 +197,3 @@ def _lost(queue: KaiQueue, min_runs_ms: tuple[int, ...]) -> Iterator[str]:
             yield f"{why} of {resource} is 0 or not given: its limit is its quota of {float(amount.quota):g}"
         if amount.weight != queue.weight and amount.weight:
             yield f"overQuotaWeight of {resource} {float(amount.weight):g}: only that of gpu counts"
-    if len(dict.fromkeys(min_runs_ms)) > 1:
-        yield "reclaimMinRuntime and preemptMinRuntime differ: min_run is the longer one"

@@ -31,7 +31,8 @@ def _said(queue: Queue) -> dict[str, Any]:
         "weight": queue.weight,
         "priority": queue.priority,
         "reclaimable": queue.reclaimable,
-        "min_run": f"{queue.min_run_ms}ms" if queue.min_run_ms % 1000 else f"{queue.min_run_ms // 1000}s",
+        "min_run": _duration(queue.min_run_ms),
+        "min_run_reclaim": None if queue.min_run_reclaim_ms is None else _duration(queue.min_run_reclaim_ms),
         "budget_gpu_hours": None if queue.budget_gpu_ms is None else queue.budget_gpu_ms / MS_PER_HOUR,
     }
     left_out = {
@@ -39,9 +40,14 @@ def _said(queue: Queue) -> dict[str, Any]:
         "priority": DEFAULTS.priority,
         "reclaimable": DEFAULTS.reclaimable,
         "min_run": "0s",
+        "min_run_reclaim": None,
         "budget_gpu_hours": None,
     }
     return {key: value for key, value in said.items() if value != left_out.get(key, {})}
+
+
+def _duration(duration_ms: int) -> str:
+    return f"{duration_ms}ms" if duration_ms % 1000 else f"{duration_ms // 1000}s"
 
 
 def _quota(quota: Quota) -> dict[str, int | float]:

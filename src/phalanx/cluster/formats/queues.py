@@ -25,6 +25,7 @@ QUEUE_KEYS = (
     "priority",
     "reclaimable",
     "min_run",
+    "min_run_reclaim",
     "budget_gpu_hours",
     "queues",
 )
@@ -68,6 +69,7 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
                 priority=fields.get("priority", _read_priority, 0),
                 reclaimable=fields.get("reclaimable", Field.boolean, True),
                 min_run_ms=fields.get("min_run", Field.duration_ms, 0),
+                min_run_reclaim_ms=fields.get("min_run_reclaim", Field.duration_ms, None),
                 budget_gpu_ms=fields.get("budget_gpu_hours", _read_budget, None),
             ),
         )
