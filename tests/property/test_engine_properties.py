@@ -539,7 +539,7 @@ def in_queues(cluster: Cluster) -> Cluster:
         cluster,
         queues=(
             Queue("a", guaranteed=Quota(third)),
-            Queue("b", deserved=Quota(third), min_run_ms=1_000),
+            Queue("b", deserved=Quota(third), min_run_ms=1_000, min_run_reclaim_ms=2_500),
             Queue("b/x", deserved=Quota(third // 2)),
             Queue("b/y", limit=Quota(third)),
             Queue("c"),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from itertools import accumulate
+from typing import Any
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Health, flat
-from phalanx.engine.event import JobCancelled
-from phalanx.engine.plan import Reason
+from phalanx.engine.action import Start, Stop
+from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome
+from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.turn import verify
-from phalanx.simulate.costs import NO_COSTS
+from phalanx.policy.policy import Key, Policy, Reserve
+from phalanx.policy.registry import register
+from phalanx.policy.view import JobView, Moment, RunView
+from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
 
@@ -114,3 +121,94 @@ def test_with_true_estimates_conservative_backfilling_starts_nobody_later_than_s
 ) -> None:
     strict, passing = starts_of(jobs, 4, "fifo"), starts_of(jobs, 4, "backfill:mode=conservative")
     assert all(passing[job] <= strict[job] for job in strict)
+
+
+def by_priority(job: JobView, at: Moment) -> Key:
+    return (-job.job.priority, job.submitted_ms, job.number)
+
+
+def of_lower_priority(head: JobView, run: RunView, at: Moment) -> bool:
+    return run.job.priority < head.job.priority
+
+
+def stops_and_reserves(reserve: Reserve) -> str:
+    """The name of a policy that stops lower priorities and reserves for who waits."""
+    name = f"stops-and-reserves-for-{reserve}"
+    register(name, lambda parameters: Policy(name, order=by_priority, victims=of_lower_priority, reserve=reserve))
+    return name
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 30), st.integers(1, 8), st.integers(0, 3), st.booleans()), min_size=3, max_size=12
+    )
+)
+def test_nobody_who_stops_or_moves_others_delays_the_first_who_waits(
+    rows: list[tuple[int, int, int, bool]],
+) -> None:
+    """All come at once, so that nobody comes before whom something is reserved for."""
+    jobs = [
+        a_job(f"j{i}", gpus if gpus <= 4 else 4, 1 if gpus <= 4 else 2, priority=priority, **told(length, preemptible))
+        for i, (length, gpus, priority, preemptible) in enumerate(rows)
+    ]
+    world = World(flat(2, 4), "priority:backfill=easy")
+    plan, promised, ends = world.submit(*jobs), dict[str, int](), dict[str, int]()
+    while plan is not None:
+        for each in world.state.reservations:
+            promised.setdefault(each.job, each.at_ms)
+        plan = carried_out(world, plan, ends)
+    assert all(world.state.jobs[job.id].final is not None for job in jobs)
+    for job, at_ms in promised.items():
+        assert (world.state.jobs[job].first_start_ms or 0) <= at_ms, job
+
+
+def told(length: int, preemptible: bool) -> dict[str, Any]:
+    return {"duration_ms": 1_000 * length, "preemptible": preemptible}
+
+
+def carried_out(world: World, plan: Plan, ends: dict[str, int]) -> Plan | None:
+    """The next plan, with all that was asked for done at once, else once the next jobs have ended; None at the end."""
+    actions = [action for action in plan.actions if action.id in world.asked]
+    if actions:
+        for action in actions:
+            record = world.job(action.id.job)
+            if isinstance(action, Start):
+                left_ms = (record.job.duration_ms or 0) - record.executed_ms(world.now)
+                ends[action.id.job] = world.now + left_ms
+            elif isinstance(action, Stop):
+                del ends[action.id.job]
+        return world.turn(*(Done(action.id) for action in actions))
+    if not ends:
+        return None
+    at_ms = min(ends.values())
+    over = [job for job, end_ms in ends.items() if end_ms == at_ms]
+    for job in over:
+        del ends[job]
+    ended = (AttemptEnded(job, world.job(job).attempts, Outcome.SUCCEEDED) for job in over)
+    return world.turn(*ended, after_ms=at_ms - world.now)
+
+
+@given(
+    st.sampled_from([Reserve.HEAD, Reserve.EVERYBODY]),
+    st.sampled_from([NO_COSTS, Costs()]),
+    st.lists(
+        st.tuples(st.integers(0, 6), st.integers(1, 30), st.sampled_from([1, 2, 4, 8]), st.integers(0, 2)),
+        min_size=5,
+        max_size=12,
+    ),
+)
+@example(Reserve.HEAD, Costs(), [(10, 10, 4, 0), (6, 10, 8, 1), (4, 10, 2, 1), (10, 10, 4, 2), (10, 10, 4, 2)])
+def test_a_policy_may_reserve_for_some_and_stop_others(
+    reserve: Reserve, costs: Costs, rows: list[tuple[int, int, int, int]]
+) -> None:
+    """A claim may be withdrawn, and a victim told to leave, by the very plan that reserves beside them."""
+    submits_s = accumulate(row[0] for row in rows)
+    jobs = [
+        TraceJob(f"j{i}", 1_000 * submit_s, 10_000 * length, gpus, priority=priority)
+        for i, (submit_s, (_, length, gpus, priority)) in enumerate(zip(submits_s, rows, strict=True))
+    ]
+    setup = Setup(flat(1, 8), Trace("t", tuple(jobs)), stops_and_reserves(reserve), costs=costs)
+    simulation = Simulation(setup)
+    simulation.begin()
+    simulation.go(watch=lambda state: state.capacity.check())
+    assert all(job.final is not None for job in simulation.run.state.jobs.values())

@@ -5,6 +5,9 @@ Each step is a function of its own; a decision runs on a trial that is undone, s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
@@ -12,10 +15,10 @@ from phalanx.engine.line import Line
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
-from phalanx.engine.room import make_room, room_by_defragmenting
+from phalanx.engine.room import Room, make_room, room_by_defragmenting
 from phalanx.engine.shortcut import start_alone, wait_on
 from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
+from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, all_stay
@@ -139,8 +142,18 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.cells is not None or not draft.could_make_room(record):
         return False
     room = make_room(draft.trial, record, draft.context(record, fresh))
+    if room is not None and draft.reservations.made and draft.reservations.delayed_by(record, room):
+        room = _room_elsewhere(draft, record)
     if room is None:
         draft.reclaims_left -= bool(draft.state.quotas)
         return False
     draft.promise(record, room)
     return True
+
+
+def _room_elsewhere(draft: Draft, record: JobRecord) -> Room | None:
+    """Room on nodes on which nothing is reserved for somebody before a job, whom it would delay there."""
+    with Closed(draft.state, draft.reservations.reserved_nodes(record)):
+        context = replace(draft.context(record, None), ceiling=Ceiling(draft.state, record, draft.leaving))
+        room = make_room(draft.trial, record, context)
+    return room if room is not None and not draft.reservations.delayed_by(record, room) else None

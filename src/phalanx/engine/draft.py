@@ -59,11 +59,12 @@ class Draft:
         self.leaving: dict[str, AttemptRecord] = dict(self.state.leaving)
         self.leaving_gpus = sum(attempt.gpus for attempt in self.leaving.values())
         self.promised_gpus = sum(self._held_gpus(claim.bookings) for claim in self.state.waiting_claims.values())
-        self.reservations = Reservations(trial, now)
+        self.promoted: dict[str, AttemptRecord] = {}
+        self.withdrawn: dict[str, AttemptRecord] = {}
+        self.reservations = Reservations(trial, now, self)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
         self.growths = 0
         self.opened = False
-        self.withdrawn: dict[str, AttemptRecord] = {}
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
         self.reclaims_left = RECLAIMS_MAX
@@ -104,6 +105,7 @@ class Draft:
         for attempt in self.state.waiting_claims.values():
             if attempt.key not in self.withdrawn and self.trial.promote(attempt):
                 self._touched[attempt.key] = None
+                self.promoted[attempt.key] = attempt
                 self._open_shared(attempt)
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
 
@@ -417,18 +419,26 @@ class Draft:
                     self._shrink(attempt, tuple(going))
 
     def grow_who_could_use_more(self) -> None:
-        """Elastic attempts take up what is free, the earliest submitted first, up to the sizes that the policy sets."""
+        """Elastic attempts take up what is free, the earliest submitted first, up to the sizes that the policy sets.
+
+        Not what is reserved: nobody knows whether they would give it back in time.
+        """
+        blocks = self.reservations.block()
         for attempt in sorted(self.state.elastic.values(), key=lambda attempt: attempt.created_ms):
             if attempt.key in self._touched or attempt.grow_after_ms > self.now:
                 continue
             slots = attempt.placement.slots
             sizes = self.state.jobs[attempt.job.id].sizes if self.state.policy.sets_sizes else None
             for role, more in missing(attempt, sizes):
+                # Whole devices come of what is free; parts of them may also lie on what others share.
+                if role.task.share is None and role.task.gpus > self.state.capacity.free_total:
+                    continue
                 seats = self.trial.grow(attempt, role, self._within_quota(attempt, role, more))
                 self.trial.use(attempt.job.queue, usage_of([seat.booking for seat in seats]), 1)
                 slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
             if len(slots) > len(attempt.placement.slots):
                 self._resize(attempt, slots)
+        self.reservations.unblock(blocks)
 
     def _within_quota(self, attempt: AttemptRecord, role: Role, more: int) -> int:
         """As many more members as the queue may have."""

@@ -7,15 +7,19 @@ TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.cluster.cluster import Health
+from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
+from phalanx.engine.room import Room
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Reserve
+from phalanx.policy.policy import Key, Reserve
 
 Release = Callable[[Iterable[Booking]], None]
 
@@ -38,11 +42,22 @@ Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved."""
 
 
+class Underway(Protocol):
+    """What a plan has done so far on its trial to attempts that there are: told to leave, started on what they were
+    promised, or lost their claim.
+    """
+
+    leaving: dict[str, AttemptRecord]
+    promoted: dict[str, AttemptRecord]
+    withdrawn: dict[str, AttemptRecord]
+
+
 class Reservations:
     """Those of one decision: as they were while nothing unexpected has happened, else made anew."""
 
-    def __init__(self, trial: Trial, now: int) -> None:
+    def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
         self.trial = trial
+        self._underway = underway
         self.state = trial.state
         self.now = now
         self.depth = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: DEPTH_MAX}[self.state.policy.reserve]
@@ -91,19 +106,81 @@ class Reservations:
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job so that it delays none of those before it for whom devices are reserved."""
-        end_ms, key = self.now + record.estimate_ms, self.state.key(record)
-        in_the_way = [
-            bookings
-            for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
-            if at_ms < end_ms and self.state.key(self.state.jobs[made.job]) < key
-        ]
+        in_the_way = self._before(record)
         if not in_the_way:
             return self.trial.seat(record)
-        blocks = _block(self.state.capacity, in_the_way)
+        blocks = _block(self.state.capacity, [bookings for _, bookings in in_the_way])
+        mark = self.trial.mark()
         seated = self.trial.seat(record)
+        self.unblock(blocks)
+        if seated is not None and self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
+            self.trial.undo_to(mark)
+            return None
+        return seated
+
+    def block(self) -> list[Booking]:
+        """Holds what is free now of all that is reserved; `unblock` gives it back."""
+        return _block(self.state.capacity, [bookings for _, _, bookings in self._intervals])
+
+    def unblock(self, blocks: list[Booking]) -> None:
+        """Gives back what was held."""
         for block in reversed(blocks):
             self.state.capacity.release(block)
-        return seated
+
+    def _is_beside_too_many(
+        self, bookings: list[Booking], before: list[tuple[Reservation, tuple[Booking, ...]]]
+    ) -> bool:
+        """Whether a job that has just been seated on shares of devices keeps somebody before it off them.
+
+        What is free of a device that others have shares of cannot be blocked: whether both fit there is tried.
+        """
+        if all(booking.portion is None for booking in bookings):
+            return False
+        return any(_meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
+
+    def _has_place(self, made: Reservation) -> bool:
+        """Whether somebody would still have a place at its reserved time, with those gone who have left by then."""
+        mark = self.trial.mark()
+        self._release([end for end in self._ends() if end[0] <= made.at_ms])
+        found = self._try(self.state.jobs[made.job], made.at_ms)
+        self.trial.undo_to(mark)
+        return found is not None
+
+    def _before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
+        """What is reserved for those before a job from a moment on at which it would not have ended."""
+        end_ms, key = self.now + record.estimate_ms, whole_key(self.state, record)
+        return [
+            (made, bookings)
+            for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
+            if at_ms < end_ms and self._key(made) < key
+        ]
+
+    def delayed_by(self, record: JobRecord, room: Room) -> bool:
+        """Whether somebody before a job would be delayed if it had the room that others make for it.
+
+        What it has back of another queue by its quota is its own, whatever is reserved there.
+        """
+        if any(victim.job.queue != record.job.queue for victim in room.victims):
+            return False
+        if any(_meet(room.bookings, reserved) for _, reserved in self._before(record)):
+            return True
+        return any(
+            at_ms < self._end_ms(move.attempt) and _meet(move.bookings, reserved)
+            for at_ms, _, reserved in self._intervals
+            for move in room.moves
+        )
+
+    def _end_ms(self, attempt: AttemptRecord) -> int:
+        record = self.state.jobs[attempt.job.id]
+        return self._expected_ms(self.now + record.estimate_ms - record.executed_ms(self.now))
+
+    def _key(self, made: Reservation) -> Key:
+        return whole_key(self.state, self.state.jobs[made.job])
+
+    def reserved_nodes(self, record: JobRecord) -> list[int]:
+        """Healthy nodes on which something is reserved that a job would delay there."""
+        nodes = dict.fromkeys(booking.node for _, bookings in self._before(record) for booking in bookings)
+        return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
 
     def hold_back(self, record: JobRecord) -> bool:
         """Whether a job that may not start now would fit, were nothing reserved."""
@@ -127,17 +204,22 @@ class Reservations:
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
                 return True
-        self._make_way(record)
+        self._make_way(record, bookings)
         return False
 
-    def _make_way(self, record: JobRecord) -> None:
-        """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them."""
-        key = self.state.key(record)
-        behind = [made.job for made in self.made if key < self.state.key(self.state.jobs[made.job])]
-        if behind:
-            kept = len(self.made) - len(behind)
-            del self.made[kept:], self._intervals[kept:]
-        for job in behind:
+    def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
+        """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and
+        for those before it whose devices it has by its quota, with all who come after these.
+        """
+        key, end_ms = whole_key(self.state, record), self.now + record.estimate_ms
+        kept = 0
+        for made, (at_ms, _, reserved) in zip(self.made, self._intervals, strict=True):
+            if key < self._key(made) or (at_ms < end_ms and _meet(bookings, reserved)):
+                break
+            kept += 1
+        again = [made.job for made in self.made[kept:]]
+        del self.made[kept:], self._intervals[kept:]
+        for job in again:
             self.make(self.state.jobs[job])
 
     def refused(self, record: JobRecord) -> bool:
@@ -150,8 +232,8 @@ class Reservations:
 
     def _insert(self, record: JobRecord) -> None:
         """Reserves for a job before those who come after it in the order, who then have to see what is left."""
-        key = self.state.key(record)
-        while self.made and key < self.state.key(self.state.jobs[self.made[-1].job]):
+        key = whole_key(self.state, record)
+        while self.made and key < self._key(self.made[-1]):
             del self.made[-1], self._intervals[-1]
         self.make(record)
 
@@ -214,8 +296,7 @@ class Reservations:
             ]
             blocks = _block(self.state.capacity, in_the_way)
             seated = self._try(record, at_ms)
-            for block in reversed(blocks):
-                self.state.capacity.release(block)
+            self.unblock(blocks)
             if seated is not None:
                 self.trial.undo_to(mark)
                 return self._reservation(record, at_ms, seated)
@@ -230,6 +311,7 @@ class Reservations:
         running = [
             (self._expected_ms(end_ms), self._release_of(attempt), attempt.bookings)
             for end_ms, attempt in self.state.ends.in_order()
+            if attempt.key not in self._underway.withdrawn
         ]
         known = (end for end in (*running, *self._planned) if end[0] < FOREVER_MS)
         return sorted(known, key=lambda end: end[0])
@@ -239,9 +321,9 @@ class Reservations:
         return end_ms if end_ms > self.now else self.now + max(self.now - end_ms, OVERRUN_MS)
 
     def _release_of(self, attempt: AttemptRecord) -> Release:
-        if attempt.waits:
+        if attempt.waits and attempt.key not in self._underway.promoted:
             return self.trial.unclaim
-        return self.trial.vacate if attempt.phase is Phase.STOPPING else self.trial.release
+        return self.trial.vacate if attempt.key in self._underway.leaving else self.trial.release
 
     def _enough(self, record: JobRecord, ends: list[End]) -> int:
         """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
@@ -268,6 +350,14 @@ class Reservations:
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
         return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), placement)
+
+
+def _meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
+    """Whether two lie on the same devices somewhere."""
+    devices: dict[int, int] = {}
+    for booking in bookings:
+        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
+    return any(devices.get(booking.node, 0) & booking.devices for booking in reserved)
 
 
 def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:

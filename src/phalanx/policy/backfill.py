@@ -14,6 +14,11 @@ from phalanx.policy.view import JobView, Moment
 MODES = {"easy": Reserve.HEAD, "conservative": Reserve.EVERYBODY}
 
 
+def reserve_of(parameters: Parameters) -> Reserve:
+    """For whom devices are reserved under a policy that has `backfill` as a parameter."""
+    return MODES.get(parameters.choice("backfill", ("off", *MODES)), Reserve.NOBODY)
+
+
 def backfill(parameters: Parameters) -> Policy:
     """`mode` says for whom devices are reserved; `order=priority` puts higher priorities first; `estimate=learned`
     takes the length of jobs that say none from the `quantile` percent of their like.

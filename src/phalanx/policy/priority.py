@@ -7,16 +7,20 @@ stopped, jobs of the same or a lower priority are moved out of the way, if they 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from phalanx.policy.about import About
+from phalanx.policy.backfill import reserve_of
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy
+from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.view import JobView, Moment, RunView
 
 
 def priority(parameters: Parameters) -> Policy:
-    """`production` and `monitoring` are the least priorities of those bands."""
+    """`production` and `monitoring` are the least priorities of those bands; `backfill` says who is promised a time."""
     production = parameters.integer("production", default=200)
     monitoring = parameters.integer("monitoring", default=300)
+    reserve = reserve_of(parameters)
     if monitoring < production:
         raise ValueError(f"priority: monitoring={monitoring} must not be less than production={production}")
 
@@ -31,7 +35,15 @@ def priority(parameters: Parameters) -> Policy:
     def moves(head: JobView, other: RunView, at: Moment) -> bool:
         return other.job.priority <= head.job.priority
 
-    return Policy("priority", order=order, victims=victims, moves=moves, parameters=parameters.given, about=ABOUT)
+    return Policy(
+        "priority",
+        order=order,
+        reserve=reserve,
+        victims=victims,
+        moves=moves,
+        parameters=parameters.given,
+        about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
+    )
 
 
 ABOUT = About(
