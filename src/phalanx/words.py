@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
+from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
 from phalanx.cluster.queues import RESOURCES
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
@@ -13,10 +14,13 @@ from phalanx.engine.deadline import Outlook, outlook
 from phalanx.engine.evidence import Budget
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
+from phalanx.engine.position import Level, Position
 from phalanx.engine.quotas import Shortfall, said
 from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
+from phalanx.placement.shortage import Barrier, Shortage
 from phalanx.simulate.forecast import Forecast
+from phalanx.simulate.never_fit import misfit_words
 from phalanx.simulate.table import duration_text
 
 MS_PER_HOUR = 3_600_000
@@ -45,6 +49,29 @@ PREDICATE_WORDS = {
     "cpus_limit": "at their CPU limit",
     "memory_limit": "at their memory limit",
 }
+
+BARRIER_WORDS = {
+    Barrier.TAKEN: "taken whole",
+    Barrier.PROMISED: "promised to others",
+    Barrier.UNSUPPORTED: "that cannot be cut so",
+    Barrier.MODE: "shared in another way",
+    Barrier.SLOT: "without a place left",
+    Barrier.MEMORY: "with too little memory left",
+    Barrier.COMPUTE: "with too little compute left",
+}
+"""What is wrong with the devices that give a job no part of them."""
+
+MODE_WORDS = {
+    Mode.WHOLE: "whole",
+    Mode.FRACTION: "by fractions",
+    Mode.MPS: "by MPS",
+    Mode.MIG: "by MIG",
+    Mode.TURNS: "by turns",
+}
+"""How a device is shared."""
+
+SLOT_WORDS = {Mode.MPS: "a client", Mode.MIG: "room for such an instance", Mode.TURNS: "such a turn"}
+"""What a device that is shared so has a number of."""
 
 NAMING_WORDS = {
     "node_storage.": "with too little {} storage",
@@ -116,13 +143,20 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
             verb = "have" if len(explanation.waits_for) > 1 else "has"
             return f"its devices are promised; it starts when {_others(explanation.waits_for)} {verb} left"
         case Reason.NEVER_FITS:
-            return "no part of this cluster could ever hold it" + _counts(refusal)
+            return "no part of this cluster could ever hold it" + _too_small(explanation) + _counts(refusal)
         case Reason.PREPARING:
             return "its devices are being cut into the instances it asked for"
         case Reason.UNDECIDED:
             return "it has just arrived"
         case _:
             return _lacking(explanation)
+
+
+def _too_small(explanation: Explanation) -> str:
+    """What of the cluster is too small for a job, by the rule that says where it must lie."""
+    if explanation.misfit is None or explanation.refusal is None:
+        return ""
+    return f": it {misfit_words(explanation.misfit, explanation.refusal.nodes)}"
 
 
 def _failed(explanation: Explanation) -> str:
@@ -169,6 +203,8 @@ def _lacking(explanation: Explanation) -> str:
     free, needed = refusal.gpus_free, refusal.gpus_needed
     if explanation.virtual_cluster is not None and explanation.reason is not Reason.AMOUNT:
         return _in_cells(explanation, explanation.virtual_cluster)
+    if explanation.shortage is not None:
+        return _short(explanation.shortage) + _spared(explanation)
     match explanation.reason:
         case Reason.UNHEALTHY:
             line = "too many of the nodes it could use are not healthy"
@@ -181,6 +217,51 @@ def _lacking(explanation: Explanation) -> str:
         case _:
             line = f"it needs {_number(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
     return line + _counts(refusal) + _spared(explanation)
+
+
+def _short(shortage: Shortage) -> str:
+    """What the parts of devices lack that a job asks for, with the devices that give none, by what keeps it off."""
+    asked = f"{_number(shortage.tasks, 'part')} of GPUs" if shortage.tasks > 1 else "a part of a GPU"
+    line = f"it needs {asked} ({_part_words(shortage.wanted)})"
+    counts = ", ".join(f"{count} {BARRIER_WORDS[barrier]}" for barrier, count in shortage.barriers)
+    counts = f" (of {_number(shortage.devices, 'GPU')}: {counts})" if counts else ""
+    if shortage.tasks_most >= shortage.tasks:
+        return f"{line}: there is room, but not close enough together{counts}"
+    if shortage.tasks_most:
+        line += f", and there is room for {shortage.tasks_most}"
+    return line + _barrier_words(shortage) + counts
+
+
+def _part_words(wanted: Portion) -> str:
+    memory = f"{_gb(wanted.memory_mb)} of its memory"
+    match wanted.mode:
+        case Mode.MIG:
+            return f"MIG {wanted.mig_profile}"
+        case Mode.TURNS:
+            return f"one of {wanted.turns} turns, {memory}"
+        case mode:
+            return f"{MODE_WORDS[mode]}, {wanted.compute_permille / FULL_PERMILLE:g} of its compute, {memory}"
+
+
+def _barrier_words(shortage: Shortage) -> str:
+    """What to tell first of what keeps a part off."""
+    match shortage.barrier:
+        case Barrier.MEMORY:
+            return f"; the GPU that is shared so and has most memory left has {_gb(shortage.memory_mb_most)}"
+        case Barrier.COMPUTE:
+            most = shortage.compute_permille_most / FULL_PERMILLE
+            return f"; the GPU that is shared so and has most compute left has {most:g}"
+        case Barrier.SLOT:
+            return f"; no GPU that is shared so has {SLOT_WORDS[shortage.wanted.mode]} left"
+        case Barrier.MODE:
+            modes = " or ".join(MODE_WORDS[mode] for mode in shortage.modes)
+            return f"; GPUs that are shared are shared {modes}, and a GPU is shared in one way at a time"
+        case _:
+            return "; no GPU is free, and none is shared"
+
+
+def _gb(memory_mb: int) -> str:
+    return f"{memory_mb / MB_PER_GB:.3g} GB"
 
 
 def _spared(explanation: Explanation) -> str:
@@ -320,6 +401,8 @@ def offer(change: Change) -> str:
         case ChangeKind.SHARE:
             part = f"{amount / 1000:g}" if change.names == ("fraction",) else f"{amount} %"
             return f"with {part} of a GPU"
+        case ChangeKind.SHARE_MEMORY:
+            return f"with {_gb(amount)} of a GPU's memory instead of {_gb(was)}"
         case ChangeKind.PASS:
             return "if the policy let it pass those before it"
         case ChangeKind.MAINTENANCE:
@@ -398,6 +481,8 @@ def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
             for each in explanation.spared[:NAMES_MAX]
         ),
         "overdue": _overdue(explanation),
+        "position": _positioned(explanation.position),
+        "queues": _compared(explanation.position),
         "priority": _added_up(explanation),
         "not_before": _at(explanation.not_before_ms, now_ms),
     }
@@ -418,6 +503,27 @@ def _added_up(explanation: Explanation) -> str:
         return ""
     parts = ", ".join(f"{each.name} {each.value:.3g} x {each.weight} = {each.points:.0f}" for each in factors)
     return f"{sum(each.points for each in factors):.0f} ({parts})"
+
+
+def _positioned(position: Position | None) -> str:
+    """Where it stands in the order."""
+    if position is None:
+        return ""
+    where = f"queue {position.queue}" if position.queue else "line"
+    return f"{position.place} of {position.of} in {where}"
+
+
+def _compared(position: Position | None) -> str:
+    """Where its queue stands among those beside it, level by level, and by what they are compared."""
+    return "; ".join(map(_level, position.levels)) if position is not None else ""
+
+
+def _level(level: Level) -> str:
+    place = f"{level.queue} {level.place} of {level.of}" if level.place is not None else level.queue
+    measures = ", ".join(
+        f"{each.name} {'without end' if each.value is None else f'{each.value:.3g}'}" for each in level.measures
+    )
+    return f"{place} ({measures})" if measures else place
 
 
 def _then(explanation: Explanation) -> str:

@@ -52,7 +52,7 @@ POLICIES = [
 
 
 QUEUES = (Queue("a", limit=Quota(5_000)), Queue("b", guaranteed=Quota(2_000), deserved=Quota(3_000)))
-SPENT = (Queue("a", deserved=Quota(2_000), budget_gpu_ms=1_500), Queue("b", min_run_ms=800))
+SPENT = (Queue("a", deserved=Quota(2_000), budget_gpu_ms=1_500), Queue("b", min_run_ms=800, min_run_reclaim_ms=500))
 """Queues with quotas that bind, and with budgets that run out."""
 
 

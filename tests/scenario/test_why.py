@@ -36,6 +36,7 @@ from phalanx.engine.quotas import said
 from phalanx.engine.suppose import Supposition
 from phalanx.engine.turn import record, replay
 from phalanx.engine.why import why
+from phalanx.words import evidence
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Array, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan
@@ -48,7 +49,7 @@ CASES = [
 ]
 KEYS = ("case", "cluster", "policy", "steps", "ask", "why", "starts_take_time")
 ANSWERS = ("reason", "free", "needed", "ruled_out", "held", "block", "nodes_with", "changes", "next", "behind")
-ANSWERS += ("waits_for", "not_before_s", "unhealthy", "ends_s", "quota")
+ANSWERS += ("waits_for", "not_before_s", "unhealthy", "ends_s", "quota", "position", "queues", "priority")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -139,13 +140,15 @@ FIELDS: dict[str, Any] = {
 def with_task(role: Role, given: dict[str, Any]) -> Role:
     made = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     asks = {"fraction": fraction_ask, "mps": mps_ask, "mig": mig_ask}
-    shares = [asks[key](made.pop(key)) for key in asks if key in made]
+    given_shares = [(asks[key], made.pop(key)) for key in asks if key in made]
+    shares = [ask(*value) if isinstance(value, tuple) else ask(value) for ask, value in given_shares]
     return replace(role, task=replace(role.task, **made, **({"share": shares[0]} if shares else {})))
 
 
 def answers(answer: Explanation, world: World) -> dict[str, Any]:
     """The Explanation in the words of the tables."""
     refusal, block = answer.refusal, answer.block
+    lines = evidence(answer, world.now)
     return {
         "reason": answer.reason.value if answer.reason is not None else None,
         "free": refusal.gpus_free if refusal else None,
@@ -157,6 +160,7 @@ def answers(answer: Explanation, world: World) -> dict[str, Any]:
         "nodes_with": dict(answer.free),
         "unhealthy": dict(answer.unhealthy),
         "quota": quota(answer),
+        **{line: lines.get(line, "") for line in ("position", "queues", "priority")},
         "behind": answer.behind.job if answer.behind else None,
         "waits_for": [each.job for each in answer.waits_for],
         "not_before_s": None if answer.not_before_ms is None else answer.not_before_ms / 1000,
@@ -176,6 +180,7 @@ def quota(answer: Explanation) -> str | None:
 def short(change: Change) -> str:
     """A change in few words: its kind and the new value."""
     unit = {ChangeKind.CPUS: 1000, ChangeKind.MEMORY: 1024, ChangeKind.GPU_MEMORY: 1000, ChangeKind.DURATION: 1000}
+    unit[ChangeKind.SHARE_MEMORY] = 1024
     if change.kind is ChangeKind.END:
         value = ",".join(each.job for each in change.ends)
     elif change.kind in (ChangeKind.TOPOLOGY, ChangeKind.GPU_TYPE):

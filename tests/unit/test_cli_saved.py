@@ -238,6 +238,18 @@ def test_a_run_saved_under_a_policy_in_a_file_is_asked_without_naming_it_again(
     assert say("what-if", "--state", "half.sim", "--add-nodes", "1")["what_if"]["jobs"]["completed"] == 2
 
 
+def test_a_run_is_asked_at_the_moment_it_was_let_go_to(say: Any, tmp_path: Path) -> None:
+    cluster, trace, saved = (tmp_path / name for name in ("cluster.yaml", "trace.csv", "run"))
+    cluster.write_text("nodes: [{count: 1, gpus: 8}]\nqueues: [{name: a}]\n")
+    trace.write_text("job_id,submit_s,duration_s,gpus,queue\n1,0,36000,8,a\n2,60,60,8,a\n")
+    say(
+        "simulate", *(f"--cluster={cluster}", f"--trace={trace}", "--policy=fair-tree", "--until=2h", f"--save={saved}")
+    )
+    answer = say("why", "2", f"--state={saved}", "--no-forecast")
+    (level,) = answer["position"]["levels"]
+    assert dict(level["measures"])["decayed_gpu_hours"] == pytest.approx(16, rel=0.01)
+
+
 def test_an_empty_journal_is_refused(refusal: Any, tmp_path: Path) -> None:
     for number, content in enumerate((b"", b"\n\n")):
         (empty := tmp_path / f"empty{number}.jsonl").write_bytes(content)

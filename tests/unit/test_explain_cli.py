@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from builders import World, a_job
+from builders import World, a_job, sockets
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
@@ -47,9 +47,25 @@ def test_a_person_reads_the_reason_first_and_what_would_help_next(journal: str) 
         "SOONER",
         "HELD BY",
         "NEXT TO END",
+        "POSITION",
     ]
     assert lines[4].endswith("it would start now if job a of queue default (8 GPUs) ended")
     assert lines[6].endswith("8 GPUs of default in 1m 30s")
+
+
+def test_of_a_job_that_never_fits_no_start_is_foreseen_but_the_rule_is_told(tmp_path: Path) -> None:
+    world = World(sockets(1))
+    world.submit(a_job("j", 5, 1, "socket"))
+    path = str(tmp_path / "state.jsonl")
+    save_journal(world.journal, path)
+    assert "EXPECTED" not in told("j", "--state", path, "--forecast")
+    answer = data("j", "--state", path, "--forecast")
+    assert "forecast" not in answer
+    assert {key: answer["misfit"][key] for key in ("level", "gpus", "gpus_most")} == {
+        "level": "socket",
+        "gpus": 5,
+        "gpus_most": 4,
+    }
 
 
 def test_a_program_gets_the_whole_object(journal: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue
+from phalanx.engine.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.policy import registry
 from phalanx.policy.guarded import GUARDS, PolicyError, guarded
@@ -50,6 +51,14 @@ def test_an_order_that_is_no_tuple_of_whole_numbers_is_refused(key: object, show
 def test_a_key_of_a_queue_that_is_no_tuple_is_refused() -> None:
     told = misbehaves(world_of(queue_order=lambda queue, usage, at: 0.5), a_job("a"), a_job("b"))
     assert told == "policy mine: queue_order(queue default) returned 0.5: expected a tuple of whole numbers"
+
+
+def test_what_is_shown_of_a_queue_must_be_measures() -> None:
+    world = world_of(queue_order=lambda queue, usage, at: (0,), measures=lambda queue, usage, at: ("half", 0.5))
+    world.run(a_job("a"))
+    world.submit(a_job("b"))
+    with pytest.raises(PolicyError, match=r"measures\(queue default\) returned .*: expected a tuple of Measure"):
+        explain(world.state, "b")
 
 
 def test_what_a_policy_raises_is_named_with_its_part_job_and_line() -> None:

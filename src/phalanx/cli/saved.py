@@ -16,10 +16,11 @@ import click
 from phalanx.cli.files import FileError
 from phalanx.engine import snapshot
 from phalanx.engine.apply import apply
-from phalanx.engine.event import ClusterDefined, PolicyChanged
-from phalanx.engine.journal import Record, decode
+from phalanx.engine.event import ClusterDefined, PolicyChanged, TimerDue
+from phalanx.engine.journal import Count, Record, decode
 from phalanx.engine.snapshot import SnapshotError
 from phalanx.engine.state import State
+from phalanx.engine.turn import record
 from phalanx.policy.guarded import PolicyError
 from phalanx.policy.registry import is_file, known, split
 
@@ -58,13 +59,21 @@ def state_from(path: str) -> State:
     """The State that a file tells of: at the end of a journal or bundle, in a snapshot, at the moment of a run."""
     match kind_of(path):
         case Kind.RUN:
-            return run_from(path).run.state
+            return _reached(run_from(path))
         case Kind.SNAPSHOT:
             return snapshot_from(path)
         case Kind.BUNDLE:
             return _state_of_bundle(path)
         case Kind.JOURNAL:
             return _folded(State(), path)
+
+
+def _reached(simulation: Simulation) -> State:
+    """The State of a run at the moment it was let go to: nothing may have happened since the last record."""
+    state = simulation.run.state
+    if state.seq >= 0 and simulation.now_ms > state.now:
+        record(state, Count(state.seq + 1), TimerDue(), simulation.now_ms)
+    return state
 
 
 def start_of(path: str) -> State:

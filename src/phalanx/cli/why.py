@@ -14,6 +14,7 @@ from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.saved import state_from
 from phalanx.cli.why_live import why_live
 from phalanx.engine.explain import Explanation
+from phalanx.engine.plan import Reason
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
@@ -40,6 +41,8 @@ COLUMNS = (
     Column("min_run"),
     Column("overdue"),
     Column("deadline"),
+    Column("position"),
+    Column("queues"),
     Column("priority"),
     Column("not_before"),
 )
@@ -92,7 +95,8 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     except UnknownJobError as error:
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
-    if explanation.reason is not None and (ahead or (ahead is None and state.in_line <= CHEAP_MAX)):
+    looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
+    if looks_ahead and explanation.reason not in (None, Reason.NEVER_FITS):
         made = _look_ahead(state, TURNS_MAX if ahead else TURNS_CHEAP)
         row["forecast"] = _forecast_of(made, job)
         row["expected_start"] = expected(made, job, state.now)

@@ -28,6 +28,8 @@ COLUMNS = tuple(
         "min_run",
         "overdue",
         "deadline",
+        "position",
+        "queues",
         "priority",
         "not_before",
     )

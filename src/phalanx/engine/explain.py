@@ -27,14 +27,20 @@ from phalanx.engine.evidence import (
 )
 from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
+from phalanx.engine.position import Position, position
 from phalanx.engine.present import present_reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
+from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
+from phalanx.placement.shortage import Shortage, shortage
 from phalanx.policy.factor import Factor
+
+OF_DEVICES = (Reason.GPUS, Reason.TOPOLOGY, Reason.FRAGMENTED)
+"""Reasons by which too few devices, or parts of them, are free where they are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +55,27 @@ class Next:
 class Explanation:
     """One dominant reason and its evidence.
 
-    `refusal` counts the nodes each predicate rules out, in turn. `held` adds up by queue what others hold of the nodes
-    the job could use, `holders` names those of them who are expected to leave first. `task_gpus` is what its largest
-    task needs on one node; `free` says how many nodes have how many free GPUs, `block` where most of the job would fit
-    together. `quota` is what its queue may not have, and what is left of it; `budgets` are those that are used up.
-    `spared` are those who would give way to it once they have run for the `min_run` of their queues. `reserved_for` are
-    those before it for whom something it could use is reserved before it would end. `failed_starts` and `failed_runs`
-    are how often it has failed to start since it last ran, and how often while it ran. `maintenance` is what it
-    would run into on the nodes that would take it. `overdue_ms` is for how long it has waited longer than it should:
-    it goes before everybody, and devices are reserved for it. `factors` are what its place in the order adds up from,
-    where the policy adds up. `changes` have each been tried and would
-    give the job its devices at once; those of one kind by the smallest step. `next` is what it would wait for then.
+    `refusal` counts the nodes each predicate rules out, in turn. `misfit` is what could never hold the job, even idle,
+    and what it would have to be; `shortage` is what keeps the parts of devices that it asks for off those there are.
+    `held` adds up by queue what others hold of the nodes the job could use, `holders` names those of them who are
+    expected to leave first. `task_gpus` is what its largest task needs on one node; `free` says how many nodes have how
+    many free GPUs, `block` where most of the job would fit together. `quota` is what its queue may not have, and what
+    is left of it; `budgets` are those that are used up. `spared` are those who would give way to it once they have run
+    for the `min_run` of their queues. `reserved_for` are those before it for whom something it could use is reserved
+    before it would end. `failed_starts` and `failed_runs` are how often it has failed to start since it last ran, and
+    how often while it ran. `maintenance` is what it would run into on the nodes that would take it. `overdue_ms` is for
+    how long it has waited longer than it should: it goes before everybody, and devices are reserved for it. `factors`
+    are what its place in the order adds up from, where the policy adds up; `position` is that place, and what its queue
+    is compared by. `changes` have each been tried and would give the job its devices at once; those of one kind by the
+    smallest step. `next` is what it would wait for then.
     """
 
     job: str
     state: JobState
     reason: Reason | None = None
     refusal: Refusal | None = None
+    misfit: Misfit | None = None
+    shortage: Shortage | None = None
     behind: Other | None = None
     waits_for: tuple[Other, ...] = ()
     not_before_ms: int | None = None
@@ -86,6 +96,7 @@ class Explanation:
     maintenance: tuple[Maintenance, ...] = ()
     overdue_ms: int | None = None
     factors: tuple[Factor, ...] = ()
+    position: Position | None = None
     changes: tuple[Change, ...] = ()
     next: Next | None = None
 
@@ -135,6 +146,8 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         plain,
         reason=reason,
         refusal=evidence,
+        misfit=misfit(state.fit, record.asked) if reason is Reason.NEVER_FITS else None,
+        shortage=shortage(state.fit, record.asked) if evidence is not None and reason in OF_DEVICES else None,
         behind=other(state, state.head) if reason is Reason.BEHIND and state.head else None,
         fits_now=fits,
         held=by_queue(holding),
@@ -150,6 +163,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         virtual_cluster=view_of(state, record),
         overdue_ms=_overdue_ms(state, record) if record.overdue else None,
         factors=state.policy.factors(record, state),
+        position=position(state, record),
         maintenance=tuple(too_soon(state, record)) if reason is Reason.MAINTENANCE else (),
     )
 

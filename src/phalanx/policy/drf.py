@@ -6,26 +6,43 @@ that queues that want different things all do at least as well as with a slice o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
 
 from phalanx.policy.about import About
+from phalanx.policy.backfill import reserve_of
+from phalanx.policy.factor import Measure
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy
+from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.view import Moment, Usage
 
 
 def drf(parameters: Parameters) -> Policy:
-    """`weights` are what queues are entitled to, relative to one another; 1 where none is given."""
+    """`weights` are what queues are entitled to, relative to one another; 1 where none is given. `backfill` says who is
+    promised a time.
+    """
     weights = parameters.per_queue("weights")
+    reserve = reserve_of(parameters)
     common = lcm(*(weight.numerator for weight in weights.values()))
 
     def queue_order(queue: str, usage: Usage, at: Moment) -> Key:
         weight = weights.get(queue, Fraction(1))
         return (dominant(usage, at.total) * common // weight.numerator * weight.denominator,)
 
-    return Policy("drf", queue_order=queue_order, parameters=parameters.given, about=ABOUT)
+    def measures(queue: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        weight, share = float(weights.get(queue, Fraction(1))), dominant_share(usage, at.total)
+        return (Measure("dominant_share", share), Measure("weight", weight), Measure("for_weight", share / weight))
+
+    return Policy(
+        "drf",
+        queue_order=queue_order,
+        measures=measures,
+        reserve=reserve,
+        parameters=parameters.given,
+        about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
+    )
 
 
 def dominant(usage: Usage, total: Usage) -> int:
@@ -33,6 +50,11 @@ def dominant(usage: Usage, total: Usage) -> int:
     gpus, cpus, memory = usage
     of_gpus, of_cpus, of_memory = _parts(total)
     return max(gpus * of_gpus, cpus * of_cpus, memory * of_memory)
+
+
+def dominant_share(usage: Usage, total: Usage) -> float:
+    """The dominant share as people say it, from 0 to 1."""
+    return max((used / there for used, there in zip(usage, total, strict=True) if there), default=0.0)
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Factors: the parts of which a policy adds up what a job is worth, to be shown to people."""
+"""Factors and measures: from what a policy works out the place of a job and of its queue, to be shown to people."""
 
 from __future__ import annotations
 
@@ -16,3 +16,10 @@ class Factor(NamedTuple):
     def points(self) -> float:
         """What it adds to the priority."""
         return self.weight * self.value
+
+
+class Measure(NamedTuple):
+    """Something that a policy goes by when it compares a queue with those beside it; None is without end."""
+
+    name: str
+    value: float | None

@@ -10,15 +10,18 @@ to be stopped when they reclaim it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import log
 
 from phalanx.cluster.formats.limits import QUEUE_WEIGHT_MAX
 from phalanx.cluster.queues import Queue
 from phalanx.policy.about import About
-from phalanx.policy.drf import dominant
+from phalanx.policy.backfill import reserve_of
+from phalanx.policy.drf import dominant, dominant_share
+from phalanx.policy.factor import Measure
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, nobody
+from phalanx.policy.policy import Key, Policy, Reserve, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
 
 DUE, BORROWS = 0, 1
@@ -31,22 +34,39 @@ ONE = Queue("")
 
 
 def fair(parameters: Parameters) -> Policy:
-    """With `half_life` what queues have had counts, too, the less the longer it is ago; `preempt` goes by priority."""
+    """With `half_life` what queues have had counts, too, the less the longer it is ago; `preempt` goes by priority;
+    `backfill` says who is promised a time.
+    """
     half_life_ms = parameters.duration_ms_or_off("half_life")
     preempt = parameters.boolean("preempt", default=False)
+    reserve = reserve_of(parameters)
 
     def level_order(path: str, usage: Usage, at: Moment) -> Key:
         had = NOTHING if half_life_ms is None else average(path, at, half_life_ms)
         return level(at.queue(path) or ONE, usage, had, at.total)
 
+    def measures(path: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        had = NOTHING if half_life_ms is None else average(path, at, half_life_ms)
+        queue, share, before = at.queue(path) or ONE, dominant_share(usage, at.total), dominant_share(had, at.total)
+        return (
+            Measure("due", float(is_due_more(queue, usage))),
+            Measure("priority", queue.priority),
+            Measure("dominant_share", share),
+            *((Measure("decayed_share", before),) if half_life_ms is not None else ()),
+            Measure("weight", queue.weight),
+            Measure("for_weight", (share + before) / queue.weight),
+        )
+
     return Policy(
         "fair",
         order=by_priority,
         level_order=level_order,
+        measures=measures,
         victims=lower_in_queue if preempt else nobody,
+        reserve=reserve,
         half_life_ms=half_life_ms,
         parameters=parameters.given,
-        about=ABOUT,
+        about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.cluster.queues import Queue
+from phalanx.policy.factor import Measure
 from phalanx.policy.view import Moment, Usage
 from phalanx.policy.wants import wants_of
 
@@ -98,6 +99,15 @@ class FairShares:
 def saturation(usage: Usage, share: Usage) -> int:
     """How much a queue has of what falls to it: the most of all resources."""
     return max(used * SATURATION // max(part, 1) for used, part in zip(usage, share, strict=True))
+
+
+def measures_of(usage: Usage, share: Usage) -> tuple[Measure, ...]:
+    """What a queue has of GPUs, what falls to it, and of all resources the most that it has of that."""
+    return (
+        Measure("gpus", usage.gpu_permille / 1000),
+        Measure("fair_share_gpus", share.gpu_permille / 1000),
+        Measure("of_fair_share", saturation(usage, share) / SATURATION if any(share) or not any(usage) else None),
+    )
 
 
 def fits_in(usage: Usage, need: Usage, share: Usage) -> bool:

@@ -9,25 +9,30 @@ taken together: what lies in them is sorted as if it lay in one (Cox and Morriso
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 from phalanx.cluster.queues import ancestors
 from phalanx.policy.about import About
+from phalanx.policy.backfill import reserve_of
+from phalanx.policy.factor import Measure
 from phalanx.policy.fair import ONE, by_priority
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy
+from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.survey import Survey
 from phalanx.policy.view import Moment, Usage
 
 HAS_NONE_INSIDE, HAS_OTHERS_INSIDE = 0, 1
 """Of two that are equal at a level, one with none inside goes first: its key ends there."""
 
+MS_PER_HOUR = 3_600_000
 PRECISION = 10**9
 """Levels that differ by less than one part of this are equal."""
 
 
 def fair_tree(parameters: Parameters) -> Policy:
-    """After `half_life` what a queue has used counts half."""
+    """After `half_life` what a queue has used counts half; `backfill` says who is promised a time."""
+    reserve = reserve_of(parameters)
     half_life_ms = parameters.duration_ms("half_life", "7d")
     levels = Survey(uses_for_shares)
 
@@ -39,9 +44,26 @@ def fair_tree(parameters: Parameters) -> Policy:
         "fair-tree",
         order=by_priority,
         level_order=level_order,
+        measures=level_fairshare,
+        reserve=reserve,
         half_life_ms=half_life_ms,
         parameters=parameters.given,
-        about=ABOUT,
+        about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
+    )
+
+
+def level_fairshare(path: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+    """What the level fairshare of a queue comes from: LF = S / U, without end for one that has used nothing."""
+    outside = path.rpartition("/")[0]
+    beside = _inside(at.queues()).get(outside, (path,))
+    weight, weights = (at.queue(path) or ONE).weight, sum((at.queue(each) or ONE).weight for each in beside)
+    spent, whole = at.spent_gpu_ms(path), at.spent_gpu_ms(outside)
+    share, used = weight / weights, spent / whole if whole else 0.0
+    return (
+        Measure("share", share),
+        Measure("used", used),
+        Measure("decayed_gpu_hours", spent / MS_PER_HOUR),
+        Measure("level_fs", share / used if used else None),
     )
 
 

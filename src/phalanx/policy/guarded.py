@@ -12,7 +12,7 @@ from typing import Any
 
 from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
-from phalanx.policy.factor import Factor
+from phalanx.policy.factor import Factor, Measure
 from phalanx.policy.policy import Memory, Policy, QueueOrder, Reserve, Targets, Victims, no_wakeup
 from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
@@ -283,6 +283,18 @@ def _factors(policy: Policy) -> Callable[[JobView, Moment], tuple[Factor, ...]]:
     return factors
 
 
+def _measures(policy: Policy) -> Callable[[str, Usage, Moment], tuple[Measure, ...]]:
+    guard = Guard(policy.name, "measures", policy.measures)
+
+    def measures(queue: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        answer = guard.call(f"queue {queue}", queue, usage, at)
+        if not isinstance(answer, tuple) or not all(isinstance(each, Measure) for each in answer):
+            raise guard.refuse(f"queue {queue}", answer, "a tuple of Measure")
+        return answer
+
+    return measures
+
+
 def _due(policy: Policy) -> Callable[[JobView, Moment], None]:
     guard = Guard(policy.name, "due", policy.due)
 
@@ -378,4 +390,5 @@ GUARDS: Mapping[str, Callable[[Policy], Callable[..., Any]]] = {
     "observe_plan": _observe_plan,
     "next_wakeup": _next_wakeup,
     "factors": _factors,
+    "measures": _measures,
 }

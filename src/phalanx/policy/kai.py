@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from phalanx.cluster.queues import GPUS_PERMILLE, Queue
 from phalanx.policy.about import About
+from phalanx.policy.factor import Measure
 from phalanx.policy.fair import BORROWS, DUE, ONE, by_priority, is_due_more, lower_in_queue
-from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, saturation, sides
+from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, measures_of, saturation, sides
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, anybody, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
@@ -36,6 +37,11 @@ def kai(parameters: Parameters) -> Policy:
         queue = at.queue(path) or ONE
         due = DUE if is_due_more(queue, usage) else BORROWS
         return (due, -queue.priority, saturation(usage, fair_shares(at)[path]))
+
+    def measures(path: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        queue = at.queue(path) or ONE
+        due, priority = float(is_due_more(queue, usage)), queue.priority
+        return (Measure("due", due), Measure("priority", priority), *measures_of(usage, fair_shares(at)[path]))
 
     def keeps(queue: str, at: Moment) -> int:
         described = at.queue(queue)
@@ -66,6 +72,7 @@ def kai(parameters: Parameters) -> Policy:
         "kai",
         order=by_priority,
         level_order=level_order,
+        measures=measures,
         victims=victims if preempt or reclaim else nobody,
         moves=anybody if consolidate else nobody,
         reclaims=reclaims if reclaim else nobody,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from phalanx.policy.about import About
-from phalanx.policy.backfill import MODES
+from phalanx.policy.backfill import reserve_of
 from phalanx.policy.factor import Factor
-from phalanx.policy.fair_tree import fairshares
+from phalanx.policy.fair_tree import fairshares, level_fairshare
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.survey import Survey
@@ -33,7 +33,7 @@ def multifactor(parameters: Parameters) -> Policy:
     rule = Rule.of(parameters)
     half_life_ms = parameters.duration_ms("half_life", "7d")
     period_ms = parameters.duration_ms("period", "5m")
-    backfill = parameters.choice("backfill", ("off", *MODES))
+    reserve = reserve_of(parameters)
 
     def order(job: JobView, at: Moment) -> Key:
         return (-rule.priority(job, at), job.submitted_ms, job.number)
@@ -46,12 +46,13 @@ def multifactor(parameters: Parameters) -> Policy:
     return Policy(
         "multifactor",
         order=order,
-        reserve=MODES.get(backfill, Reserve.NOBODY),
+        reserve=reserve,
         changes=changes,
         half_life_ms=half_life_ms,
         factors=rule.factors,
+        measures=level_fairshare,
         parameters=parameters.given,
-        about=replace(ABOUT, foresight=backfill in MODES),
+        about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
     )
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from phalanx.policy.about import NOTHING_SAID, About
-from phalanx.policy.factor import Factor
+from phalanx.policy.factor import Factor, Measure
 from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
 from phalanx.workload.gang import Gang
 
@@ -27,6 +27,7 @@ Relocates = Callable[[Moment], Sequence[tuple[str, str]]]
 Adjusts = Callable[[Memory, JobView, Moment], Mapping[str, Adjustment]]
 Changes = Callable[[JobView, Moment], int | None]
 Factors = Callable[[JobView, Moment], tuple[Factor, ...]]
+Measures = Callable[[str, Usage, Moment], tuple[Measure, ...]]
 Due = Callable[[JobView, Moment], None]
 Observe = Callable[[Memory, object, int], None]
 Wakeup = Callable[[Mapping[str, Any], int], int | None]
@@ -110,6 +111,11 @@ def no_factors(job: JobView, at: Moment) -> tuple[Factor, ...]:
     return ()
 
 
+def no_measures(queue: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+    """For orders in which queues do not matter."""
+    return ()
+
+
 def anywhere(job: JobView, at: Moment) -> Sequence[Place]:
     """A gang goes where the placement of the cluster has it go."""
     return ()
@@ -181,7 +187,9 @@ class Policy:
     the solver that is asked at such a moment; its answer comes as an `Advice` event. With `half_life_ms` the engine
     keeps what queues have spent of GPU time, of which so much later half counts (0: all of it). With
     `estimate_permille` jobs that do not say how long they take are expected to run as long as so many thousandths of
-    their like at most did. `factors` are what `order` adds up, for people who ask.
+    their like at most did. `factors` are what `order` adds up, and `measures` what `queue_order` or `level_order`
+    compares of a queue, for people who ask. `labels` are those of jobs that it goes by, with the values that each may
+    have: a job with another is refused.
     """
 
     name: str
@@ -211,7 +219,9 @@ class Policy:
     reports_ms: int | None = None
     paces_ms: int | None = None
     factors: Factors = no_factors
+    measures: Measures = no_measures
     adviser: str = ""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     about: About = NOTHING_SAID
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from phalanx.cluster.queues import Queue
 from phalanx.policy.about import About
-from phalanx.policy.drf import dominant
+from phalanx.policy.drf import dominant, dominant_share
+from phalanx.policy.factor import Measure
 from phalanx.policy.fair import EXACT, ONE, by_priority, lower_in_queue
-from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, saturation, sides
+from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, measures_of, saturation, sides
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, no_bound, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
@@ -31,6 +32,15 @@ def volcano(parameters: Parameters) -> Policy:
         if proportion:
             return (-queue.priority, saturation(usage, deserved(at)[path]))
         return (-queue.priority, dominant(usage, at.total) * EXACT // queue.weight)
+
+    def measures(path: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        queue = at.queue(path) or ONE
+        first = Measure("priority", queue.priority)
+        if proportion:
+            return (first, *measures_of(usage, deserved(at)[path]))
+        share = dominant_share(usage, at.total)
+        weight = Measure("weight", queue.weight)
+        return (first, Measure("dominant_share", share), weight, Measure("for_weight", share / queue.weight))
 
     def keeps(queue: str, at: Moment) -> int:
         return deserved(at)[queue].gpu_permille
@@ -58,6 +68,7 @@ def volcano(parameters: Parameters) -> Policy:
         "volcano",
         order=by_priority,
         level_order=level_order,
+        measures=measures,
         victims=victims if preempt or reclaim else nobody,
         reclaims=reclaims if reclaim else nobody,
         keeps=keeps,

@@ -14,6 +14,7 @@ from math import lcm
 from typing import NamedTuple
 
 from phalanx.policy.about import About
+from phalanx.policy.factor import Measure
 from phalanx.policy.loose import loosened
 from phalanx.policy.parameters import ParameterError, Parameters
 from phalanx.policy.policy import Key, Policy
@@ -52,6 +53,11 @@ def yarn_cs(parameters: Parameters) -> Policy:
             return (NOT_ENTITLED, usage.gpu_permille)
         return (ENTITLED, usage.gpu_permille * common // parts[queue])
 
+    def measures(queue: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
+        parts, whole, _ = shares(at.queues())
+        used, share = usage.gpu_permille / max(at.total.gpu_permille, 1), parts[queue] / whole
+        return (Measure("share", share), Measure("used", used), Measure("of_share", used / share if share else None))
+
     def keeps(queue: str, at: Moment) -> int:
         parts, whole, _ = shares(at.queues())
         return -(-at.total.gpu_permille * parts[queue] // whole)
@@ -79,6 +85,7 @@ def yarn_cs(parameters: Parameters) -> Policy:
     return Policy(
         "yarn-cs",
         queue_order=queue_order,
+        measures=measures,
         victims=victims,
         keeps=keeps,
         shape=shape,

@@ -42,8 +42,12 @@ from phalanx.server.planner.questions import (
 from phalanx.server.refusal import Refusal
 from phalanx.simulate.forecast import Forecast, point_forecast
 from phalanx.words import because, deadline_words, evidence, sooner
+from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
+
+UNFORESEEN = (None, Reason.NEVER_FITS)
+"""Of who does not wait, or waits for what there is not, it is not told when it will start."""
 
 
 def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
@@ -51,7 +55,7 @@ def answer(question: Question, state: State, forecast: Forecast | None = None) -
     try:
         done = _answer(question, state)
         if isinstance(question, Why):
-            done["forecast"] = _expected(forecast, question.job) if done["reason"] is not None else None
+            done["forecast"] = _expected(forecast, question.job) if done["reason"] not in UNFORESEEN else None
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
     except DocumentError as error:
@@ -93,7 +97,7 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "expected_start_ms": None,
         "explanation": whole,
     }
-    if explanation.reason is not None and explanation.reason is not Reason.HELD:
+    if explanation.reason not in (*UNFORESEEN, Reason.HELD):
         point_ms = point_forecast(state, question.job, OUTLOOK)
         told["expected_start_ms"] = Future(state).start_of(question.job) or point_ms
     return told
@@ -123,7 +127,7 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     """The real decision on the live State. What follows from it is foreseen afterwards, on the same copy."""
     future = Future(state)
     jobs = _numbered(question.jobs, "plan")
-    for job in jobs:
+    for job in by_dependency(jobs):
         future.submit(job)
     now = state.now
     plan = decide(state, now)
@@ -182,16 +186,16 @@ def _foresee(question: Foresee, state: State) -> dict[str, Any]:
             raise Refusal("not_found", f"there is no node {node!r} that could fail")
         future.fail(node)
     jobs = _numbered(question.jobs, "what-if")
-    for job in jobs:
+    for job in by_dependency(jobs):
         future.submit(job)
     return future.outcome() | {"submitted": [_fate(state, job.id) for job in jobs]}
 
 
 def _numbered(jobs: Sequence[Job], kind: str) -> list[Job]:
-    """Jobs, and the members of arrays, under ids that no job has."""
-    return [
+    """Jobs, and the members of arrays, under ids that no job has; those of them that they wait for by these, too."""
+    return bound(
         member for number, job in enumerate(jobs, start=1) for member in members(replace(job, id=f"{kind}-{number}"))
-    ]
+    )
 
 
 def _fate(state: State, job: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ It is written in the transaction of the records it follows from, so it is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from phalanx.engine.event import (
     Progress,
 )
 from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement
@@ -53,6 +54,9 @@ class Seen(NamedTuple):
     placement: Placement
     gpus: int
 
+
+REVIEWS_MAX = 16
+"""Kinds of waiting jobs of which it is worked out anew why they wait, each time that something is written."""
 
 ONCE = ("submit_seq", "exit_code")
 """What of a job the State does not know: told once, by the record it follows from."""
@@ -96,6 +100,7 @@ class View:
         self._head: str | None = None
         self._virtual_clusters: dict[str, Row] | None = None
         self._stirred = False
+        self._to_review: list[Hashable] = []
 
     def note(self, body: Event | Plan, seq: int) -> None:
         """Takes note of a record that was folded in."""
@@ -139,9 +144,11 @@ class View:
             # Who may not stand in line changes with time and with other jobs, unnamed by any record.
             self._touch_parked(list(self._parked))
         self._touch_parked([*self._touched, *self._new])
-        self._stirred, self._timers = False, timers
         self._write_jobs(connection)
         self._write_nodes(connection, busy)
+        if self._stirred:
+            self._review()
+        self._stirred, self._timers = False, timers
         self._write_verdicts(connection)
 
     def _write_attempts(self, connection: Connection) -> dict[str, None]:
@@ -240,6 +247,24 @@ class View:
         if self._told.get(shape) is not verdict:
             self._told[shape] = verdict
             self._verdicts[shape] = verdict.value
+
+    def _review(self) -> None:
+        """Has what is told of some kinds of waiting jobs be true of the present, as `why` works it out.
+
+        A decision looks only at who could start, so what it said of the others grows old. A few at a time, in turn.
+        """
+        kinds = self._state.classes
+        for _ in range(min(REVIEWS_MAX, len(kinds))):
+            if not self._to_review:
+                self._to_review = list(kinds)
+            kind = kinds.get(self._to_review.pop())
+            if kind is None:
+                continue
+            record = self._state.jobs[kind.head[1]]
+            reason = present_reason(self._state, record.job.id)
+            if reason is not None and reason is not Reason.BEHIND:
+                # Who stands behind the head is told when somebody asks.
+                self._note_verdict(record, reason)
 
     def _shape(self, record: JobRecord) -> str:
         """A short name for a kind of waiting job, the same in every process."""
