@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import flat
 from phalanx.engine.records import JobRecord
-from phalanx.policy.tiresias import Gittins
+from phalanx.policy.gittins import Gittins
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob

@@ -29,7 +29,8 @@ from phalanx.policy.singularity import singularity
 from phalanx.policy.sjf import sjf
 from phalanx.policy.srtf import srtf
 from phalanx.policy.themis import themis
-from phalanx.policy.tiresias import tiresias_gittins, tiresias_las
+from phalanx.policy.tiresias_gittins import tiresias_gittins
+from phalanx.policy.tiresias_las import tiresias_las
 from phalanx.policy.volcano import volcano
 from phalanx.policy.yarn_cs import yarn_cs
 
