@@ -12,7 +12,7 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.simulate.batch import run_one
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup
-from phalanx.simulate.throughputs import ThroughputError, missing_models, read_throughputs
+from phalanx.simulate.throughputs import ThroughputError, gaps, missing_models, read_throughputs
 from phalanx.simulate.trace import Trace, TraceJob
 
 OURS = [
@@ -53,6 +53,58 @@ def test_a_simulated_job_runs_at_the_speed_that_was_measured(tmp_path: Path) -> 
     assert sorted(job.jct_s or 0 for job in result.jobs) == [100.0, 100.0, 500.0]
 
 
+def test_a_type_goes_by_any_of_its_names(tmp_path: Path) -> None:
+    told = [{"model": "a", "steps_per_s": {"nvidia-tesla-v100": 4.0, "A100": 12.0, "ours": 2.0}}]
+    found = read_throughputs(write(tmp_path / "t.json", told))
+    assert found.relative("A100-80", "V100", "a", 1) == 3
+    assert found.relative("Ours", "V100-16GB", "a", 1) == 0.5
+
+
+MIXED = Cluster((Node("k0", (), 2, "K80"), Node("k1", (), 2, "K80"), Node("v0", (), 1, "V100")))
+NOT_ON_K80 = [{"model": "big", "gpus": 1, "steps_per_s": {"V100": 3.0, "K80": 0}}]
+
+
+@pytest.mark.parametrize("policy", ["fifo:skip=true", "phalanx", "gavel", "las"])
+def test_a_job_never_goes_where_its_model_was_measured_and_cannot_run(policy: str, tmp_path: Path) -> None:
+    found = read_throughputs(write(tmp_path / "t.json", NOT_ON_K80))
+    jobs = tuple(TraceJob(f"j{i}", 0, 100_000, 1, model="big" if i < 3 else "other") for i in range(6))
+    result = run_one(Setup(MIXED, Trace("t", jobs), policy, costs=NO_COSTS, throughputs=found), policy)
+    assert result.summary["jobs"]["completed"] == 6
+    assert {job.nodes for job in result.jobs if job.job_id in ("j0", "j1", "j2")} == {("v0",)}
+
+
+def test_a_job_that_can_run_on_no_type_of_the_cluster_never_starts(tmp_path: Path) -> None:
+    found = read_throughputs(write(tmp_path / "t.json", NOT_ON_K80))
+    cluster = Cluster((Node("k0", (), 2, "K80"),))
+    jobs = (TraceJob("j0", 0, 1000, 1, model="big"), TraceJob("j1", 0, 1000, 1, gpu_type="K80", model="big"))
+    result = run_one(Setup(cluster, Trace("t", jobs), "fifo:skip=true", throughputs=found), "fifo")
+    assert (result.summary["jobs"]["completed"], result.summary["never_fit"]["cluster"]["jobs"]) == (0, 2)
+
+
+def test_its_duration_is_measured_where_it_can_run(tmp_path: Path) -> None:
+    told = [{"model": "big", "steps_per_s": {"V100": 3.0, "K80": 0, "P100": 1.5}}]
+    found = read_throughputs(write(tmp_path / "t.json", told))
+    cluster = Cluster((Node("p", (), 2, "P100"), Node("k", (), 2, "K80"), Node("v", (), 1, "V100")))
+    jobs = tuple(TraceJob(f"j{i}", 0, 100_000, 1, model="big") for i in range(3))
+    result = run_one(Setup(cluster, Trace("t", jobs), "fifo", costs=NO_COSTS, throughputs=found), "fifo")
+    assert {job.nodes: job.jct_s for job in result.jobs} == {("p",): 100.0, ("v",): 50.0}
+
+
+def test_what_a_file_does_not_tell_of_a_cluster_is_noted(tmp_path: Path) -> None:
+    told = [*NOT_ON_K80, {"model": "new", "steps_per_s": {"A100": 5.0}}, {"model": "half", "steps_per_s": {"V100": 5}}]
+    path = write(tmp_path / "t.json", told)
+    models = ("big", "big", "new", "half", "bert")
+    trace = Trace("t", tuple(TraceJob(f"j{i}", 0, 1, 1, model=model) for i, model in enumerate(models)))
+    assert list(gaps(read_throughputs(path), trace, MIXED)) == [
+        f"{path} has nothing of model bert (1 jobs): they go by the catalogue",
+        f"{path} has nothing of model new but on A100-80 (1 jobs): they go by the catalogue",
+        f"{path} has nothing of model half on K80 (1 jobs): there they go by the catalogue",
+        f"{path} has 0 steps a second for model big (2 jobs): they never go to K80",
+    ]
+    old = Cluster((Node("k0", (), 2, "K80"),))
+    assert list(gaps(read_throughputs(path), trace, old))[-1].endswith("(2 jobs): they never start here")
+
+
 def test_models_of_which_nothing_was_measured_are_named(tmp_path: Path) -> None:
     found = read_throughputs(write(tmp_path / "t.json", OURS))
     jobs = tuple(TraceJob(f"j{i}", 0, 1, 1, model=model) for i, model in enumerate(("resnet18", "bert", "bert")))
@@ -77,6 +129,16 @@ def test_what_is_wrong_in_a_file_is_named(told: object, message: str, tmp_path: 
         read_throughputs(path)
     assert str(error.value).startswith(path)
     assert message in str(error.value)
+
+
+def test_models_of_synthetic_jobs_are_noted_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.yaml").write_text("nodes: [{count: 1, gpus: 4, gpu_type: K80}, {count: 2, gpus: 4, gpu_type: V100}]")
+    measured = write(tmp_path / "t.json", OURS)
+    trace = ["--trace", "synthetic:jobs=20,shape=gavel", "--vary", "load=0.5:0.6:0.1", "--throughputs", measured]
+    assert (
+        run(cli, ["compare", "--cluster", str(tmp_path / "c.yaml"), *trace, "--policy", "fifo", "--workers", "1"]) == 0
+    )
+    assert f"note: {measured} has nothing of model " in capsys.readouterr().err
 
 
 def test_the_verb_takes_a_file_and_notes_models_that_it_lacks(

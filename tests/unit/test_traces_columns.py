@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.simulate.trace import Ending, Trace, TraceJob
-from phalanx.simulate.traces.columns import NAMES, write_csv
+from phalanx.simulate.traces.columns import NAMES, write_csv, write_parquet
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.open import read_trace
 from phalanx.workload.job import PRIORITY_MAX, PRIORITY_MIN, Kind
@@ -259,6 +259,34 @@ def test_a_trace_that_is_written_reads_the_same(trace: Trace, tmp_path_factory: 
     path = tmp_path_factory.mktemp("written") / "trace.csv"
     write_csv(trace, str(path))
     assert read_trace(str(path)) == trace
+
+
+@pytest.mark.needs("polars")
+@given(trace=traces())
+def test_a_trace_that_is_written_as_parquet_reads_the_same(
+    trace: Trace, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("written") / "trace.parquet"
+    write_parquet(trace, str(path))
+    assert read_trace(str(path)) == trace
+
+
+@pytest.mark.needs("polars")
+def test_parquet_has_numbers_where_there_are_numbers(polars: Any, tmp_path: Path) -> None:
+    path = tmp_path / "trace.parquet"
+    write_parquet(
+        Trace("t", (TraceJob("1", 1500, 2000, 8, user="007", deadline_ms=9000), TraceJob("2", 1500, 1, 1))), str(path)
+    )
+    frame = polars.read_parquet(path)
+    assert dict(zip(frame.columns, frame.rows()[0], strict=True)) == {
+        "job_id": "1",
+        "submit_s": 1.5,
+        "duration_s": 2.0,
+        "gpus": 8,
+        "user": "007",
+        "deadline_s": 9.0,
+    }
+    assert frame.rows()[1][-1] is None
 
 
 def test_columns_that_say_nothing_are_not_written(tmp_path: Path) -> None:

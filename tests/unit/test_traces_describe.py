@@ -173,6 +173,14 @@ def test_convert_writes_our_columns_and_tells_what_was_left_out(call: Call, tmp_
     assert read_trace(path).jobs == read_trace(str(DATA / "philly_distilled.csv")).jobs
 
 
+@pytest.mark.needs("polars")
+def test_convert_writes_parquet_where_the_name_says_so(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "ours.parquet"
+    assert call("convert", str(DATA / "philly_distilled.csv"), str(path))[0] == 0
+    assert path.read_bytes().startswith(b"PAR1")
+    assert read_trace(str(path)).jobs == read_trace(str(DATA / "philly_distilled.csv")).jobs
+
+
 def test_convert_of_what_cannot_be_read_writes_nothing(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "ours.csv"
     assert call("convert", str(DATA / "tiresias_cluster.csv"), str(path))[0] == 1

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.cluster.cluster import Cluster, Node
 from phalanx.simulate.batch import run_one
 from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.trace import Ending, Trace
+from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces.columns import read_csv, write_csv
 from phalanx.simulate.traces.describe import describe
 from phalanx.simulate.traces.error import TraceError
@@ -22,11 +23,18 @@ Read = Callable[..., Trace]
 
 HELIOS = """\
 job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue
-7,u1,vc9,8,32,1,COMPLETED,2020-04-01 00:00:11,2020-04-01 00:00:12,2020-04-01 00:10:12,600,q1
-8,u2,vc9,32,128,4,FAILED,2020-04-01 00:01:11,2020-04-01 00:01:12,2020-04-01 00:01:42,30,q1
-9,u2,vcA,0,4,1,COMPLETED,2020-04-01 00:01:12,2020-04-01 00:01:12,2020-04-01 00:01:42,30,q1
-10,u3,vcA,1,4,1,CANCELLED,2020-04-01 00:02:11,None,2020-04-01 00:03:00,0,q1
-11,u3,vcA,1,4,1,TIMEOUT,2020-04-01 00:02:11,2020-04-01 00:02:11,2020-04-01 00:03:11,60,q1
+7,u1,vc9,8,32,1,COMPLETED,2020-04-01 00:00:11,2020-04-01 00:00:12,2020-04-01 00:10:12,600,1
+8,u2,vc9,32,128,4,FAILED,2020-04-01 00:01:11,2020-04-01 00:03:12,2020-04-01 00:03:42,30,121
+9,u2,vcA,0,4,1,COMPLETED,2020-04-01 00:01:12,2020-04-01 00:01:12,2020-04-01 00:01:42,30,0
+10,u3,vcA,1,4,1,CANCELLED,2020-04-01 00:02:11,None,2020-04-01 00:03:00,0,49
+11,u3,vcA,1,4,1,TIMEOUT,2020-04-01 00:02:11,2020-04-01 00:02:11,2020-04-01 00:03:11,60,0
+"""
+
+KALOS = """\
+job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,type,state,submit_time,start_time,end_time,fail_time,duration,queue
+k1,u1,8,64,960,1000,Other,FAILED,2023-05-17 11:00:00+00:00,2023-05-17 11:00:10+00:00,2023-05-17 11:00:18+00:00,,18,10.0
+k2,u1,1,8,96,100,Eval,COMPLETED,2023-05-17 11:10:00+00:00,2023-05-17 11:10:00+00:00,2023-05-17 11:11:00+00:00,,60,0.0
+k3,u2,1,8,96,100,Eval,CANCELLED,2023-05-17 11:20:00+00:00,,2023-05-17 11:21:00+00:00,,60,60.0
 """
 
 ACME = (DATA / "acme.csv").read_text()
@@ -92,16 +100,87 @@ def test_an_acme_log_is_read_with_its_zones_and_what_jobs_are_for(read: Read) ->
     ]
 
 
+def test_what_acme_and_helios_call_queue_is_time_that_was_waited_and_no_queue(read: Read) -> None:
+    assert {job.queue for job in read(ACME).jobs} == {"default"}
+    assert [job.duration_ms for job in read(ACME).jobs] == [3_600_000, 60_000]
+    assert {job.queue for job in read(HELIOS).jobs} == {"vc9", "vcA"}
+
+
+def test_durations_of_kalos_leave_out_the_wait_that_its_log_counts_in(read: Read) -> None:
+    trace = read(KALOS)
+    assert [(job.id, job.duration_ms, job.queue) for job in trace.jobs] == [
+        ("k1", 8_000, "default"),
+        ("k2", 60_000, "default"),
+    ]
+    assert trace.notes == (
+        "jobs that never ran, left out: 1",
+        "durations that are not the time from start to end, as where they include the wait, read as that time: 1",
+    )
+
+
+def test_a_log_without_starts_goes_by_its_durations(read: Read) -> None:
+    rows = [line.split(",") for line in KALOS.splitlines()[:3]]
+    without = "\n".join(",".join(row[:9] + row[12:]) for row in rows)
+    assert [job.duration_ms for job in read(without).jobs] == [18_000, 60_000]
+
+
 def test_sacct_is_read_without_steps_and_with_arrays_het_jobs_and_typed_gpus(read: Read) -> None:
     trace = read(SACCT)
     assert [(job.id, job.submit_ms, job.duration_ms, job.gpus, job.gpu_type, job.ending) for job in trace.jobs] == [
-        ("100", 0, 3_600_000, 8, "A100", Ending.COMPLETED),
+        ("100", 0, 3_600_000, 8, "A100-80", Ending.COMPLETED),
         ("101_3", 1000, 93_605_000, 1, "", Ending.CANCELLED),
         ("102+1", 2000, 60_000, 2, "", Ending.FAILED),
     ]
     first = trace.jobs[0]
     assert (first.queue, first.user, first.priority, first.gpus_per_node) == ("vision", "ann", 4294, 4)
     assert trace.notes == ("jobs that had not ended, left out: 1", "jobs without GPUs, left out: 1")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("nvidia_a100_80gb_pcie", "A100-80"),
+        ("nvidia_a100-sxm4-40gb", "A100-40"),
+        ("a100", "A100-80"),
+        ("nvidia_h100_80gb_hbm3", "H100"),
+        ("nvidia_h100_pcie", "H100"),
+        ("nvidia_h200", "H200"),
+        ("tesla_v100-pcie-32gb", "V100-32"),
+        ("tesla_v100-sxm2-16gb", "V100"),
+        ("tesla_p100-pcie-16gb", "P100"),
+        ("tesla_t4", "T4"),
+        ("nvidia_l40s", "L40S"),
+        ("ours", "OURS"),
+    ],
+)
+def test_types_that_slurm_takes_from_the_driver_are_those_of_the_catalogue(read: Read, written: str, name: str) -> None:
+    assert read(SACCT.replace("gres/gpu:a100=8", f"gres/gpu:{written}=8")).jobs[0].gpu_type == name
+
+
+def test_slices_of_gpus_are_counted_as_whole_ones_and_noted(read: Read) -> None:
+    trace = read(SACCT.replace("gres/gpu:a100=8", "gres/gpu:a100_3g.40gb=8"))
+    assert (trace.jobs[0].gpu_type, trace.jobs[0].gpus) == ("A100-80", 8)
+    assert "slices of GPUs (MIG), counted as whole GPUs: 1" in trace.notes
+    assert read(SACCT.replace("gres/gpu:a100=8", "gres/gpu:1g.10gb=8")).jobs[0].gpu_type == ""
+
+
+def test_a_job_finds_its_type_on_a_cluster_that_calls_it_by_another_name() -> None:
+    cluster = Cluster((Node("new", (), 8, "A100-80"), Node("old", (), 8, "V100M32"), Node("own", (), 8, "OURS")))
+    jobs = tuple(TraceJob(name, 0, 1000, 1, gpu_type=name) for name in ("A100", "V100-32", "OURS"))
+    result = run_one(Setup(cluster, Trace("t", jobs), "fifo"), "fifo")
+    assert {job.job_id: job.nodes for job in result.jobs} == {"A100": ("new",), "V100-32": ("old",), "OURS": ("own",)}
+
+
+def test_parts_of_several_gpus_in_one_pod_are_read_as_whole_ones_and_noted(read: Read) -> None:
+    trace = read(PODS.replace("p2,6000,12288,8,1000", "p2,6000,12288,2,500"))
+    assert (trace.jobs[2].gpus, trace.jobs[2].gpu_milli) == (2, 0)
+    assert trace.notes[-1] == "parts of several GPUs in one pod, read as whole GPUs: 1"
+
+
+def test_a_part_beside_whole_gpus_is_read_as_one_more_and_noted(read: Read) -> None:
+    trace = read(TASKS.replace("29.3,200,V100", "29.3,150,V100"), "pai_task_table.csv")
+    assert [(job.gpus, job.gpu_milli) for job in trace.jobs if job.id == "j3"] == [(4, 0)]
+    assert "tasks with a part beside whole GPUs, read with one GPU more: 1" in trace.notes
 
 
 def test_openb_pods_have_parts_of_gpus_models_and_hosts(read: Read) -> None:
@@ -173,6 +252,8 @@ def test_alibaba_2020_machines_are_a_cluster(tmp_path: Path) -> None:
         (SACCT.replace("102+1", "x1"), ":6: column 'JobID': expected an id such as 4821, 4821_7 or 4821+1, got x1"),
         (PODS.replace("460", "1460"), ":2: column 'gpu_milli': expected thousandths of a GPU, 0 to 1,000, got 1460"),
         (PODS.replace("Failed,300,400,300", "Failed,300,200,300"), ":4: column 'deletion_time': expected a time after"),
+        (KALOS.replace("11:00:18", "10:00:18"), ":2: column 'end_time': expected a time after start_time"),
+        (TASKS.replace("Failed,2000.0", "Failed,2200.0"), ":3: column 'end_time': expected a time after start_time"),
         (TASKS.replace("50,T4", "half,T4"), ":1: column 'plan_gpu': expected percent of a GPU, got half"),
         (
             ACME.replace("+08:00,2023-04-08 08:00:10", "x,2023-04-08 08:00:10"),
@@ -184,7 +265,9 @@ def test_a_bad_row_is_named_by_its_line_and_can_be_skipped(read: Read, text: str
     with pytest.raises(TraceError) as error:
         read(text)
     assert told in str(error.value)
-    assert read(text, skip_bad_rows=True).dropped == 1
+    trace = read(text, skip_bad_rows=True)
+    assert trace.dropped == 1
+    assert [told in row for row in trace.bad_rows] == [True]
 
 
 def test_parts_of_gpus_and_hosts_survive_our_own_columns(tmp_path: Path, read: Read) -> None:

@@ -8,7 +8,7 @@ import click
 
 from phalanx.cli.output import Column, Output, emit, emit_one, output_option
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.traces.columns import write_csv
+from phalanx.simulate.traces.columns import write_trace
 from phalanx.simulate.traces.describe import describe as description
 from phalanx.simulate.traces.load import offered_load, span_ms
 from phalanx.simulate.traces.open import read_trace
@@ -49,6 +49,19 @@ skip_bad_rows_option = click.option(
 )
 
 
+def tell_bad_rows(found: Trace) -> None:
+    """Names the first of the bad rows that were dropped, and counts them, on standard error."""
+    if not found.dropped:
+        return
+    for row in found.bad_rows:
+        click.echo(f"dropped: {row}", err=True)
+    more = found.dropped - len(found.bad_rows)
+    unnamed = f", {more:,} of them not named here" if more else ""
+    rows = "bad row" if found.dropped == 1 else "bad rows"
+    verb = "was" if found.dropped == 1 else "were"
+    click.echo(f"note: {found.dropped:,} {rows} of {found.name} {verb} dropped{unnamed}", err=True)
+
+
 @click.group()
 def trace() -> None:
     """Describe traces, make synthetic ones, and turn those of others into ours."""
@@ -60,7 +73,9 @@ def trace() -> None:
 @output_option
 def describe(file: str, skip_bad_rows: bool, output: Output) -> None:
     """Say what is in the trace FILE: jobs, sizes, durations, queues, and load over time."""
-    found = description(read_trace(file, skip_bad_rows))
+    read = read_trace(file, skip_bad_rows)
+    tell_bad_rows(read)
+    found = description(read)
     if output not in ("table", "wide"):
         emit_one(found, SUMMARY_COLUMNS, output)
         return
@@ -130,7 +145,7 @@ def time_words(seconds: float) -> str:
 
 
 @trace.command()
-@click.argument("out", metavar="OUT.csv")
+@click.argument("out", metavar="OUT")
 @click.option("--jobs", type=int, required=True, help="How many jobs.")
 @click.option("--gpus", type=int, required=True, help="GPUs of the cluster that the load is of; no job asks for more.")
 @click.option("--load", type=float, required=True, help="Offered load: GPU time asked for over GPU time there is.")
@@ -149,9 +164,9 @@ def time_words(seconds: float) -> str:
 @click.option("--elastic", type=float, default=0.0, metavar="SHARE", help="Share of jobs that are elastic, 0 to 1.")
 @click.option("--deadlines", type=float, default=0.0, metavar="SHARE", help="Share of jobs with a deadline, 0 to 1.")
 def make(out: str, seed: int, **spec: Any) -> None:
-    """Make a synthetic trace at exactly the offered load asked for, and write it to OUT.csv."""
+    """Make a synthetic trace at exactly the offered load asked for, and write it to OUT, as CSV or .parquet."""
     made = synthesize(Synthetic(**spec), seed)
-    write_csv(made, out)
+    write_trace(made, out)
     span = time_words(span_ms(made) / 1000)
     load = offered_load(made, spec["gpus"])
     click.echo(f"{out}: {len(made.jobs)} jobs over {span}, a load of {load:.6g} on {spec['gpus']} GPUs", err=True)
@@ -159,17 +174,17 @@ def make(out: str, seed: int, **spec: Any) -> None:
 
 @trace.command()
 @click.argument("file", metavar="IN")
-@click.argument("out", metavar="OUT.csv")
+@click.argument("out", metavar="OUT")
 @skip_bad_rows_option
 def convert(file: str, out: str, skip_bad_rows: bool) -> None:
-    """Read the trace IN, of any format known here, and write it to OUT.csv in our columns."""
+    """Read the trace IN, of any format known here, and write it to OUT in our columns, as CSV or .parquet."""
     found = read_trace(file, skip_bad_rows)
-    write_csv(found, out)
+    write_trace(found, out)
     _tell(found, out)
 
 
 def _tell(found: Trace, out: str) -> None:
     for note in found.notes:
         click.echo(f"note: {note}", err=True)
-    dropped = f", {found.dropped} bad rows dropped" if found.dropped else ""
-    click.echo(f"{out}: {len(found.jobs)} jobs{dropped}", err=True)
+    tell_bad_rows(found)
+    click.echo(f"{out}: {len(found.jobs)} jobs", err=True)

@@ -78,7 +78,8 @@ def source_of(text: str, skip_bad_rows: bool = False) -> Source:
         return _made(text)
     trace = read_trace(text, skip_bad_rows)
     if not trace.jobs:
-        dropped = (f"bad rows that were dropped: {trace.dropped:,}",) if trace.dropped else ()
+        first = trace.bad_rows[:1]
+        dropped = (f"bad rows that were dropped: {trace.dropped:,}, the first being {first[0]}",) if first else ()
         reasons = "; ".join((*trace.notes, *dropped))
         raise TraceError(text, "has no job to run" + (f" ({reasons})" if reasons else ""))
     return Recorded(trace)

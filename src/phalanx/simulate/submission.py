@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL
+from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL, commonest_type
 from phalanx.simulate.trace import TraceJob
+from phalanx.simulate.traces.gpu_names import catalogue_name
 from phalanx.simulate.training import ADAPTIVE
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Checkpointing, Job, Kind
 from phalanx.workload.share import fraction_ask
+from phalanx.workload.throughputs import Throughputs
 from phalanx.workload.tier import TIER_LABEL
 
 POOL = "pool"
 """The one node of a cluster that is taken as a number of GPUs."""
+
+NOWHERE = "none of this cluster"
+"""The type of a job that cannot run on any type there is."""
 
 
 def as_pool(cluster: Cluster) -> Cluster:
@@ -29,13 +34,17 @@ class Submitter:
     ask for them. Its tasks may be divided by policies that do so.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, throughputs: Throughputs | None = None) -> None:
+        self._throughputs = throughputs
         self._pool = len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
         self._has_cpus = any(node.cpus_milli for node in cluster.nodes)
         self._has_memory = any(node.memory_mb for node in cluster.nodes)
         self._largest = {"": max((node.gpus for node in cluster.nodes), default=0)}
         for node in cluster.nodes:
             self._largest[node.gpu_type] = max(self._largest.get(node.gpu_type, 0), node.gpus)
+        offered = (node.gpu_type for node in cluster.nodes if node.gpus)
+        self._offered = tuple(dict.fromkeys((commonest_type(cluster), *offered)))
+        self._called = {catalogue_name(name): name for name in reversed(self._largest)}
         self._gangs: dict[tuple[object, ...], Gang] = {}
 
     def job(self, traced: TraceJob) -> Job:
@@ -58,6 +67,7 @@ class Submitter:
         key = (
             *(traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus),
             *(traced.gpu_milli, traced.cpus_milli, traced.memory_mb),
+            traced.model if self._throughputs is not None else "",
         )
         gang = self._gangs.get(key)
         if gang is None:
@@ -65,7 +75,7 @@ class Submitter:
         return gang
 
     def _new_gang(self, traced: TraceJob) -> Gang:
-        types = tuple(traced.gpu_type.split("|")) if traced.gpu_type and not self._pool else ()
+        types = self._types(traced) if not self._pool else ()
         least, most = traced.min_gpus or traced.gpus, traced.max_gpus or traced.gpus
         if least != most:
             return Gang((Role("worker", least, most, Task(1, types)),))
@@ -83,6 +93,25 @@ class Submitter:
         if rest:
             roles.append(Role("rest", task=replace(task, gpus=rest)))
         return Gang(tuple(roles))
+
+    def _types(self, traced: TraceJob) -> tuple[str, ...]:
+        """The types a job asks for, each as the cluster calls it, if it has the same under another name."""
+        names = traced.gpu_type.split("|") if traced.gpu_type else ()
+        asked = tuple(dict.fromkeys(map(self._as_called, names)))
+        return asked if self._throughputs is None else self._able(traced, asked, self._throughputs)
+
+    def _able(self, traced: TraceJob, asked: tuple[str, ...], throughputs: Throughputs) -> tuple[str, ...]:
+        """Without types on which its model was found unable to run; if none is left, it fits nowhere.
+
+        A job that names no types is measured on those that there are most of, so these come first.
+        """
+        unable = throughputs.unable(traced.model, traced.gpus, asked or self._offered)
+        if not unable:
+            return asked
+        return tuple(name for name in asked or self._offered if name not in unable) or (NOWHERE,)
+
+    def _as_called(self, name: str) -> str:
+        return name if name in self._largest else self._called.get(catalogue_name(name), name)
 
     def _with_host(self, task: Task, traced: TraceJob) -> Task:
         """With its CPUs and memory, where the cluster says what it has of them."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from phalanx.cluster.cluster import Cluster
 from phalanx.document.error import brief
 from phalanx.errors import PhalanxError
 from phalanx.simulate.trace import Trace
-from phalanx.workload.throughputs import Throughput, Throughputs, batch_of
+from phalanx.workload.throughputs import Throughput, Throughputs, batch_of, type_key
 
 KEYS = ("model", "batch", "gpus", "steps_per_s")
 ALONE = "null"
@@ -45,6 +47,36 @@ def missing_models(throughputs: Throughputs, trace: Trace) -> dict[str, int]:
         if not throughputs.knows(job.model):
             found[job.model] = found.get(job.model, 0) + 1
     return found
+
+
+def gaps(throughputs: Throughputs, trace: Trace, cluster: Cluster) -> Iterator[str]:
+    """What a file does not tell of the models of a trace on the types of a cluster, and where they cannot run."""
+    for model, jobs in missing_models(throughputs, trace).items():
+        named = f"model {model}" if model else "jobs that name no model"
+        yield f"{throughputs.source} has nothing of {named} ({jobs:,} jobs): they go by the catalogue"
+    types = list(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpus and node.gpu_type))
+    unmeasured: Counter[tuple[str, str]] = Counter()
+    unable: Counter[tuple[str, str]] = Counter()
+    for (model, gpus), jobs in Counter((job.model, job.gpus) for job in trace.jobs).items():
+        steps = throughputs.steps_per_s(model, gpus)
+        if not steps or not types:
+            continue
+        missing = [name for name in types if type_key(name) not in steps]
+        if missing:
+            only = ", ".join(steps) if len(missing) == len(types) else ""
+            unmeasured[model, f" but on {only}" if only else f" on {', '.join(missing)}"] += jobs
+        nowhere = throughputs.unable(model, gpus, types)
+        if nowhere:
+            unable[model, _where(nowhere, types)] += jobs
+    for (model, where), jobs in unmeasured.items():
+        told = "they go" if where.startswith(" but") else "there they go"
+        yield f"{throughputs.source} has nothing of model {model}{where} ({jobs:,} jobs): {told} by the catalogue"
+    for (model, where), jobs in unable.items():
+        yield f"{throughputs.source} has 0 steps a second for model {model} ({jobs:,} jobs): they {where}"
+
+
+def _where(unable: Sequence[str], types: Sequence[str]) -> str:
+    return "never start here" if len(unable) == len(types) else f"never go to {', '.join(unable)}"
 
 
 def _ours(path: str, told: Any) -> Iterator[Throughput]:

@@ -53,9 +53,13 @@ class TraceJob:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Jobs in the order of their submission. `dropped` counts bad rows left out, `notes` say what reading changed."""
+    """Jobs in the order of their submission.
+
+    `dropped` counts bad rows left out, `bad_rows` names the first of these, `notes` say what reading changed.
+    """
 
     name: str
     jobs: tuple[TraceJob, ...]
     dropped: int = 0
     notes: tuple[str, ...] = ()
+    bad_rows: tuple[str, ...] = ()

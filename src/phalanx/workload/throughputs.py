@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 
 _BATCH = re.compile(r"\(?\s*batch\s*(?:size)?\s*[=:]?\s*(\d+)\s*\)?", re.IGNORECASE)
 
@@ -12,6 +16,7 @@ _BATCH = re.compile(r"\(?\s*batch\s*(?:size)?\s*[=:]?\s*(\d+)\s*\)?", re.IGNOREC
 class Throughput:
     """What one model does with a batch on so many GPUs, by GPU type. A batch of 0 is any.
 
+    A rate of 0 says that it was tried and cannot run there, as where its memory is too small.
     `beside` is what it does at the same time as another model on the same GPU: by GPU type and that model.
     """
 
@@ -39,13 +44,14 @@ class Throughputs:
     def __post_init__(self) -> None:
         for row in self.rows:
             name, _ = _parts(row.model)
-            alone = dict(row.steps_per_s)
+            alone = {type_key(gpu_type): rate for gpu_type, rate in row.steps_per_s}
             for gpu_type, other, rate in row.beside:
-                if alone.get(gpu_type, 0.0) > 0 and rate > 0:
-                    self._kept.setdefault((gpu_type, (name, row.batch), _parts(other)), rate / alone[gpu_type])
+                key = type_key(gpu_type)
+                if alone.get(key, 0.0) > 0 and rate > 0:
+                    self._kept.setdefault((key, (name, row.batch), _parts(other)), rate / alone[key])
             for batch in dict.fromkeys((row.batch, 0)):
                 by_gpus = self._by_model.setdefault((name, batch), {})
-                by_gpus.setdefault(row.gpus, dict(row.steps_per_s))
+                by_gpus.setdefault(row.gpus, alone)
 
     def knows(self, model: str) -> bool:
         """Whether anything was measured of a model."""
@@ -56,21 +62,39 @@ class Throughputs:
 
         With a number of GPUs that was not measured, by the next smaller one that was, else the smallest.
         """
+        steps = self.steps_per_s(model, gpus)
+        here, there = steps.get(type_key(gpu_type), 0.0), steps.get(type_key(reference), 0.0)
+        return here / there if here > 0 and there > 0 else None
+
+    def steps_per_s(self, model: str, gpus: int) -> Mapping[str, float]:
+        """What was measured of a model with so many GPUs, by type; of a number that was not as `relative` says."""
         by_gpus = self._found(model)
         if by_gpus is None:
-            return None
+            return {}
         counts = [count for count in by_gpus if count <= gpus]
-        steps = by_gpus[max(counts) if counts else min(by_gpus)]
-        here, there = steps.get(gpu_type.upper(), 0.0), steps.get(reference.upper(), 0.0)
-        return here / there if here > 0 and there > 0 else None
+        return by_gpus[max(counts) if counts else min(by_gpus)]
+
+    def unable(self, model: str, gpus: int, gpu_types: Iterable[str]) -> tuple[str, ...]:
+        """Those of the types on which a model was measured and cannot run."""
+        steps = self.steps_per_s(model, gpus)
+        return tuple(name for name in gpu_types if steps.get(type_key(name)) == 0)
 
     def kept(self, gpu_type: str, model: str, other: str) -> float | None:
         """What a model keeps of its speed at the same time as another on one GPU; None if that was not measured."""
-        return self._kept.get((gpu_type.upper(), _parts(model), _parts(other)))
+        return self._kept.get((type_key(gpu_type), _parts(model), _parts(other)))
 
     def _found(self, model: str) -> dict[int, dict[str, float]] | None:
         name, batch = _parts(model)
         return self._by_model.get((name, batch)) or self._by_model.get((name, 0))
+
+
+@lru_cache(maxsize=4096)
+def type_key(gpu_type: str) -> str:
+    """One name for all names of a GPU type: the catalogue's, else its own in capitals."""
+    try:
+        return accelerator(gpu_type).name
+    except UnknownAccelerator:
+        return gpu_type.upper()
 
 
 def _parts(model: str) -> tuple[str, int]:

@@ -93,11 +93,15 @@ def read_parquet(path: str, skip_bad_rows: bool = False) -> Trace:
     return _read(tuple(frame.columns), rows, Intake(path, skip_bad_rows))
 
 
-def _frame(path: str) -> Any:
+def _polars(path: str, doing: str) -> Any:
     try:
-        polars = import_module("polars")
+        return import_module("polars")
     except ImportError:
-        raise TraceError(path, "reading Parquet needs polars: pip install 'phalanx[traces]'") from None
+        raise TraceError(path, f"{doing} Parquet needs polars: pip install 'phalanx[traces]'") from None
+
+
+def _frame(path: str) -> Any:
+    polars = _polars(path, "reading")
     try:
         return polars.read_parquet(path)
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
@@ -181,6 +185,37 @@ def _check(job: TraceJob, source: str, place: int | str) -> None:
     raise TraceError(source, f"expected {expected}", place, column)
 
 
+def write_trace(trace: Trace, path: str) -> None:
+    """Writes a trace in our columns: as Parquet where the name ends in .parquet, else as CSV."""
+    write = write_parquet if path.endswith(".parquet") else write_csv
+    write(trace, path)
+
+
+def write_parquet(trace: Trace, path: str) -> None:
+    """Writes a Parquet file of our columns: seconds and counts as numbers, what has no value as null."""
+    polars = _polars(path, "writing")
+    types = {"number": polars.Float64, "count": polars.Int64, "text": polars.String}
+    cells = {column.name: _cells(column, trace) for column in _used(trace)}
+    frame = polars.DataFrame(
+        {name: values for name, (_, values) in cells.items()},
+        schema={name: types[kind] for name, (kind, _) in cells.items()},
+    )
+    try:
+        frame.write_parquet(path)
+    except OSError as error:
+        raise TraceError(path, error.strerror or str(error)) from error
+
+
+def _cells(column: Column, trace: Trace) -> tuple[str, list[Any]]:
+    """What a column holds (number, count or text), and its values."""
+    values = [getattr(job, column.field) for job in trace.jobs]
+    if column.write is seconds_of:
+        return "number", [None if value is None else value / 1000 for value in values]
+    if isinstance(DEFAULTS[column.field], int) or column.field == "gpus":
+        return "count", values
+    return "text", list(map(str, values))
+
+
 def write_csv(trace: Trace, path: str) -> None:
     """Writes a trace in our columns: the required ones, and of the others those that say something."""
     try:
@@ -191,11 +226,15 @@ def write_csv(trace: Trace, path: str) -> None:
 
 
 def _lines(trace: Trace) -> Iterator[str]:
-    used = [column for column in COLUMNS if column.is_required or _says_something(column, trace)]
+    used = _used(trace)
     yield ",".join(column.name for column in used) + "\n"
     cells = [(column.field, column.write) for column in used]
     for job in trace.jobs:
         yield ",".join([write(getattr(job, field)) for field, write in cells]) + "\n"
+
+
+def _used(trace: Trace) -> list[Column]:
+    return [column for column in COLUMNS if column.is_required or _says_something(column, trace)]
 
 
 def _says_something(column: Column, trace: Trace) -> bool:

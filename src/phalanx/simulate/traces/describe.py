@@ -26,6 +26,7 @@ def describe(trace: Trace) -> dict[str, Any]:
         "name": trace.name,
         "jobs": len(jobs),
         "dropped": trace.dropped,
+        "bad_rows": list(trace.bad_rows),
         "notes": list(trace.notes),
         "span_s": span / 1000,
         "gpu_hours": work / HOUR_MS,

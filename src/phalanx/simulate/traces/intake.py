@@ -11,6 +11,8 @@ from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
 
 WITHOUT_GPUS = "without GPUs"
+NAMED_MAX = 5
+"""Bad rows that are told of; of others it is told how many they are."""
 NOT_IN_ORDER = "jobs were not in the order of their submission: sorted"
 
 
@@ -26,12 +28,13 @@ def with_gpus(job: TraceJob) -> TraceJob:
 
 
 class Intake:
-    """Takes good jobs; a bad row is an error, or dropped and counted; what a format leaves out is noted."""
+    """Takes good jobs; a bad row is an error, or dropped and named; what a format leaves out is noted."""
 
     def __init__(self, source: str, skip_bad_rows: bool) -> None:
         self.source = source
         self.skip_bad_rows = skip_bad_rows
         self.dropped = 0
+        self.bad_rows: list[str] = []
         self.notes: list[str] = []
         self._left_out: Counter[str] = Counter()
         self._remarks: Counter[str] = Counter()
@@ -45,6 +48,8 @@ class Intake:
         if not self.skip_bad_rows:
             raise reason
         self.dropped += 1
+        if len(self.bad_rows) < NAMED_MAX:
+            self.bad_rows.append(str(reason))
 
     def remark(self, what: str) -> None:
         """Something in a job that was read otherwise than it is written."""
@@ -66,4 +71,5 @@ class Intake:
             self.notes.append(NOT_IN_ORDER)
         left_out = [f"jobs {why}, left out: {count:,}" for why, count in self._left_out.items()]
         remarks = [f"{what}: {count:,}" for what, count in self._remarks.items()]
-        return Trace(Path(self.source).stem, tuple(jobs), self.dropped, (*left_out, *remarks, *self.notes))
+        notes = (*left_out, *remarks, *self.notes)
+        return Trace(Path(self.source).stem, tuple(jobs), self.dropped, notes, tuple(self.bad_rows))

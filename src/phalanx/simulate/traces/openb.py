@@ -18,6 +18,8 @@ NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "creation_time", "deletion_time")
 ENDINGS = {"Succeeded": Ending.COMPLETED, "Running": Ending.COMPLETED, "Failed": Ending.FAILED, "Pending": None}
 CPUS_MILLI_MAX = 10_000_000
+PARTS_OF_SEVERAL = "parts of several GPUs in one pod, read as whole GPUs"
+"""A pod is on one node, and parts of devices are asked for one by one, wherever they are."""
 
 
 def read_pods(path: str, skip_bad_rows: bool = False) -> Trace:
@@ -43,7 +45,7 @@ def read_pods(path: str, skip_bad_rows: bool = False) -> Trace:
                     raise LeftOut("that were never scheduled")
                 if end_ms < start_ms:
                     raise TraceError(path, "expected a time after scheduled_time", at[0], "deletion_time")
-                whole = gpus(*at)
+                whole, part = gpus(*at), milli(*at)
                 job = TraceJob(
                     name(*at),
                     created(*at),
@@ -52,13 +54,15 @@ def read_pods(path: str, skip_bad_rows: bool = False) -> Trace:
                     queue=qos(*at) or "default",
                     gpu_type=spec(*at),
                     ending=ending,
-                    gpu_milli=milli(*at) if whole == 1 else 0,
+                    gpu_milli=part if whole == 1 else 0,
                     cpus_milli=cpus(*at),
                     memory_mb=memory(*at),
                 )
                 with_gpus(job)
                 intake.name(job.id, at[0], "name")
                 jobs.append(job)
+                if part and whole > 1:
+                    intake.remark(PARTS_OF_SEVERAL)
             except (TraceError, LeftOut) as reason:
                 intake.refuse(reason)
     return intake.trace(since_first(jobs))

@@ -31,6 +31,7 @@ JOB_TABLE = "pai_job_table.csv"
 STATUSES = {"Terminated": Ending.COMPLETED, "Failed": Ending.FAILED, "Running": None, "Waiting": None}
 ANY_TYPE = ("", "MISC", "CPU")
 WHOLE = 100
+PARTS_BEYOND = "tasks with a part beside whole GPUs, read with one GPU more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class _Readers:
     """What reads the columns of the table of tasks."""
 
     def __init__(self, table: Rows) -> None:
+        self.source = table.source
         self.name = table.reader("job_name", values.identity, "the name of a job")
         self.instances = table.reader("inst_num", values.gpus, "a whole number of instances")
         self.status = table.reader("status", _ending, f"one of {', '.join(STATUSES)}")
@@ -108,6 +110,8 @@ class _Readers:
         """Adds a row to its job; nothing is added of a row of which any field is wrong."""
         name, instances, ending = self.name(line, row), self.instances(line, row), self.status(line, row)
         start_ms, end_ms, percent = self.start(line, row), self.end(line, row), self.gpu(line, row)
+        if start_ms is not None and end_ms is not None and end_ms < start_ms:
+            raise TraceError(self.source, "expected a time after start_time", line, "end_time")
         cpus_milli, memory_mb = round(10 * self.cpu(line, row)), round(MB_PER_GB * self.memory(line, row))
         part = Part(instances, percent, self.type(line, row).strip(), cpus_milli, memory_mb)
         job = jobs.setdefault(name, Gathered(line))
@@ -130,6 +134,8 @@ def _job(name: str, job: Gathered, submitted: tuple[int, str] | None, intake: In
         raise LeftOut("without GPUs")
     if len(job.parts) > 1:
         intake.remark("several kinds of tasks with GPUs, read as equal ones")
+    if any(part.percent > WHOLE and part.percent % WHOLE for part in job.parts):
+        intake.remark(PARTS_BEYOND)
     largest = max(job.parts, key=lambda part: part.instances * part.percent)
     single = len(job.parts) == 1 and largest.percent < WHOLE
     each = ceil(largest.percent / WHOLE)

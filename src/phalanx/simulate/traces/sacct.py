@@ -9,6 +9,7 @@ from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.dated import since_first
 from phalanx.simulate.traces.error import TraceError
+from phalanx.simulate.traces.gpu_names import catalogue_name
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
 from phalanx.simulate.traces.rows import Layout, Rows, open_rows
 from phalanx.simulate.traces.states import ending_of
@@ -17,10 +18,13 @@ BARS = Layout("|", quotes=False)
 COLUMNS = ("JobID", "Submit", "Elapsed", "State", "AllocTRES")
 """What must be there; User, Account, Partition, NNodes and Priority are read if they are."""
 
+SLICES = "slices of GPUs (MIG), counted as whole GPUs"
 ELAPSED = "a time such as 1-02:03:04"
 
 _ELAPSED = re.compile(r"(?:(?P<days>\d+)-)?(?:(?P<hours>\d+):)?(?P<minutes>\d+):(?P<seconds>\d+)(?:\.\d+)?")
 _GPUS = re.compile(r"gres/gpu(?::(?P<type>[^=]+))?=(?P<count>\d+)")
+_SLICE = re.compile(r"[_-]?\d+g\.\d+gb(?:\+me)?", re.IGNORECASE)
+"""What names a slice (MIG), alone or after the GPU it is of: `1g.10gb`, `a100_3g.20gb`."""
 _JOB = re.compile(r"\d+(?:[_+]\d+)*")
 """A job, a member of an array (`_n`), or a part of a heterogeneous job (`+n`). Steps have a dot and more."""
 
@@ -41,7 +45,7 @@ def read_sacct(path: str, skip_bad_rows: bool = False) -> Trace:
         elapsed = table.reader("Elapsed", elapsed_ms, ELAPSED)
         state = table.reader("State", ending_of, "a state of Slurm such as COMPLETED")
         granted = table.reader("AllocTRES", granted_of, "resources such as cpu=4,gres/gpu:a100=8")
-        id_at, jobs = table.column("JobID"), []
+        id_at, granted_at, jobs = table.column("JobID"), table.column("AllocTRES"), []
         for at in table.rows(intake.refuse):
             name = at[1][id_at].strip()
             if "." in name:
@@ -56,6 +60,8 @@ def read_sacct(path: str, skip_bad_rows: bool = False) -> Trace:
                 job = with_gpus(_job(table, at[1], name, submit(*at), elapsed(*at), gpus, ending))
                 intake.name(job.id, at[0], "JobID")
                 jobs.append(job)
+                if _SLICE.search(at[1][granted_at]):
+                    intake.remark(SLICES)
             except (TraceError, LeftOut) as reason:
                 intake.refuse(reason)
     return intake.trace(since_first(jobs))
@@ -98,12 +104,13 @@ def granted_of(text: str) -> Granted:
     typed: dict[str, int] = {}
     for found in _GPUS.finditer(text):
         if found["type"]:
-            typed[found["type"].upper()] = typed.get(found["type"].upper(), 0) + int(found["count"])
+            name = _SLICE.sub("", found["type"]).upper()
+            typed[name] = typed.get(name, 0) + int(found["count"])
         else:
             plain = int(found["count"])
     # One type that covers all is what was asked for; several are not told apart.
     only = next(iter(typed)) if len(typed) == 1 and sum(typed.values()) >= plain else ""
-    return Granted(max(plain, sum(typed.values())), only)
+    return Granted(max(plain, sum(typed.values())), catalogue_name(only) if only else "")
 
 
 def _text(table: Rows, row: list[str], name: str) -> str:
