@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import product
+from dataclasses import replace
+from itertools import count, product
+from operator import mul
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, random_arrivals, random_cluster, virtual_backend
-from phalanx.advice.allocation import Demand, Goal, NotSolvedError, SolverMissingError, allocate, value_of
+from phalanx.advice.allocation import Demand, Goal, allocate, value_of
 from phalanx.advice.cheapest import cheapest
 from phalanx.advice.gavel import PriceMissingError
 from phalanx.advice.registry import adviser
 from phalanx.advice.rounds import ELSEWHERE, Contender, Place, Spans, choose
+from phalanx.advice.solver import NotSolvedError, SolverMissingError
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.topology import Topology
 from phalanx.engine.event import Advice, Event, JobSubmitted
@@ -527,6 +530,86 @@ def test_makespan_gives_more_to_who_has_more_left() -> None:
     assert allocate(((short, 1), (long, 1)), (1.0,), Goal("makespan")) == ((0.25,), (0.75,))
 
 
+WIDE_SPEEDS = st.tuples(*3 * [st.sampled_from([0.14, 0.3, 0.5, 0.7, 1.0])])
+LEFT_S = st.sampled_from([1.0, 1.7e2, 4.3e3, 9.9e4, 2.1e6, 5.8e7])
+TIMED = st.builds(
+    lambda size, speeds, left_s, waited: Demand(
+        3 * (size,), speeds, left_s=left_s, elapsed_s=waited * left_s, ideal_s=3 * left_s
+    ),
+    SIZES,
+    WIDE_SPEEDS,
+    LEFT_S,
+    st.sampled_from([0.0, 0.5, 4.0]),
+)
+
+
+@needs_solver
+@settings(max_examples=60, deadline=None)
+@given(
+    groups=st.lists(st.tuples(TIMED, st.integers(1, 3)), min_size=4, max_size=24, unique_by=lambda group: group[0]),
+    objective=st.sampled_from(["makespan", "finish_time"]),
+)
+def test_whatever_is_left_of_jobs_seconds_or_years_there_is_an_answer(
+    groups: list[tuple[Demand, int]], objective: str
+) -> None:
+    asked, capacity = tuple(sorted(groups)), (8.0, 8.0, 8.0)
+    shares = allocate(asked, capacity, Goal(objective))
+    assert is_within(asked, shares, capacity)
+    # Water filling leaves nobody without who could have more: either all time is given, or all types are.
+    used = [sum(n * d.gpus[k] * own[k] for (d, n), own in zip(asked, shares, strict=True)) for k in range(3)]
+    assert all(sum(own) > 1 - 1e-4 for own in shares) or all(use > 8.0 - 1e-3 for use in used)
+
+
+@needs_solver
+@settings(max_examples=30, deadline=None)
+@given(groups=st.lists(st.tuples(TIMED, st.integers(1, 3)), min_size=2, max_size=8, unique_by=lambda group: group[0]))
+def test_the_unit_in_which_work_is_counted_makes_no_difference_to_makespan(groups: list[tuple[Demand, int]]) -> None:
+    asked, capacity = tuple(sorted(groups)), (6.0, 6.0, 6.0)
+    longer = tuple((replace(demand, left_s=1e6 * demand.left_s), jobs) for demand, jobs in asked)
+    rates = [
+        sorted(sum(map(mul, demand.speeds, own)) for (demand, _), own in zip(asked, shares, strict=True))
+        for shares in (allocate(asked, capacity, Goal("makespan")), allocate(longer, capacity, Goal("makespan")))
+    ]
+    assert rates[0] == pytest.approx(rates[1], abs=1e-5)
+
+
+@needs_solver
+def test_who_has_a_minute_left_and_who_has_months_end_together_where_all_is_one_type() -> None:
+    """Makespan by hand: on one GPU everybody has time in proportion to what is left of them."""
+    left_s = (60.0, 86_400.0, 8_640_000.0)
+    shares = allocate(tuple((Demand((1.0,), (1.0,), left_s=each), 1) for each in left_s), (1.0,), Goal("makespan"))
+    assert [share for (share,) in shares] == pytest.approx([each / sum(left_s) for each in left_s], rel=1e-3, abs=1e-9)
+
+
+@needs_solver
+def test_makespan_is_answered_where_one_is_all_but_done_and_others_have_days() -> None:
+    """Values of 1 beside some of a millionth: what is feasible must not be taken for what is not."""
+    slow, fair, easy = (1.0, 0.14, 0.69), (1.0, 0.25, 0.84), (1.0, 1.0, 1.0)
+    left_s = ((slow, 1.0), (slow, 12e3), (slow, 28e3), (slow, 67e3), (fair, 140e3), (easy, 250e3), (easy, 251e3))
+    ones = [(Demand(3 * (1.0,), speeds, left_s=each), 1) for speeds, each in left_s]
+    groups = (*ones, (Demand(3 * (8.0,), slow, left_s=3.5e3), 1))
+    shares = allocate(groups, (8.0, 8.0, 8.0), Goal("makespan"))
+    done_s = [
+        demand.left_s / sum(map(mul, demand.speeds, own)) for (demand, _), own in zip(groups, shares, strict=True)
+    ]
+    assert is_within(groups, shares, (8.0, 8.0, 8.0))
+    assert max(done_s) == pytest.approx(251e3), "nobody ends before the longest does alone"
+
+
+@needs_solver
+def test_all_rounds_of_a_trace_with_jobs_of_seconds_and_of_days_are_answered_for_makespan() -> None:
+    cluster = typed("V100", "K80", "P100", gpus=8)
+    jobs = [
+        (400_000 * i, a_job(f"j{i}", (1, 1, 2, 8)[i % 4], labels=(PICKY, EASY, ())[i % 3]), 1000 * 7 ** (i % 7))
+        for i in range(36)
+    ]
+    known = [(at_ms, replace(job, duration_ms=work_ms), work_ms) for at_ms, job, work_ms in jobs]
+    state = a_run(cluster, known, "gavel:objective=makespan").finish()
+    assert all(record.final is JobState.SUCCEEDED for record in state.jobs.values())
+    assert state.memory["round"] > 50
+    assert state.memory["kept"] == 0
+
+
 @needs_solver
 def test_finish_time_fairness_gives_all_the_same_rho() -> None:
     """One GPU. Alone on half of it each would take 200 s. One has waited for 100 s: with a share x it is done after
@@ -619,6 +702,37 @@ def test_a_solver_that_gives_up_leaves_the_last_advice_in_place_and_says_so(monk
     assert run.state.memory["kept"] == 3
     assert run.state.memory["ranks"] == before
     verify(run.journal)
+
+
+def many(**told: float) -> Groups:
+    """So many unlike jobs that to solve for them takes longer than no time."""
+    speeds = [(1.0, 0.1 + 0.01 * i) for i in range(60)]
+    return tuple((Demand((1.0, 1.0), each, left_s=100.0 + 7 * i, **told), 1) for i, each in enumerate(speeds))
+
+
+@needs_solver
+def test_all_programs_of_one_answer_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program is given a second of a clock, and ten are allowed in all: levels and halves are many more."""
+    clock = count()
+    monkeypatch.setattr("phalanx.advice.solver.monotonic", lambda: float(next(clock)))
+    groups = many(elapsed_s=50.0, ideal_s=400.0)
+    allocate.cache_clear()
+    for objective, capacity in (("makespan", (50.0, 50.0)), ("finish_time", (8.0, 8.0))):
+        with pytest.raises(NotSolvedError, match="found no answer within 10 s"):
+            allocate(groups, capacity, Goal(objective, timeout_s=10.0))
+        assert len(allocate(groups, capacity, Goal(objective, timeout_s=1000.0))) == len(groups)
+    pressed = many(least_speed=1.0)
+    with pytest.raises(NotSolvedError, match="found no answer within 10 s"):
+        cheapest(pressed, (8.0, 8.0), Goal("cost", timeout_s=10.0, prices=(1.0, 1.0)))
+    assert len(cheapest(pressed, (8.0, 8.0), Goal("cost", timeout_s=1000.0, prices=(1.0, 1.0)))) == len(pressed)
+
+
+@needs_solver
+def test_a_solver_that_runs_out_of_time_does_not_make_a_deadline_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a nanosecond is enough for nothing: it must not be taken for jobs whose deadlines have to be given up."""
+    monkeypatch.setattr("phalanx.advice.solver.Deadline.left_s", lambda _: 5e-10)
+    with pytest.raises(NotSolvedError, match="not solved: Time limit reached"):
+        cheapest(many(least_speed=0.05), (8.0, 8.0), Goal("cost", prices=(1.0, 1.0)))
 
 
 @needs_solver

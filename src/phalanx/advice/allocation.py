@@ -16,16 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
-from phalanx.errors import PhalanxError
+from phalanx.advice.solver import Deadline, model_of, solved, solver
 
 DIGITS = 9
 """To so many digits shares are rounded: fewer than the solver gets right, more than a round can tell."""
 
-DUAL_MIN = 1e-9
-"""Prices below this are nothing but rounding."""
+PRICE_MIN = 1e-9
+"""Prices below this, of 1 for all together, are nothing but rounding."""
 
 SLACK = 1e-11
 """By this part of it a level may fall while others are raised, so that rounding makes nothing infeasible."""
@@ -39,13 +38,8 @@ RHO_MAX = 1e6
 RHO_STEPS = 24
 """Halves that are tried for ρ: it is found to one part in ten million."""
 
-
-class SolverMissingError(PhalanxError):
-    """The solver is an extra that is not installed."""
-
-
-class NotSolvedError(PhalanxError):
-    """The solver gave up."""
+NEED_MIN = 1e-8
+"""The least part of its time that anybody is taken to need: the solver takes what is much smaller for nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,7 +66,7 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What an allocation is for. The solver gives up after a time; prices are dollars for a GPU-hour, by type."""
+    """What an allocation is for. All of it has to be found in a time; prices are dollars for a GPU-hour, by type."""
 
     objective: str = "fairness"
     water_filling: bool = True
@@ -96,17 +90,6 @@ Value = Callable[[Demand, int], float]
 """What a job gains of its measure by having a type all the time."""
 
 
-def solver() -> ModuleType:
-    """The solver, if it is installed."""
-    try:
-        import highspy
-    except ImportError:
-        raise SolverMissingError(
-            "policy gavel needs the solver highspy, which is not installed: pip install 'phalanx[solve]'"
-        ) from None
-    return highspy
-
-
 @lru_cache(maxsize=1024)
 def allocate(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal = FAIR) -> tuple[Shares, ...]:
     """The share of its time that each job of a group should have on each type, given so many GPUs of the types.
@@ -116,18 +99,19 @@ def allocate(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal 
     """
     if not groups:
         return ()
-    program = LevelProgram(groups, capacity, _values(groups, capacity, goal), goal)
-    while program.raise_levels() and goal.water_filling:
+    deadline = Deadline(goal.timeout_s)
+    program = LevelProgram(groups, capacity, _values(groups, capacity, goal, deadline), goal)
+    while program.raise_levels(deadline) and goal.water_filling:
         pass
     return program.shares()
 
 
-def _values(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal) -> Value:
+def _values(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal, deadline: Deadline) -> Value:
     match goal.objective:
         case "makespan":
             return lambda demand, k: demand.speeds[k] / max(demand.left_s, LEFT_MIN_S)
         case "finish_time":
-            rho = _least_rho(groups, capacity, goal)
+            rho = _least_rho(groups, capacity, goal, deadline)
             return lambda demand, k: demand.speeds[k] / speed_for(demand, rho)
         case _:
             return lambda demand, k: value_of(demand, k, capacity)
@@ -138,12 +122,12 @@ def speed_for(demand: Demand, rho: float) -> float:
     return max(demand.left_s, LEFT_MIN_S) / max(rho * demand.ideal_s - demand.elapsed_s, SPAN_MIN_S)
 
 
-def _least_rho(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal) -> float:
+def _least_rho(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal, deadline: Deadline) -> float:
     """The least ρ that all jobs can have: more is always possible where less is, so halves are tried."""
 
     def possible(rho: float) -> bool:
         program = LevelProgram(groups, capacity, lambda demand, k: demand.speeds[k] / speed_for(demand, rho), goal)
-        return program.level() >= 1 - SLACK
+        return program.level(deadline) >= 1 - SLACK
 
     # Nobody can be done before now, whatever it gets.
     least = max((demand.elapsed_s / demand.ideal_s for demand, _ in groups if demand.ideal_s), default=0.0)
@@ -163,22 +147,26 @@ class LevelProgram:
     """Maximise t; for each group Σ_type value · X − t ≥ 0 and Σ_type X ≤ 1; for each type Σ jobs · gpus · X ≤ capacity.
 
     `value` is the measure of fairness at X = 1. A group that can have no more than t has, from then on, t as its bound.
+
+    Values may be of any size, such as one over the seconds that are left, and the solver takes for nothing what is
+    small beside 1. So the row of a group is divided by the greatest of its values, and t is counted in units of the
+    least of these among those who still rise: with t = 1 at least one has all its time on its best type.
     """
 
     def __init__(self, groups: Sequence[Group], capacity: tuple[float, ...], value: Value, goal: Goal) -> None:
         self._highs: Any = solver()
         self._groups = groups
         self._capacity = capacity
-        self._value = value
         self._goal = goal
         self._pairs = [(g, k) for g, (demand, _) in enumerate(groups) for k, gpus in enumerate(demand.gpus) if gpus]
-        self._rising = dict.fromkeys(g for g, _ in self._pairs)
+        self._gains = [value(groups[g][0], k) for g, k in self._pairs]
+        self._most: dict[int, float] = {}
+        for (g, _), gain in zip(self._pairs, self._gains, strict=True):
+            self._most[g] = max(gain, self._most.get(g, 0.0))
+        self._rising = {g: most for g, most in self._most.items() if most}
+        self._unit = self._least()
         self._values: list[float] = [0.0] * len(self._pairs)
-        self._model = self._highs.Highs()
-        for option, setting in (("output_flag", False), ("solver", "simplex"), ("threads", 1), ("presolve", "off")):
-            self._model.setOptionValue(option, setting)
-        self._model.setOptionValue("time_limit", goal.timeout_s)
-        self._model.passModel(self._program())
+        self._model = model_of(self._highs, self._program())
 
     def _program(self) -> Any:
         highs, groups, types = self._highs, len(self._groups), len(self._capacity)
@@ -191,38 +179,56 @@ class LevelProgram:
         program.row_lower_ = [0.0] * groups + [-highs.kHighsInf] * (groups + types)
         program.row_upper_ = [highs.kHighsInf] * groups + [1.0] * groups + list(self._capacity)
         starts, rows, values = [0], [], []
-        for g, k in self._pairs:
+        for (g, k), gain in zip(self._pairs, self._gains, strict=True):
             demand, jobs = self._groups[g]
             rows += [g, groups + g, 2 * groups + self._goal.row(k)]
-            values += [self._value(demand, k), 1.0, jobs * demand.gpus[k]]
+            values += [gain / (self._most[g] or 1.0), 1.0, jobs * demand.gpus[k]]
             starts.append(len(rows))
         rows += self._rising
-        values += [-1.0] * len(self._rising)
+        values += [-self._need(g) for g in self._rising]
         matrix = program.a_matrix_
         matrix.format_ = highs.MatrixFormat.kColwise
         matrix.start_, matrix.index_, matrix.value_ = [*starts, len(rows)], rows, values
         return program
 
-    def raise_levels(self) -> bool:
+    def raise_levels(self, deadline: Deadline) -> bool:
         """Raises all who can have more to one level; False if nobody can.
 
         Where a group's level has a price, no other group could do with less for it to have more: it is at its most.
         """
         if not self._rising:
             return False
-        solution = solved(self._highs, self._model, len(self._groups))
+        solution = solved(self._highs, self._model, deadline)
         *self._values, level = solution.col_value
-        prices = solution.row_dual
-        at_most = [g for g in self._rising if abs(prices[g]) > DUAL_MIN] or list(self._rising)
+        # Times what they need of a unit, the prices of all who rise add up to 1.
+        prices = {g: abs(solution.row_dual[g]) * self._need(g) for g in self._rising}
+        at_most = [g for g, price in prices.items() if price > PRICE_MIN] or list(self._rising)
         for g in at_most:
-            del self._rising[g]
-            self._model.changeRowBounds(g, level * (1 - SLACK), self._highs.kHighsInf)
+            self._model.changeRowBounds(g, level * self._need(g) * (1 - SLACK), self._highs.kHighsInf)
             self._model.changeCoeff(g, len(self._pairs), 0.0)
+            del self._rising[g]
+        self._measure_anew()
         return True
 
-    def level(self) -> float:
+    def _measure_anew(self) -> None:
+        """Takes another unit when those are at their most by whom it went."""
+        least = self._least()
+        if least == self._unit:
+            return
+        self._unit = least
+        for g in self._rising:
+            self._model.changeCoeff(g, len(self._pairs), -self._need(g))
+
+    def _least(self) -> float:
+        return min(self._rising.values(), default=1.0)
+
+    def _need(self, g: int) -> float:
+        """The part of its time, on its best type, that a group needs for each unit of t."""
+        return max(self._unit / self._most[g], NEED_MIN)
+
+    def level(self, deadline: Deadline) -> float:
         """The greatest least measure."""
-        return float(solved(self._highs, self._model, len(self._groups)).col_value[-1])
+        return float(solved(self._highs, self._model, deadline).col_value[-1]) * self._unit
 
     def shares(self) -> tuple[Shares, ...]:
         """The allocation as it is now, rounded."""
@@ -230,15 +236,6 @@ class LevelProgram:
         for (g, k), value in zip(self._pairs, self._values, strict=True):
             found[g][k] = round(min(max(0.0, value), 1.0), DIGITS)
         return tuple(map(tuple, found))
-
-
-def solved(highs: Any, model: Any, groups: int) -> Any:
-    """The solution of a program; one that has none, or takes too long, raises."""
-    model.run()
-    if model.getModelStatus() != highs.HighsModelStatus.kOptimal:
-        status = model.modelStatusToString(model.getModelStatus())
-        raise NotSolvedError(f"policy gavel: the linear program of {groups} groups was not solved: {status}")
-    return model.getSolution()
 
 
 def value_of(demand: Demand, gpu_type: int, capacity: tuple[float, ...]) -> float:

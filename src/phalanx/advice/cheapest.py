@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phalanx.advice.allocation import DIGITS, SLACK, Goal, Group, Shares, solved, solver
+from phalanx.advice.allocation import DIGITS, SLACK, Goal, Group, Shares
+from phalanx.advice.solver import Deadline, is_feasible, model_of, solved, solver
 
 SHARE_MIN = 1e-6
 """Less is what rounding leaves, and must not make anybody a claimant of a type."""
@@ -23,12 +24,13 @@ def cheapest(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal)
     """The shares of each job of a group."""
     if not groups:
         return ()
-    bound = _feasible(groups, capacity, goal)
-    rate = _Program(groups, capacity, goal, bound).work_per_dollar()
-    return _Program(groups, capacity, goal, bound).most_work(rate * (1 - 10 * SLACK))
+    deadline = Deadline(goal.timeout_s)
+    program = _Program(groups, capacity, goal, _feasible(groups, capacity, goal, deadline))
+    rate = program.work_per_dollar(deadline)
+    return program.most_work(rate * (1 - 10 * SLACK), deadline)
 
 
-def _feasible(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal) -> list[float]:
+def _feasible(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal, deadline: Deadline) -> list[float]:
     """The speed that each job needs for its deadline; 0 for those whose deadlines have to be given up."""
     needs = [min(demand.least_speed, max(demand.speeds)) for demand, _ in groups]
     hardest_first = sorted(
@@ -39,7 +41,7 @@ def _feasible(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goal
             needs[i] = 0.0
         if given_up > LOOSENINGS_MAX:
             return [0.0] * len(groups)
-        if _Program(groups, capacity, goal, needs).is_feasible():
+        if _Program(groups, capacity, goal, needs).is_feasible(deadline):
             return needs
     return needs
 
@@ -58,23 +60,22 @@ class _Program:
         self._work = [groups[g][1] * groups[g][0].speeds[k] for g, k in self._pairs]
         self._dollars = [groups[g][1] * groups[g][0].gpus[k] * goal.prices[k] for g, k in self._pairs]
 
-    def is_feasible(self) -> bool:
+    def is_feasible(self, deadline: Deadline) -> bool:
         """Whether the needs can all be met."""
         model = self._model([0.0] * len(self._pairs), scale=(1.0, 1.0), own=None)
-        model.run()
-        return bool(model.getModelStatus() == self._highs.HighsModelStatus.kOptimal)
+        return is_feasible(self._highs, model, deadline)
 
-    def work_per_dollar(self) -> float:
+    def work_per_dollar(self, deadline: Deadline) -> float:
         """The most work for a dollar."""
         model = self._model(self._work, scale=(0.0, self._highs.kHighsInf), own=(self._dollars, 1.0, 1.0))
-        values = solved(self._highs, model, len(self._groups)).col_value
+        values = solved(self._highs, model, deadline).col_value
         return float(sum(work * value for work, value in zip(self._work, values[:-1], strict=True)))
 
-    def most_work(self, rate: float) -> tuple[Shares, ...]:
+    def most_work(self, rate: float, deadline: Deadline) -> tuple[Shares, ...]:
         """The shares with the most work of all that do at least so much for a dollar."""
         gains = [work - rate * dollars for work, dollars in zip(self._work, self._dollars, strict=True)]
         model = self._model(self._work, scale=(1.0, 1.0), own=(gains, 0.0, self._highs.kHighsInf))
-        values = solved(self._highs, model, len(self._groups)).col_value
+        values = solved(self._highs, model, deadline).col_value
         found = [[0.0] * len(demand.gpus) for demand, _ in self._groups]
         for (g, k), value in zip(self._pairs, values, strict=False):
             found[g][k] = round(min(value, 1.0), DIGITS) if value > SHARE_MIN else 0.0
@@ -113,9 +114,4 @@ class _Program:
         matrix = program.a_matrix_
         matrix.format_ = highs.MatrixFormat.kColwise
         matrix.start_, matrix.index_, matrix.value_ = [*starts, len(index)], index, values
-        model = highs.Highs()
-        for option, value in (("output_flag", False), ("solver", "simplex"), ("threads", 1), ("presolve", "off")):
-            model.setOptionValue(option, value)
-        model.setOptionValue("time_limit", self._goal.timeout_s)
-        model.passModel(program)
-        return model
+        return model_of(highs, program)

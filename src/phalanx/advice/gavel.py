@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
-from phalanx.advice.allocation import DIGITS, Demand, Goal, NotSolvedError, Shares, allocate, solver
+from phalanx.advice.allocation import DIGITS, Demand, Goal, Shares, allocate
 from phalanx.advice.cheapest import cheapest
 from phalanx.advice.present import present_jobs
 from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, choose
+from phalanx.advice.solver import NotSolvedError, solver
 from phalanx.cluster.bits import members
 from phalanx.engine.event import Advice
 from phalanx.engine.records import FOREVER_MS, JobRecord, Phase

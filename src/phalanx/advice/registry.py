@@ -12,6 +12,9 @@ from phalanx.workload.throughputs import Throughputs
 
 Adviser = Callable[[State, int], Advice]
 
+KEPT = "kept"
+"""The entry of an `Advice` that says that there is none: the last one holds until it is time again."""
+
 ADVISERS: Mapping[str, Callable[[Throughputs | None], Adviser]] = {
     "gavel": Gavel,
     "themis": Themis,

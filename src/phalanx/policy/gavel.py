@@ -14,7 +14,7 @@ All that the solver said comes as an `Advice` whose entries are
     stray JOB       the job runs elsewhere: which of all attempts it is that does
     move JOB        the same, of one that is to be stopped so that it can start on its target
     only JOB        the type that alone the job may take, since any other would do too little for its price
-    kept            no solution was found, or not in time: the last answer holds for another round
+    kept            no solution was found, or not in time, or it could not be asked: the last answer holds for a round
     calm            everybody is targeted, so that whoever comes is looked at at once
     rest            nothing will change before something happens, so that no round need follow
 """

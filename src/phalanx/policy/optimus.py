@@ -21,6 +21,7 @@ from phalanx.policy.least_squares import non_negative
 from phalanx.policy.loss_curve import LossCurve, fit, thinned
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Memory, Policy, Targets
+from phalanx.policy.retries import job_over
 from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
 from phalanx.policy.view import JobView, Moment
 
@@ -75,10 +76,10 @@ def optimus(parameters: Parameters) -> Policy:
                 return
             case "Progress":
                 _learn(known.setdefault(event.job, _nothing_known()), event)
-            case "AttemptEnded" if event.outcome != "lost":
-                known.pop(event.job, None)
-            case "JobCancelled":
-                known.pop(event.job, None)
+            case _:
+                over = job_over(memory, event)
+                if over is not None:
+                    known.pop(over, None)
         expect_round(memory, now, interval_ms)
 
     def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:

@@ -20,6 +20,7 @@ from phalanx.policy.goodput import Goodput, best, fit
 from phalanx.policy.growth import stays_whatever
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Memory, Policy, Targets
+from phalanx.policy.retries import job_over
 from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
 from phalanx.policy.size_search import Options, search
 from phalanx.policy.view import JobView, Moment
@@ -55,10 +56,10 @@ def pollux(parameters: Parameters) -> Policy:
                 return
             case "Progress":
                 _learn(known.setdefault(event.job, _nothing_known()), event.metrics)
-            case "AttemptEnded" if event.outcome != "lost":
-                known.pop(event.job, None)
-            case "JobCancelled":
-                known.pop(event.job, None)
+            case _:
+                over = job_over(memory, event)
+                if over is not None:
+                    known.pop(over, None)
         expect_round(memory, now, interval_ms)
 
     def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:

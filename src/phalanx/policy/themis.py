@@ -9,6 +9,7 @@ goes to the rest by lot. The auctions are held by `phalanx.advice.themis`; what 
     up JOB      the job's lease has ended and it won nothing: which of all attempts it is that has to give way
     rho JOB     how unfairly a bidder fares
     next        when the next lease ends; without it no auction takes place before something happens
+    kept        no auction could be held: what the last one came to holds until the next
 """
 
 from __future__ import annotations
@@ -124,11 +125,16 @@ def _nothing_known(rule: Rule) -> Memory:
         "ranks": {},
         "leases": {},
         "up": {},
+        "kept": 0,
     }
 
 
 def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
     """Takes what an auction came to. Leases that run on are kept; ranks are those of this auction."""
+    if "kept" in body:
+        memory["kept"] += 1
+        memory["next_ms"] = now + Rule(**memory["rule"]).pause_ms if memory["jobs"] else None
+        return
     memory["leases"] = {job: until for job, until in memory["leases"].items() if until > now}
     memory["ranks"], memory["up"] = {}, {}
     for entry, value in body.items():

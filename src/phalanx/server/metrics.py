@@ -109,6 +109,9 @@ def _of_loop(figures: Figures | None) -> Iterator[Metric]:
     yield GaugeMetricFamily("phalanx_attempts", "Attempts that hold devices or a claim.", value=figures.attempts)
     yield CounterMetricFamily("phalanx_loop_requests", "Mutations that the loop was asked for.", value=figures.requests)
     yield CounterMetricFamily("phalanx_loop_events", "Events that the backend reported.", value=figures.events)
+    yield CounterMetricFamily(
+        "phalanx_advice_kept", "Times that the policy's solver had no answer.", value=figures.advice_kept
+    )
     yield _histogram("phalanx_loop_turn_seconds", "Time of a turn of the loop.", figures.turns)
     yield _histogram("phalanx_loop_commit_seconds", "Time until events were durable.", figures.commits)
     yield _histogram("phalanx_loop_decision_seconds", "Time of a decision.", figures.decisions)

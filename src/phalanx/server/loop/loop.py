@@ -51,7 +51,7 @@ class Loop:
         self._around = around
         self._book = Book(state)
         self._notices = Notices(state, around.notices)
-        self._counsel = Counsel(around.tell)
+        self._counsel = Counsel(around.tell, around.pulse.advice_kept)
         self._office = Office(state, self._book, self._notices, around.need_room)
         self._stopping = False
         # Whatever was durable before a crash may not have been decided on.

@@ -43,6 +43,7 @@ class Figures(msgspec.Struct):
     jobs_in_line: int = 0
     gpus_in_line: int = 0
     attempts: int = 0
+    advice_kept: int = 0
 
 
 class Pulse:
@@ -72,6 +73,10 @@ class Pulse:
         self._figures.events += events
         with _timed(self._figures.commits):
             yield
+
+    def advice_kept(self) -> None:
+        """Counts a time at which a policy's solver had no answer, so that the last one was kept."""
+        self._figures.advice_kept += 1
 
     def measure(self, state: State) -> None:
         """Publishes the figures, if it is time."""
