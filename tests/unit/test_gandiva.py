@@ -62,7 +62,7 @@ def packed() -> World:
 def test_nobody_is_packed_while_gpus_are_free() -> None:
     world = world_of("a", "b", "c", "d", gpus=2)
     assert report(world, a=TURN_MS, b=TURN_MS, c=TURN_MS, d=TURN_MS) == ["c", "d"]
-    world = world_of("a", "b", "c", "d", gpus=2)
+    world = world_of("a", "b", "c", "d", gpus=2, policy="gandiva:migrate=false")
     world.turn(JobCancelled("a"), JobCancelled("c"))
     world.done("a", "c")
     assert not report(world, b=TURN_MS, d=TURN_MS)
@@ -209,6 +209,34 @@ def test_packing_helps_models_that_get_more_done_together() -> None:
     assert together[1] == pytest.approx(first, abs=0.01)
     assert together[0] == pytest.approx(first + 3600 - done - (first - 60) * 0.69, abs=0.01)
     assert max(in_turns) == pytest.approx(3600 / 0.4625, abs=0.01)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_who_takes_turns_moves_to_a_gpu_that_comes_free_and_both_are_as_fast_as_alone(nodes: int) -> None:
+    """Two GPUs, on one node or on two. b ends after 100 s; from then on a and c need not take turns."""
+    lengths = {"a": 10 * HOUR_MS, "b": 100_000, "c": 10 * HOUR_MS}
+    jobs = tuple(TraceJob(name, 0, length_ms, 1) for name, length_ms in lengths.items())
+    cluster = Cluster(tuple(Node(f"n{i}", (), 2 // nodes, "V100") for i in range(nodes)))
+    simulation = Simulation(Setup(cluster, Trace("three", jobs), "gandiva", costs=NO_COSTS))
+    simulation.begin()
+    simulation.go()
+    ends_ms = {name: record.ended_ms or 0 for name, record in simulation.run.state.jobs.items()}
+    assert simulation.backend.moves == 1
+    assert 10 * HOUR_MS < ends_ms["a"] < 10 * HOUR_MS + 200_000
+    assert 10 * HOUR_MS < ends_ms["c"] < 10 * HOUR_MS + 200_000
+
+
+@pytest.mark.parametrize(("movable", "moved"), [(True, ["c"]), (False, [])])
+def test_of_those_who_take_turns_the_last_to_come_moves_if_it_lets_itself_be_moved(
+    movable: bool, moved: list[str]
+) -> None:
+    world = World(Cluster((Node("n0", (), 2),)), "gandiva")
+    world.run(*(a_job(name, movable=movable) for name in ("a", "b", "c")))
+    world.turn(JobCancelled("b"))
+    plan = world.done("b")
+    assert [action.id.job for action in plan.actions if isinstance(action, Resize)] == moved
+    world.done(*moved)
+    assert world.where("c") == {"n0": (1 if movable else 0,)}
 
 
 def test_packing_is_undone_for_models_that_get_less_done_together() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from builders import a_job
+from builders import World, a_job, stops
 from phalanx.cluster.cluster import flat
 from phalanx.simulate.batch import run_one
-from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup
 from phalanx.simulate.table import comparison_rows
 from phalanx.simulate.trace import Trace, TraceJob
@@ -41,7 +43,7 @@ def two_jobs(policy: str) -> Setup:
 def test_figures_of_tiers_tell_who_had_what_was_promised_under_any_policy() -> None:
     fair, first = run_one(two_jobs("singularity"), "singularity"), run_one(two_jobs("fifo"), "fifo")
     premium = fair.summary["tiers"]["premium"]
-    assert premium == {"jobs": 1, "promised": 0.95, "fraction": 1.0, "attained": 1.0}
+    assert premium == {"jobs": 1, "promised": 0.95, "fraction": 1.0, "attained": 1.0, "needed_gpus": 1}
     assert first.summary["tiers"]["premium"]["attained"] == 0.0
     assert first.summary["tiers"]["premium"]["fraction"] == pytest.approx(0.5, abs=0.001)
     assert [row.texts()["premium_sla"] for row in comparison_rows([fair, first])] == ["100.0% *", "0.0%"]
@@ -59,3 +61,59 @@ def test_promises_that_cannot_all_be_kept_are_broken_and_told() -> None:
     result = run_one(Setup(flat(1, 1), Trace("three", jobs), "singularity"), "singularity")
     assert result.summary["jobs"]["completed"] == 3
     assert result.summary["tiers"]["premium"]["attained"] < 1
+
+
+def premium_of(policy: str, *jobs: TraceJob, gpus: int = 1, costs: Costs = NO_COSTS) -> dict[str, Any]:
+    result = run_one(Setup(flat(1, gpus), Trace("some", jobs), policy, costs=costs), policy)
+    found: dict[str, Any] = result.summary["tiers"]["premium"]
+    return found
+
+
+def test_a_start_that_takes_less_than_the_slack_of_a_window_breaks_no_promise() -> None:
+    figures = premium_of("fifo", TraceJob("a", 0, 60_000, 1, tier="premium"), costs=Costs())
+    assert figures["fraction"] < 0.95
+    assert figures["attained"] == 1.0
+
+
+def test_a_promise_is_of_any_window_and_not_of_a_whole_life() -> None:
+    jobs = TraceJob("first", 0, HOUR_MS // 2, 1), TraceJob("a", 0, 20 * HOUR_MS, 1, tier="premium")
+    figures = premium_of("fifo", *jobs)
+    assert figures["fraction"] > 0.95
+    assert figures["attained"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "attained"),
+    [("singularity", 0.5), ("singularity:premium=10", 1.0), ("singularity:premium=10,window=10m", 1.0), ("fifo", 0.5)],
+)
+def test_promises_are_those_of_the_policy_and_its_window(policy: str, attained: float) -> None:
+    jobs = [TraceJob(name, 0, HOUR_MS * 2, 1, tier="premium") for name in ("a", "b")]
+    figures = premium_of(policy, *jobs)
+    assert figures["promised"] == (0.1 if "premium=10" in policy else 0.95)
+    assert figures["attained"] == attained
+
+
+def test_jobs_of_a_tier_that_promises_more_than_there_is_do_not_stop_one_another() -> None:
+    jobs = [TraceJob(name, 0, HOUR_MS * 2, 8, tier="premium") for name in ("a", "b")]
+    result = run_one(Setup(flat(1, 8), Trace("both", tuple(jobs)), "singularity"), "singularity")
+    assert result.summary["preemptions"] == 0
+    assert result.summary["tiers"]["premium"]["needed_gpus"] == 16
+    assert result.summary["tiers"]["premium"]["attained"] == 0.5
+
+
+def test_jobs_of_a_tier_that_can_have_all_it_promises_take_turns_for_it() -> None:
+    jobs = [TraceJob(name, 0, HOUR_MS * 4, 1, tier="standard") for name in "abcd"]
+    setup = Setup(flat(1, 3), Trace("four", tuple(jobs)), "singularity", costs=NO_COSTS)
+    result = run_one(setup, "singularity")
+    assert result.summary["preemptions"] > 0
+    assert result.summary["tiers"]["standard"]["needed_gpus"] == 3
+
+
+def test_a_label_that_names_no_tier_is_refused_by_the_policy_that_goes_by_it_only() -> None:
+    wrong = a_job("a", labels=(("tier", "premum"),))
+    world = World(flat(1, 1), "singularity")
+    with pytest.raises(ValueError, match=r"label tier is 'premum'.* premium, standard, basic"):
+        world.submit(wrong)
+    assert "a" not in world.state.jobs
+    for policy in ("fifo", "singularity:tiers=false"):
+        assert stops(World(flat(1, 1), policy).submit(wrong)) == []

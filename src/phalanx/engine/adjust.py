@@ -14,7 +14,7 @@ from phalanx.engine.event import Event, Progress
 from phalanx.engine.records import AttemptRecord, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
-from phalanx.policy.policy import as_they_are
+from phalanx.policy.policy import all_stay, as_they_are
 from phalanx.policy.view import Adjustment
 
 
@@ -71,11 +71,17 @@ def exchange(state: State, attempt: AttemptRecord, placement: Placement) -> None
 
 def company_changed(state: State, attempt: AttemptRecord) -> None:
     """Takes note that an attempt has begun or ceased to run, or runs in another way: the policy is asked of all who
-    are there.
+    are there. One of them may go elsewhere now, where something is free.
     """
+    moves = state.policy.relocates is not all_stay and state.capacity.free_total > 0
+    if not moves and state.policy.adjusts is as_they_are:
+        return
+    jobs = company(state, attempt.job.id)
     if state.policy.adjusts is not as_they_are:
-        for job in company(state, attempt.job.id):
-            state.reviews[job] = None
+        state.reviews.update(jobs)
+    if moves and len(jobs) > 1:
+        for booking in attempt.bookings:
+            state.capacity.grown |= state.topology.bit[booking.node]
 
 
 def review(state: State, event: Event) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.elastic import count_of
 from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase
 from phalanx.engine.trial import Closed, Trial
@@ -13,6 +14,7 @@ from phalanx.engine.victims import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
+from phalanx.workload.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,19 @@ class Moving:
         return self.state.policy.moves(self.head, attempt, self.state)
 
     def goes(self, attempt: AttemptRecord) -> bool:
-        """Who runs at its full size on whole devices, may be stopped at all, lets itself be moved, and saves its work.
+        """Who runs on whole devices, may be stopped at all, lets itself be moved, and saves its work.
 
-        An elastic one shrinks instead, and what is cut of a device cannot be had elsewhere at once.
+        An elastic one shrinks instead, but one that only its policy makes so goes at the size it has. What is cut of a
+        device cannot be had elsewhere at once.
         """
+        record = self.state.jobs[attempt.job.id]
         return (
             attempt.phase is Phase.RUNNING
             and attempt.stoppable
             and attempt.job.movable
-            and self.state.jobs[attempt.job.id].saves
+            and record.saves
             and attempt.key not in self.context.untouchable
-            and not attempt.job.gang.elastic
+            and not record.job.gang.elastic
             and all(booking.portion is None for booking in attempt.bookings)
             and not self.state.spares(self.head, attempt)
         )
@@ -79,7 +83,17 @@ class Moving:
 
     def _land(self, victim: AttemptRecord) -> Move | None:
         with Closed(self.state, closing(self.state, self.state.jobs[victim.job.id], self.context.now)):
-            landed = self.trial.seat_job(victim.job)
+            landed = self.trial.seat_job(_at_its_size(victim))
         if landed is None:
             return None
         return Move(victim, placement_of(landed), tuple(seat.booking for seat in landed.seats))
+
+
+def _at_its_size(attempt: AttemptRecord) -> Job:
+    """What an attempt asks for elsewhere: as many members as it has."""
+    job = attempt.job
+    if not job.gang.elastic:
+        return job
+    counts = [(role, count_of(attempt, role)) for role in job.gang.roles]
+    roles = tuple(replace(role, replicas_min=count, replicas_max=count) for role, count in counts)
+    return replace(job, gang=replace(job.gang, roles=roles))

@@ -18,9 +18,10 @@ from phalanx.workload.gang import Gang
 
 
 def landing(trial: Trial, attempt: AttemptRecord, node: int) -> Move | None:
-    """Where an attempt goes that gathers on a node, on devices that nobody has: tasks that are there stay.
+    """Where an attempt goes that gathers on a node, on devices that nobody has.
 
-    None if it may not move, or does not fit. What it lands on stays taken for the rest of the trial.
+    Tasks that are there stay, but for those on devices that others have a part of, where there is a free one. None if
+    it may not move, or does not fit. What it lands on stays taken for the rest of the trial.
     """
     if not _may_move(trial, attempt):
         return None
@@ -28,7 +29,9 @@ def landing(trial: Trial, attempt: AttemptRecord, node: int) -> Move | None:
     slots: list[Slot] = []
     bookings: list[Booking] = []
     for slot, booking in zip(attempt.placement.slots, attempt.bookings, strict=True):
-        moved = (slot, booking) if booking.node == node else _landed(trial, attempt, node, slot, booking)
+        stays = (slot, booking) if booking.node == node else None
+        settled = stays is not None and not _crowded(trial, attempt, booking)
+        moved = stays if settled else _landed(trial, attempt, node, slot, booking) or stays
         if moved is None:
             trial.undo_to(mark)
             return None
@@ -38,6 +41,14 @@ def landing(trial: Trial, attempt: AttemptRecord, node: int) -> Move | None:
         return None
     placement = with_mesh(trial.state.topology, attempt.job, Placement(tuple(slots)))
     return Move(attempt, placement, tuple(bookings))
+
+
+def _crowded(trial: Trial, attempt: AttemptRecord, booking: Booking) -> bool:
+    """Whether somebody else has a part of the same device."""
+    if booking.portion is None:
+        return False
+    holders = trial.state.capacity.load(booking.node, booking.devices.bit_length() - 1).holders
+    return any(holder.rpartition("#")[0] != attempt.job.id for holder in holders)
 
 
 def _may_move(trial: Trial, attempt: AttemptRecord) -> bool:

@@ -2,18 +2,18 @@
 
 A job goes to a node on which jobs of its own size are, else to an empty one, else to any other, the least loaded first.
 Where no GPU is free it takes turns with others on nodes of its own size; two of those are tried at the same time, and
-stay so if they get more done. When GPUs come free, jobs that are spread over
+stay so if they get more done. When GPUs come free, jobs that take turns move to them; then jobs that are spread over
 nodes gather on one, and those on nearly empty nodes leave them. Elastic jobs take what is idle and give it back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phalanx.policy.about import About
 from phalanx.policy.growth import elastic_roles
+from phalanx.policy.migration import Gathering, label_of, spread
 from phalanx.policy.packing import Packing, observe_pairs
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_asked, as_they_are
@@ -25,8 +25,6 @@ from phalanx.workload.share import turn_ask
 
 NODES_TRIED = 16
 """Nodes of a kind that are tried one by one before the kind as a whole: a bound on work."""
-
-PERCENT = 100
 
 
 def gandiva(parameters: Parameters) -> Policy:
@@ -43,7 +41,8 @@ def gandiva(parameters: Parameters) -> Policy:
     packing = Packing(parameters.duration_ms("interval", "1m"), parameters.duration_ms("retry", "1h"))
 
     def relocates(at: Moment) -> Sequence[tuple[str, str]]:
-        return tuple(Gathering(at.nodes(), threshold).moves())
+        nodes = at.nodes()
+        return tuple(spread(at, nodes)) or tuple(Gathering(nodes, threshold).moves())
 
     return Policy(
         "gandiva",
@@ -98,83 +97,9 @@ def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
     return places
 
 
-def label_of(node: NodeView) -> int:
-    """The size of the jobs on a node, by the first that came; 0 if there is none."""
-    return next((gpus for gpus in node.jobs.values() if gpus), 0)
-
-
 def load_of(node: NodeView) -> float:
     """The GPUs that jobs of a node want, over those it has."""
     return sum(node.jobs.values()) / node.gpus if node.gpus else 0.0
-
-
-@dataclass(slots=True)
-class Gathering:
-    """Free GPUs and jobs of nodes while moves are worked out. `lies` is where each job has how many GPUs."""
-
-    nodes: tuple[NodeView, ...]
-    threshold: int
-    free: dict[str, int] = field(default_factory=dict)
-    jobs: dict[str, dict[str, int]] = field(default_factory=dict)
-    lies: dict[str, dict[str, int]] = field(default_factory=dict)
-
-    def moves(self) -> Iterator[tuple[str, str]]:
-        """Jobs and the nodes they go to, from the node with the most free GPUs to one with fewer.
-
-        It ends when too few are free on nodes that are not idle, or nobody gains.
-        """
-        self.free = {node.name: node.free for node in self.nodes if node.jobs}
-        self.jobs = {node.name: {job: gpus for job, gpus in node.jobs.items() if gpus} for node in self.nodes}
-        for name, there in self.jobs.items():
-            for job, gpus in there.items():
-                self.lies.setdefault(job, {})[name] = gpus
-        largest = max((node.gpus for node in self.nodes), default=0)
-        while PERCENT * self._scattered() >= max(self.threshold * largest, 1) and (found := self._next()) is not None:
-            self._move(*found)
-            yield found
-
-    def _scattered(self) -> int:
-        """GPUs that are free on nodes that are not idle."""
-        return sum(free for name, free in self.free.items() if self.jobs[name])
-
-    def _move(self, job: str, target: str) -> None:
-        lay, gpus = self.lies[job], sum(self.lies[job].values())
-        for name, there in lay.items():
-            del self.jobs[name][job]
-            self.free[name] += there
-        self.jobs[target][job] = gpus
-        self.free[target] -= gpus
-        self.lies[job] = {target: gpus}
-
-    def _next(self) -> tuple[str, str] | None:
-        """Who moves next, and where: of the node with the most free GPUs, who is spread before who is not."""
-        fullest = sorted((name for name in self.free if self.jobs[name]), key=lambda name: self.free[name])
-        for source in sorted(fullest, key=lambda name: -self.free[name]):
-            for job in sorted(self.jobs[source], key=lambda job: len(self.lies[job]) == 1):
-                target = self._target(job, source, fullest)
-                if target is not None:
-                    return job, target
-        return None
-
-    def _target(self, job: str, source: str, fullest: list[str]) -> str | None:
-        """The fullest node with room for all of the job; of equals the one on which most of it lies.
-
-        A job that lies on one node already goes only to fuller nodes, and only to jobs of its own size.
-        """
-        lies = self.lies[job]
-        gpus = sum(lies.values())
-        found: str | None = None
-        for name in fullest:
-            free = self.free[name]
-            if found is not None and free > self.free[found]:
-                break
-            if free + lies.get(name, 0) < gpus:
-                continue
-            if len(lies) == 1 and (free >= self.free[source] or next(iter(self.jobs[name].values())) != gpus):
-                continue
-            if found is None or lies.get(name, 0) > lies.get(found, 0):
-                found = name
-        return found
 
 
 def at_minimum(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
@@ -233,7 +158,7 @@ ABOUT = About(
     decides_by="where jobs of the same size are, then arrival time",
     dimensions="none",
     preemption="no: turns on a device, packing, and moves",
-    starvation="nobody waits while there are turns; then in the order of arrival",
+    starvation="jobs of fixed size wait only where nodes of their size have no turn left; elastic ones for free GPUs",
     placement="by affinity: nodes of the job's size first, least loaded",
     source="Xiao et al., OSDI 2018",
 )

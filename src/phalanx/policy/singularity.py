@@ -4,7 +4,8 @@ A premium job is to have 95 % of its GPU time in any hour, a standard one 70 %, 
 al., 2022). So in an hour a job may do without for so long: its slack. Slack runs down while the job waits, or runs with
 fewer GPUs than it asked for, and is given back at the rate of the promise. Who has none left is due and goes before all
 who have some; else the higher tier goes first. So what is needed is taken from basic jobs first, then from standard
-ones with slack, then from premium ones with slack, and only at the end from those who are due.
+ones with slack, then from premium ones with slack, and only at the end from those who are due. Where a tier promises
+more GPUs than there are, nobody of it is due while it waits: who runs has what was promised, and the others come after.
 
 Everything can be preempted, moved and resized: a gang may run spliced, several of its ranks on one GPU at the same
 world size, down to the fraction that its tier promises; a basic one down to one GPU for `splice` ranks.
@@ -13,45 +14,30 @@ world size, down to the fraction that its tier promises; a basic one down to one
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, Shape, Targets, as_asked
+from phalanx.policy.policy import Key, Policy, Shape, Targets, anybody, as_asked, nobody
+from phalanx.policy.promises import WHOLE, Promise, is_beyond, keeping_account, promises_of
+from phalanx.policy.rounds import next_round
 from phalanx.policy.view import JobView, Moment
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
 from phalanx.workload.job import Job
-from phalanx.workload.tier import Tier, tier_of
+from phalanx.workload.tier import NAMES, TIER_LABEL, Tier, tier_of
 
 DUE, CALM = 0, 1
 
-WHOLE = 1000
-"""Promises are counted in thousandths."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """What a tier promises, in thousandths of the GPU time a job asks for, in any window of time."""
-
-    permille: int
-    window_ms: int
-
-    @property
-    def slack_ms(self) -> int:
-        """For how long of a window a job may do without."""
-        return self.window_ms * (WHOLE - self.permille) // WHOLE
-
 
 def singularity(parameters: Parameters) -> Policy:
-    """`premium` and `standard` are percent of GPU time; `splice` is how many ranks of a basic job share one at most."""
-    premium = 10 * parameters.integer("premium", default=95, least=1, most=100)
-    standard = 10 * parameters.integer("standard", default=70, least=1, most=100)
+    """`premium` and `standard` are percent of GPU time; `splice` is how many ranks of a basic job share one at most,
+    `moves` whether jobs are moved together before anybody is stopped.
+    """
+    promises = promises_of(parameters)
     splice = parameters.integer("splice", default=4, least=1)
-    window_ms = parameters.duration_ms("window", "1h")
     tiers = parameters.boolean("tiers", default=True)
-    permilles = {Tier.PREMIUM: premium, Tier.STANDARD: standard, Tier.BASIC: 0}
-    promises = {tier: Promise(permille, window_ms) for tier, permille in permilles.items()}
+    moves = parameters.boolean("moves", default=True)
 
     def promise(job: JobView) -> Promise:
         return promises[tier_of(job.job) if tiers else Tier.BASIC]
@@ -65,7 +51,9 @@ def singularity(parameters: Parameters) -> Policy:
 
     def order(job: JobView, at: Moment) -> Key:
         tier = tier_of(job.job) if tiers else Tier.BASIC
-        first = DUE if tier is not Tier.BASIC and is_due(job, at) else CALM
+        # Where a tier promises more than there is, those who wait stop none of those who run: all would be let down.
+        in_vain = not job.has_devices and is_beyond(at.memory, tier)
+        first = DUE if tier is not Tier.BASIC and not in_vain and is_due(job, at) else CALM
         return (first, RANK[tier], job.submitted_ms, job.number)
 
     def changes(job: JobView, at: Moment) -> int | None:
@@ -97,9 +85,13 @@ def singularity(parameters: Parameters) -> Policy:
         "singularity",
         order=order,
         targets=Targets.RANK,
+        moves=anybody if moves else nobody,
         shape=_spliced(promises, splice, tiers) if splice > 1 else as_asked,
         changes=changes,
         due=due,
+        observe=keeping_account(promises),
+        next_wakeup=next_round,
+        labels={TIER_LABEL: NAMES} if tiers else {},
         parameters=parameters.given,
         about=ABOUT,
     )

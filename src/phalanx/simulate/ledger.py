@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from phalanx.placement.placement import Placement
 from phalanx.simulate.stays import Stays
 
 FULL_PERMILLE = 1000
+
+
+class Ran(NamedTuple):
+    """When a job ran, and with how much of the GPUs it asks for, in thousandths."""
+
+    since_ms: int
+    until_ms: int
+    permille: int
 
 
 @dataclass(slots=True)
@@ -26,7 +35,7 @@ class Ledger:
     """What every attempt cost.
 
     `useful` is the part of what was computed that a job would have needed for the work that was kept, had it had the
-    same GPUs to itself and near each other.
+    same GPUs to itself and near each other. `runs` is of those jobs only that are to be followed.
     """
 
     held_now: int = 0
@@ -36,6 +45,18 @@ class Ledger:
     useful: float = 0.0
     accounts: dict[str, Account] = field(default_factory=dict)
     stays: Stays = field(default_factory=Stays)
+    runs: dict[str, list[Ran]] = field(default_factory=dict)
+
+    def follow(self, job: str) -> None:
+        """Has it be remembered when a job ran, and on how much of what it asks for."""
+        self.runs[job] = []
+
+    def ran(self, job: str, run: Ran) -> None:
+        """A job that is followed ran once."""
+        runs = self.runs[job]
+        if runs and runs[-1].until_ms == run.since_ms and runs[-1].permille == run.permille:
+            run = Ran(runs.pop().since_ms, run.until_ms, run.permille)
+        runs.append(run)
 
     def hold(self, placement: Placement) -> None:
         """An attempt holds a placement from now on."""

@@ -16,7 +16,7 @@ from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume,
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
 from phalanx.placement.placement import Placement, in_place
 from phalanx.simulate.costs import NO_COSTS, Costs
-from phalanx.simulate.ledger import Ledger, permille_of
+from phalanx.simulate.ledger import FULL_PERMILLE, Ledger, Ran, permille_of
 from phalanx.simulate.report_of import report_of
 from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.trace import Ending
@@ -202,9 +202,24 @@ class VirtualBackend:
         computed = permille_of(life.placement) * (now - life.since_ms)
         self.ledger.compute(job, computed, computed * life.use)
         life.unsaved_use += computed * life.use
+        if self.ledger.runs and job in self.ledger.runs:
+            self.ledger.ran(job, self._ran(life, job, now))
         life.since_ms = -1
         life.version += 1
         self._part(job, life.placement)
+
+    def _ran(self, life: Life, job: str, now: int) -> Ran:
+        """What a job has had since it was let run: the part of its GPUs or, with shares of some, of its speed."""
+        work = self.works.get(job, ENDLESS)
+        asked = work.job.gang.gpus_max if work.job is not None else 0
+        had = permille_of(life.placement) // max(asked, 1) if life.placement is not None else 0
+        return Ran(life.since_ms, now, min(max(had, int(FULL_PERMILLE * life.speed)), FULL_PERMILLE))
+
+    def runs_of(self, job: str, now: int) -> list[Ran]:
+        """When a job that is followed ran, up to now."""
+        life = self.lives.get(job)
+        runs = self.ledger.runs.get(job, [])
+        return runs if life is None or life.since_ms < 0 else [*runs, self._ran(life, job, now)]
 
     def _run(self, life: Life, job: str, now: int) -> None:
         """Lets a job run where it is to run, and works out when it will have ended."""
@@ -328,11 +343,14 @@ class VirtualBackend:
             self._release(life, action, now)
         elif life.next is not None:
             self._pause(life, action.job, now)
-            if life.placement is not life.next:
+            left = life.placement
+            if left is not life.next:
                 self._go_where_next(life, life.next, action, now)
             placement, life.next = life.next, None
             self._run(life, action.job, now)
             self._retime_neighbours(action.job, placement, now)
+            if left is not None and left is not placement and not in_place(left, placement):
+                self._retime_neighbours(action.job, left, now)
 
     def _go_where_next(self, life: Life, place: Placement, action: ActionId, now: int) -> None:
         if life.placement is not None and in_place(life.placement, place):

@@ -1,0 +1,108 @@
+"""Promises of tiers: how much of the GPU time a job asks for it is to have, and whether there is enough for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from phalanx.policy.parameters import Parameters
+from phalanx.policy.policy import Memory, Observe
+from phalanx.workload.job import Job
+from phalanx.workload.tier import PROMISED, Tier, tier_of
+
+WHOLE = 1000
+"""Promises are counted in thousandths."""
+
+PERMILLE_OF_PERCENT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What a tier promises, in thousandths of the GPU time a job asks for, in any window of time."""
+
+    permille: int
+    window_ms: int
+
+    @property
+    def slack_ms(self) -> int:
+        """For how long of a window a job may do without."""
+        return self.window_ms * (WHOLE - self.permille) // WHOLE
+
+
+def promises_of(parameters: Parameters) -> dict[Tier, Promise]:
+    """What each tier promises: `premium` and `standard` are percent of GPU time, in any `window`."""
+    window_ms = parameters.duration_ms("window", "1h")
+    permilles = {
+        tier: PERMILLE_OF_PERCENT
+        * parameters.integer(tier.value, default=round(100 * PROMISED[tier]), least=1, most=100)
+        for tier in (Tier.PREMIUM, Tier.STANDARD)
+    }
+    return {tier: Promise(permilles.get(tier, 0), window_ms) for tier in Tier}
+
+
+def is_beyond(memory: Mapping[str, Any], tier: Tier) -> bool:
+    """Whether there are not GPUs enough for what a tier, or one above it, promises to all of its jobs."""
+    return tier.value in memory.get("beyond", ())
+
+
+def keeping_account(promises: Mapping[Tier, Promise]) -> Observe:
+    """Keeps account of what is promised to all who are here. `next_ms` is when everybody's place is another."""
+
+    def observe(memory: Memory, event: Any, now: int) -> None:
+        # Events are known by the names they have in the journal: this room lies below the one that defines them.
+        match type(event).__name__:
+            case "ClusterDefined" | "ClusterChanged":
+                memory["gpus"] = sum(node.gpus for node in event.cluster.nodes)
+            case "JobSubmitted" | "JobChanged":
+                _remember(memory, event.job, promises[tier_of(event.job)])
+            case "JobCancelled":
+                _forget(memory, event.job)
+            case "AttemptEnded" if event.outcome in ("succeeded", "failed"):
+                _end(memory, event.job, failed=event.outcome == "failed")
+            case "Failed" if not event.retryable:
+                _forget(memory, event.action.job)
+            case "TimerDue" if memory.get("next_ms") is not None and memory["next_ms"] <= now:
+                memory["next_ms"] = None
+                return
+            case _:
+                return
+        _judge(memory, now)
+
+    return observe
+
+
+def _remember(memory: Memory, job: Job, promise: Promise) -> None:
+    """An entry is the tier, the GPUs that are promised, in thousandths, and how often the job may still fail.
+
+    One that is too large for the cluster is promised nothing.
+    """
+    _forget(memory, job.id)
+    if promise.permille and job.gang.gpus_min <= memory.get("gpus", 0):
+        entry = [tier_of(job).value, promise.permille * job.gang.gpus_max, job.retry_limit]
+        memory.setdefault("promised", {})[job.id] = entry
+        sums = memory.setdefault("sums", dict.fromkeys((tier.value for tier in Tier), 0))
+        sums[entry[0]] += entry[1]
+
+
+def _forget(memory: Memory, job: str) -> None:
+    entry = memory.get("promised", {}).pop(job, None)
+    if entry is not None:
+        memory["sums"][entry[0]] -= entry[1]
+
+
+def _end(memory: Memory, job: str, failed: bool) -> None:
+    entry = memory.get("promised", {}).get(job)
+    if entry is not None and failed and entry[2] > 0:
+        entry[2] -= 1
+    else:
+        _forget(memory, job)
+
+
+def _judge(memory: Memory, now: int) -> None:
+    beyond: list[str] = []
+    for tier, permille in memory.get("sums", {}).items():
+        if permille and (beyond or permille > WHOLE * memory.get("gpus", 0)):
+            beyond.append(tier)
+    if beyond != memory.get("beyond", []):
+        memory["beyond"], memory["next_ms"] = beyond, now
