@@ -23,9 +23,11 @@ def surplus(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> l
         return []
     job = attempt.job
     spare = {
-        role.name: count_of(attempt, role) - (role.replicas_min if sizes is None else size_of(role, sizes))
-        for role in resizable_roles(job)
+        role.name: count - (role.replicas_min if sizes is None else size_of(role, sizes))
+        for role, count in _counted(attempt)
     }
+    if max(spare.values(), default=0) <= 0:
+        return []
     if job.kind is Kind.SERVICE:
         in_all = len(attempt.placement.slots) - job.min_available
     else:
@@ -66,11 +68,12 @@ def missing(attempt: AttemptRecord, sizes: Mapping[str, int] | None = None) -> l
     """Roles a running attempt could have more members of, up to the sizes they are to have, and how many."""
     if attempt.phase is not Phase.RUNNING:
         return []
-    counted = (
-        (role, (role.replicas_max if sizes is None else size_of(role, sizes)) - count_of(attempt, role))
-        for role in resizable_roles(attempt.job)
-    )
-    return [(role, more) for role, more in counted if more > 0]
+    found = []
+    for role, count in _counted(attempt):
+        more = (role.replicas_max if sizes is None else size_of(role, sizes)) - count
+        if more > 0:
+            found.append((role, more))
+    return found
 
 
 def sized(gang: Gang, sizes: Mapping[str, int]) -> Gang:
@@ -85,7 +88,11 @@ def most(job: Job) -> Mapping[str, int]:
 
 def size_of(role: Role, sizes: Mapping[str, int]) -> int:
     """How many members a role is to have: its minimum where nothing is said of it."""
-    return min(max(sizes.get(role.name, 0), role.replicas_min), role.replicas_max)
+    # Asked of every elastic attempt in every decision: `min` and `max` would cost more than all the rest.
+    size = sizes.get(role.name, 0)
+    if size <= role.replicas_min:
+        return role.replicas_min
+    return size if size < role.replicas_max else role.replicas_max
 
 
 def within(gang: Gang, allows: Callable[[Usage], bool]) -> Gang:
@@ -125,3 +132,11 @@ def resizable_roles(job: Job) -> list[Role]:
 def count_of(attempt: AttemptRecord, role: Role) -> int:
     """How many members of a role an attempt has."""
     return sum(slot.role == role.name for slot in attempt.placement.slots)
+
+
+def _counted(attempt: AttemptRecord) -> list[tuple[Role, int]]:
+    """Roles that may be resized, and how many members of each an attempt has."""
+    roles = resizable_roles(attempt.job)
+    if len(attempt.job.gang.roles) == 1:
+        return [(role, len(attempt.placement.slots)) for role in roles]
+    return [(role, count_of(attempt, role)) for role in roles]

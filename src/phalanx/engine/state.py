@@ -177,11 +177,16 @@ class State:
         """Who runs on each device that a job has a share of, by job, with what each has there; the job itself too."""
         attempt = self.jobs[job].attempt
         found: dict[tuple[int, int], dict[str, Portion]] = {}
+        runs = {job: True}
         for booking in attempt.bookings if attempt is not None else ():
             for device in members(booking.devices if booking.portion is not None else 0):
-                holders = self.capacity.load(booking.node, device).holders
-                jobs = ((holder.rpartition("#")[0], portion) for holder, portion in holders.items())
-                found[booking.node, device] = {name: each for name, each in jobs if name == job or self._runs(name)}
+                there = found[booking.node, device] = {}
+                for holder, portion in self.capacity.load(booking.node, device).holders.items():
+                    name = holder.rpartition("#")[0]
+                    if name not in runs:
+                        runs[name] = self._runs(name)
+                    if runs[name]:
+                        there[name] = portion
         return tuple(found.values())
 
     def _runs(self, job: str) -> bool:
@@ -314,7 +319,7 @@ class State:
             return False
         if head.job.queue != attempt.job.queue and attempt.job.id in head.made_way_for:
             return True
-        least_ms = self.quotas.accounts[attempt.job.queue].queue.min_run_ms
+        least_ms = self.quotas.least_run_ms(head.job.queue, attempt.job.queue)
         return attempt.started_ms >= 0 and self.now - attempt.started_ms < least_ms
 
     @property

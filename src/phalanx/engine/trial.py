@@ -158,13 +158,29 @@ class Trial:
         """Seats up to so many more members of a role beside those an attempt has."""
         if self.state.cells is not None and role.task.gpus:
             return cells_seats.grow(self, attempt, role, more)
-        trial = GangTrial(self.state.fit, self.state.packing, attempt.job)
+        trial = self._beside(attempt)
         trial.first_rank = 1 + max(slot.rank for slot in attempt.placement.slots)
         with Closed(self.state, closing(self.state, self.state.jobs[attempt.job.id], self.state.now)):
             seats = trial.grow(role, more, attempt.bookings[0])
         release = self.state.capacity.release
         self._undo.extend((release, seat.booking) for seat in seats)
         return seats
+
+    def _beside(self, attempt: AttemptRecord) -> GangTrial:
+        """A trial for more members of a gang. One that the policy had start closer than it must be fills the nodes it
+        is on before it outgrows them: a few tasks on two nodes are mostly slower than fewer on one.
+        """
+        state, job = self.state, attempt.job
+        own = state.jobs[job.id].job.gang.topology
+        if job.gang.topology == own:
+            return GangTrial(state.fit, state.packing, job)
+        trial = GangTrial(state.fit, state.packing, replace(job, gang=replace(job.gang, topology=own)))
+        had: dict[int, int] = {}
+        for booking in attempt.bookings:
+            had[booking.node] = had.get(booking.node, 0) + booking.devices.bit_count()
+        if any(gpus < state.topology.nodes[node].gpus for node, gpus in had.items()):
+            trial.among = sum(state.topology.bit[node] for node in had)
+        return trial
 
     def step_in_cells(self, undone: int, steps: tuple[CellStep, ...]) -> None:
         """Takes note of steps among the cells, before which the log of the cells was so long."""

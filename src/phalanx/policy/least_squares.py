@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
+from operator import mul
 
 Row = Sequence[float]
 
@@ -21,10 +22,11 @@ EQUAL = 1e-9
 def non_negative(rows: Sequence[Row], values: Sequence[float]) -> tuple[float, ...]:
     """The coefficients, none below 0, for which rows times coefficients come closest to the values."""
     count = len(rows[0])
-    scales = [sqrt(sum(row[i] * row[i] for row in rows)) or 1.0 for i in range(count)]
-    size = sqrt(sum(value * value for value in values)) or 1.0
-    gram = [[sum(row[i] * row[j] for row in rows) / scales[i] / scales[j] for j in range(count)] for i in range(count)]
-    right = [sum(row[i] * value for row, value in zip(rows, values, strict=True)) / scales[i] for i in range(count)]
+    columns = list(zip(*rows, strict=True))
+    scales = [sqrt(_dot(column, column)) or 1.0 for column in columns]
+    size = sqrt(_dot(values, values)) or 1.0
+    gram = [[_dot(columns[i], columns[j]) / scales[i] / scales[j] for j in range(count)] for i in range(count)]
+    right = [_dot(column, values) / scale for column, scale in zip(columns, scales, strict=True)]
     found = [0.0] * count
     free: list[int] = []
     left_out: list[int] = []
@@ -43,6 +45,11 @@ def non_negative(rows: Sequence[Row], values: Sequence[float]) -> tuple[float, .
             if best in free:
                 free.remove(best)
     return tuple(found[i] / scales[i] for i in range(count))
+
+
+def _dot(one: Sequence[float], other: Sequence[float]) -> float:
+    total: float = sum(map(mul, one, other))
+    return total
 
 
 def _settle(gram: list[list[float]], right: list[float], found: list[float], free: list[int]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from operator import mul
 
 from phalanx.policy.least_squares import non_negative
 
@@ -87,5 +88,6 @@ def _with_floor(samples: Sequence[Sample], floor: float, drop: float) -> LossCur
     if b1 <= 0:
         return None
     curve = LossCurve(b0, b1, floor, 0.0)
-    squares = sum((curve.at(step) - loss) * (curve.at(step) - loss) for step, loss in samples)
+    off = [curve.at(step) - loss for step, loss in samples]
+    squares = sum(map(mul, off, off))
     return LossCurve(b0, b1, floor, sqrt(squares / len(samples)) / drop)

@@ -46,7 +46,8 @@ class Packing:
     def adjusts(self, memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
         """Has a job share its turn with another, or no longer."""
         devices = at.sharing(job.job.id)
-        if not devices or any(each.mode is not Mode.TURNS for device in devices for each in device.values()):
+        # All who share a device share it in the same way.
+        if not devices or any(device[job.job.id].mode is not Mode.TURNS for device in devices):
             return {}
         own = self._step_ms(memory, job.job.id, at)
         here = list(dict.fromkeys(name for device in devices for name in device if name != job.job.id))

@@ -13,15 +13,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
+from typing import Any
 
+from phalanx.cluster.cluster import NODE
 from phalanx.policy.about import About
 from phalanx.policy.fleet import bound_type, next_look, observe_fleet, observe_presence, observe_seats, preferred
 from phalanx.policy.gavel import confined
+from phalanx.policy.growth import needs
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, Targets, anybody, nobody
-from phalanx.policy.view import JobView, Moment, Place
-from phalanx.workload.gang import Gang
-from phalanx.workload.job import Kind
+from phalanx.policy.policy import Key, Memory, Observe, Policy, Targets, anybody, nobody
+from phalanx.policy.view import JobView, Moment, Place, Usage
+from phalanx.workload.gang import ANYWHERE, Gang, Topology
+from phalanx.workload.job import Job, Kind
 
 LEVEL, RISEN, RISEN_MS, SAVES = "level", "risen", "risen_ms", "saves"
 KEPT = -1
@@ -32,6 +35,9 @@ PACES_MS = 300_000
 
 WHEREVER = Place(crowded=None)
 
+NODES = "smallest node"
+ON_ONE_NODE = Topology(required=NODE)
+
 MEDIAN = 500
 THOUSAND = 1000
 
@@ -41,6 +47,7 @@ def phalanx(parameters: Parameters) -> Policy:
     the one before. Who has waited `patience` times as long as it ever ran rises by a level (0: never). `moves` says
     whether jobs are moved together for one that does not fit, `stops=all` that work which is not saved does not count.
     `types` says by what it is told on which GPU types a job does best: by what jobs report, or by the catalogue alone.
+    With `together` elastic jobs start on one node where that can be, and fill it before they grow beyond it.
     """
     first_ms = 1000 * parameters.integer("first", default=600, least=1)
     factor = parameters.integer("factor", default=4, least=2)
@@ -48,6 +55,7 @@ def phalanx(parameters: Parameters) -> Policy:
     moves = parameters.boolean("moves", default=True)
     stops_all = parameters.choice("stops", ("savers", "all")) == "all"
     types = parameters.choice("types", ("learned", "catalogue", "off"))
+    together = parameters.boolean("together", default=True)
 
     def border_ms(level: int) -> int:
         return first_ms * int(factor**level)
@@ -95,7 +103,8 @@ def phalanx(parameters: Parameters) -> Policy:
         parameters=parameters.given,
         about=ABOUT,
     )
-    return policy if types == "off" else _minding_types(policy, learns=types == "learned")
+    policy = policy if types == "off" else _minding_types(policy, learns=types == "learned")
+    return _together(policy) if together else policy
 
 
 def _minding_types(policy: Policy, learns: bool) -> Policy:
@@ -109,6 +118,47 @@ def _minding_types(policy: Policy, learns: bool) -> Policy:
         next_wakeup=next_look,
         paces_ms=PACES_MS if learns else None,
     )
+
+
+def _together(policy: Policy) -> Policy:
+    """The same, with elastic jobs on one node for a start."""
+
+    def shape(job: JobView, at: Moment) -> Gang:
+        gang = policy.shape(job, at)
+        return replace(gang, topology=ON_ONE_NODE) if _starts_on_one_node(job.job, at) else gang
+
+    return replace(policy, shape=shape, observe=_minding_nodes(policy.observe))
+
+
+def _minding_nodes(observe: Observe) -> Observe:
+    def observe_nodes(memory: Memory, event: Any, now: int) -> None:
+        if type(event).__name__ in ("ClusterDefined", "ClusterChanged"):
+            memory[NODES] = _smallest(event.cluster.nodes)
+        observe(memory, event, now)
+
+    return observe_nodes
+
+
+def _smallest(nodes: Any) -> Usage:
+    """The least that any node with GPUs has of each thing."""
+    there = [Usage(THOUSAND * node.gpus, node.cpus_milli, node.memory_mb) for node in nodes if node.gpus]
+    return Usage(*map(min, zip(*there, strict=True))) if there else Usage()
+
+
+def _starts_on_one_node(job: Job, at: Moment) -> bool:
+    """Whether an elastic job that does not say how close it must be fits any node, at its smallest.
+
+    What it sends between nodes slows it down by more than a few GPUs make up for; on one node it starts small, and may
+    grow later.
+    """
+    gang = job.gang
+    if not gang.elastic or job.kind is not Kind.TRAINING or job.parallel is not None or gang.topology != ANYWHERE:
+        return False
+    if any(role.members or role.topology != ANYWHERE or role.task.nics or role.task.storage_gb for role in gang.roles):
+        return False
+    least = [[role.replicas_min * part for part in needs(role)] for role in gang.roles]
+    smallest: Usage = at.memory.get(NODES, Usage())
+    return all(sum(parts) <= whole for parts, whole in zip(zip(*least, strict=True), smallest, strict=True))
 
 
 def best_types(job: JobView, at: Moment) -> Sequence[Place]:

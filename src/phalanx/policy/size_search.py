@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import heapify, heappop, heappush
+from operator import getitem, ne
 
 POPULATION = 12
 """Candidates that are kept."""
@@ -51,18 +53,20 @@ def search(options: Sequence[Options], now: Picks, gpus: int, seed: int) -> Pick
     if not options:
         return ()
     chance = Chance(seed)
+    worths, takes = [each.worth for each in options], [each.gpus for each in options]
 
+    # The better half stays from one generation to the next.
+    @cache
     def rank(picks: Picks) -> tuple[float, int, Picks]:
-        worth = sum(each.worth[pick] for each, pick in zip(options, picks, strict=True))
-        return (-worth, sum(a != b for a, b in zip(picks, now, strict=True)), picks)
+        return (-sum(map(getitem, worths, picks)), sum(map(ne, picks, now)), picks)
 
     greedy = _greedy(options, now, gpus)
     if all(len(each.gpus) <= YES_OR_NO for each in options):
         return greedy
-    kept = list(dict.fromkeys((_cut(options, now, gpus, chance), greedy)))
+    kept = list(dict.fromkeys((_cut(takes, now, gpus, chance), greedy)))
     for _ in range(GENERATIONS if len(options) <= MANY else GENERATIONS_OF_MANY):
-        born = [_changed(options, _crossed(kept, chance), chance) for _ in range(POPULATION)]
-        kept += [_cut(options, picks, gpus, chance) for picks in born]
+        born = [_changed(takes, _crossed(kept, chance), chance) for _ in range(POPULATION)]
+        kept += [_cut(takes, picks, gpus, chance) for picks in born]
         kept = sorted(dict.fromkeys(kept), key=rank)[:POPULATION]
     return kept[0]
 
@@ -104,23 +108,25 @@ def _crossed(kept: list[Picks], chance: Chance) -> Picks:
     return (*one[:at], *other[at:])
 
 
-def _changed(options: Sequence[Options], picks: Picks, chance: Chance) -> Picks:
+def _changed(takes: Sequence[Sequence[int]], picks: Picks, chance: Chance) -> Picks:
     changed = list(picks)
     for _ in range(CHANGED):
-        i = chance.below(len(options))
-        changed[i] = chance.below(len(options[i].gpus))
+        i = chance.below(len(takes))
+        changed[i] = chance.below(len(takes[i]))
     return tuple(changed)
 
 
-def _cut(options: Sequence[Options], picks: Picks, gpus: int, chance: Chance) -> Picks:
+def _cut(takes: Sequence[Sequence[int]], picks: Picks, gpus: int, chance: Chance) -> Picks:
     """Lowers picks, wherever chance will have it, until they take no more than there is."""
+    over = sum(map(getitem, takes, picks)) - gpus
+    if over <= 0:
+        return picks
     cut = list(picks)
-    over = sum(each.gpus[pick] for each, pick in zip(options, cut, strict=True)) - gpus
     lower = [i for i, pick in enumerate(cut) if pick]
     while over > 0 and lower:
         at = chance.below(len(lower))
         i = lower[at]
-        over -= options[i].gpus[cut[i]] - options[i].gpus[cut[i] - 1]
+        over -= takes[i][cut[i]] - takes[i][cut[i] - 1]
         cut[i] -= 1
         if not cut[i]:
             lower[at] = lower[-1]

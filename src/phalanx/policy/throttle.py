@@ -53,7 +53,8 @@ class Throttle:
     def adjusts(self, memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
         """What opportunistic jobs may have: the job, if it is one, or those beside it."""
         name, devices = job.job.id, at.sharing(job.job.id)
-        if not devices or any(each.mode is not Mode.FRACTION for device in devices for each in device.values()):
+        # All who share a device share it in the same way.
+        if not devices or any(device[name].mode is not Mode.FRACTION for device in devices):
             return {}
         if devices[0][name].revocable:
             return {name: Adjustment(compute_permille=allowed(memory, devices))}
@@ -76,7 +77,7 @@ class Throttle:
             return beside
         elif measured_ms is not None:
             held = _held_permille(devices, beside)
-            if held == [allowed(memory, at.sharing(each)) for each in beside]:
+            if all(has == allowed(memory, at.sharing(each)) for has, each in zip(held, beside, strict=True)):
                 harmed = measured_ms * PERCENT > own[job] * (PERCENT + self.tolerance)
                 levels[job] = self._next(level, max(held), harmed, at.now)
                 return beside if levels[job].permille != level.permille else ()
@@ -110,7 +111,7 @@ def observe_levels(memory: Memory, event: Any, now: int) -> None:
 def allowed(memory: Mapping[str, Any], devices: Devices) -> int:
     """What an opportunistic job on these devices may have: the least that any guaranteed job there leaves it."""
     levels: Mapping[str, Level] = memory.get("levels", {})
-    guaranteed = (name for device in devices for name, portion in device.items() if not portion.revocable)
+    guaranteed = {name: None for device in devices for name, portion in device.items() if not portion.revocable}
     left = (levels[name].permille if name in levels else FIRST_PERMILLE for name in guaranteed)
     return min(left, default=FULL_PERMILLE)
 

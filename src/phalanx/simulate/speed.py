@@ -55,6 +55,7 @@ class _Known:
     compact_ms: dict[tuple[object, ...], float] = field(default_factory=dict)
     meshed: dict[tuple[object, ...], float] = field(default_factory=dict)
     in_one_slot: dict[tuple[object, ...], float] = field(default_factory=dict)
+    shared: tuple[tuple[object, ...], float] = ((), 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,6 +138,13 @@ class SpeedModel:
         known. A job of several tasks, which go in step, is as fast as its slowest. What is revocable was asked for as
         all of a device: its speed is that of the compute it has.
         """
+        # The tasks of a gang mostly have the same neighbours, and are asked of one after the other.
+        known, asked = self._known, (job, portion, tuple(beside), tuple(company))
+        if known.shared[0] != asked:
+            known.shared = (asked, self._shared(job, portion, beside, company))
+        return known.shared[1]
+
+    def _shared(self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None]) -> float:
         throttled = portion.revocable and portion.mode is Mode.FRACTION
         held = portion.compute_permille / FULL_PERMILLE if throttled else 1.0
         if not beside:
@@ -315,6 +323,9 @@ class Neutral(SpeedModel):
 
     def alone(self, job: Job, placement: Placement) -> float:
         return 1.0
+
+    def is_at_its_best(self, placement: Placement) -> bool:
+        return all(slot.portion is None for slot in placement.slots)
 
     def full(self, job: Job, placement: Placement) -> float:
         return 1.0

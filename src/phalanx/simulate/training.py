@@ -8,6 +8,7 @@ the job's id and model, always the same way; `docs/concepts/virtual-time.md` tel
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 from phalanx.simulate.trace import Ending
@@ -69,6 +70,7 @@ def step_parts(part: float, batch: float) -> float:
     return (1 - SENDING) * (batch / BATCH_FIRST) / part + SENDING
 
 
+@lru_cache(maxsize=1 << 12)
 def best_batch(part: float, noise: float) -> int:
     """The batch with which most gets done, as the tuner of a job finds it."""
     batches = range(BATCH_FIRST, BATCH_MAX + 1, BATCH_FIRST)
