@@ -274,7 +274,7 @@ def test_a_job_that_can_never_fit_its_queue_is_counted_and_the_run_goes_on(
     assert run(cli, [*arguments, "-o", "json"]) == Exit.OK
     captured = capsys.readouterr()
     summary = json.loads(captured.out)
-    why = "job bigger asks for 16 GPUs, but the queue small can have 4 at most"
+    why = "job bigger asks for 16 GPUs, but the queue small can have 4 at most: its limit is 4"
     assert summary["jobs"] | {"submitted": 4, "completed": 2, "never_fit": 2, "unfinished": 0} == summary["jobs"]
     assert summary["never_fit"] == {"queue": {"jobs": 2, "largest": "bigger", "gpus": 16, "why": why}}
     assert captured.err == f"note: 2 jobs never fit their queue; the largest: {why}\n"
@@ -315,7 +315,22 @@ def test_bad_rows_are_dropped_and_counted_if_asked_for(tmp_path: Path, capsys: p
     assert run(cli, arguments) == Exit.ERROR
     assert "trace.csv:2: column 'gpus'" in capsys.readouterr().err
     assert run(cli, [*arguments, "--skip-bad-rows"]) == Exit.OK
-    assert "1 bad rows of" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"dropped: {trace}:2: column 'gpus'" in told
+    assert "note: 1 bad row of trace was dropped" in told
+
+
+@pytest.mark.parametrize("verb", [("trace", "describe"), ("trace", "convert")])
+def test_the_first_of_many_bad_rows_are_named(
+    verb: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,duration_s,gpus\n" + "a,0,60,many\n" * 7 + "b,1,60,8\n")
+    out = [str(tmp_path / "out.csv")] if verb[1] == "convert" else []
+    assert run(cli, [*verb, str(trace), *out, "--skip-bad-rows"]) == Exit.OK
+    told = capsys.readouterr().err
+    assert [f":{line}: column 'gpus'" in told for line in range(2, 9)] == [True] * 5 + [False] * 2
+    assert "note: 7 bad rows of trace were dropped, 2 of them not named here" in told
 
 
 @pytest.mark.parametrize(

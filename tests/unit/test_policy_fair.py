@@ -132,6 +132,10 @@ def test_a_half_life_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_the_half_life_is_listed_with_its_default() -> None:
     _, parameters = described("fair")
-    assert [(each.name, each.default) for each in parameters] == [("half_life", "off"), ("preempt", "false")]
+    assert [(each.name, each.default) for each in parameters] == [
+        ("half_life", "off"),
+        ("preempt", "false"),
+        ("backfill", "off"),
+    ]
     assert policy("fair").half_life_ms is None
     assert policy("fair:half_life=7d").half_life_ms == 7 * 24 * HOUR_MS

@@ -16,25 +16,23 @@ from click.core import ParameterSource
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column
 from phalanx.cli.progress import bar
-from phalanx.cli.trace import skip_bad_rows_option
+from phalanx.cli.trace import skip_bad_rows_option, tell_bad_rows
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import run_cases
 from phalanx.simulate.entry import PLACEMENTS, Options, study_of
 from phalanx.simulate.never_fit import never_fit_notes
 from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.result import Result
+from phalanx.simulate.simulation import COUNT
 from phalanx.simulate.source import Recorded
 from phalanx.simulate.study import Case, Study
-from phalanx.simulate.table import MEASURES
-from phalanx.simulate.throughputs import missing_models
-from phalanx.simulate.trace import Trace
+from phalanx.simulate.submission import as_pool
+from phalanx.simulate.table import measures_of
+from phalanx.simulate.throughputs import gaps
 from phalanx.simulate.vary import Curve, Variation
 
-WIDE = ("p95_wait", "makespan", "goodput", "jain")
-MEASURE_COLUMNS = tuple(
-    Column(measure.key, measure.title.upper(), wide=measure.optional or measure.key in WIDE) for measure in MEASURES
-)
-"""The columns of a comparison."""
+WIDE = ("p95_wait", "makespan", "goodput", "jain", "mean_late", "premium_sla", "standard_sla")
+"""Columns of a comparison that only `-o wide` has."""
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -85,21 +83,25 @@ def study_from(given: dict[str, Any]) -> Study:
     options = Options(**{name: given[name] for name in Options.__annotations__})  # type: ignore[typeddict-item]
     study = study_of(given["cluster"], given["trace"], options)
     if isinstance(study.source, Recorded):
-        trace = study.source.trace
-        dropped = (f"{trace.dropped} bad rows of {trace.name} were dropped",) if trace.dropped else ()
-        for note in (*trace.notes, *dropped, *_not_measured(study, trace)):
+        for note in study.source.trace.notes:
             tell_note(note)
+        tell_bad_rows(study.source.trace)
+    for note in _not_measured(study):
+        tell_note(note)
     return study
 
 
-def _not_measured(study: Study, trace: Trace) -> Iterable[str]:
+def _not_measured(study: Study) -> Iterable[str]:
     if study.throughputs is None:
         return ()
-    return (
-        f"{study.throughputs.source} has nothing of {f'model {model}' if model else 'jobs that name no model'} "
-        f"({jobs:,} jobs): they go by the catalogue"
-        for model, jobs in missing_models(study.throughputs, trace).items()
-    )
+    if isinstance(study.source, Recorded):
+        trace = study.source.trace
+    else:
+        # Which models jobs have is the same at every load.
+        trace = study.source.at(study.cluster.gpus, study.load or 1.0, study.seed, study.seed)
+    # A cluster that is taken as a number of GPUs has no types.
+    cluster = as_pool(study.cluster) if study.placement == COUNT else study.cluster
+    return gaps(study.throughputs, trace, cluster)
 
 
 def variation_from(given: dict[str, Any]) -> Variation | None:
@@ -183,6 +185,11 @@ def command_line() -> str:
         for each in value if isinstance(value, tuple) else (value,):
             words.extend((name,) if each is True else (name, str(each)))
     return shlex.join(words)
+
+
+def measure_columns(results: Sequence[Result]) -> list[Column]:
+    """The columns of a comparison, without those that say nothing of these results."""
+    return [Column(each.key, each.title.upper(), wide=each.key in WIDE) for each in measures_of(results)]
 
 
 def note_never_fit(results: Sequence[Result]) -> None:

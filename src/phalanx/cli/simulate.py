@@ -64,6 +64,8 @@ COLUMNS = (
     Column("work"),
     Column("changes"),
     Column("fairness"),
+    Column("promises"),
+    Column("deadlines"),
     Column("events", wide=True),
     Column("digest", wide=True),
     Column("run", wide=True),
@@ -194,16 +196,20 @@ def _show(result: Result, output: Output) -> None:
     if output not in ("table", "wide"):
         emit_one(summary, COLUMNS, output)
         return
-    emit_one(_lines(summary), COLUMNS, output)
+    lines = _lines(summary, result.setup["gpus"])
+    emit_one(lines, [column for column in COLUMNS if column.key in lines], output)
     click.echo()
+    times = {name: summary[field] for field, name in TIMES.items()}
+    if "deadlines" in summary:
+        times["after the deadline"] = summary["deadlines"]["late_s"]
     spreads = [
-        {"time": name} | {key: _known(duration_text, value) for key, value in summary[field].items()}
-        for field, name in TIMES.items()
+        {"time": name} | {key: _known(duration_text, value) for key, value in figures.items()}
+        for name, figures in times.items()
     ]
     emit(spreads, TIME_COLUMNS, output)
 
 
-def _lines(summary: dict[str, Any]) -> dict[str, str]:
+def _lines(summary: dict[str, Any], gpus: int) -> dict[str, str]:
     """What a run came to, in words."""
     counts = {name: count for name, count in summary["jobs"].items() if count and name != "submitted"}
     ended = ", ".join(f"{count_text(count)} {name.replace('_', ' ')}" for name, count in counts.items())
@@ -221,10 +227,33 @@ def _lines(summary: dict[str, Any]) -> dict[str, str]:
         f"{count_text(summary['resizes'])} resizes",
         "fairness": f"Jain's index of queues {_known(index_text, fairness['jain'])}, "
         f"worst finish-time fairness {_known(index_text, fairness['worst_ftf'])}",
+        **_tiers(summary, gpus),
+        **_deadlines(summary),
         "events": count_text(summary["events"]),
         "digest": summary["digest"],
         "run": f"{run['wall_s']:.3g} s, {run['peak_mb']:.0f} MB",
     }
+
+
+def _tiers(summary: dict[str, Any], gpus: int) -> dict[str, str]:
+    """How many jobs of each tier had what it promises, and where more is promised than there is."""
+    told = []
+    for tier, figures in summary.get("tiers", {}).items():
+        if figures["promised"]:
+            needed = figures["needed_gpus"]
+            short = f", needs {count_text(needed)} GPUs of {count_text(gpus)}" if needed > gpus else ""
+            told.append(f"{tier} kept for {share_text(figures['attained'])} of {count_text(figures['jobs'])}{short}")
+    return {"promises": "; ".join(told)} if told else {}
+
+
+def _deadlines(summary: dict[str, Any]) -> dict[str, str]:
+    """How many deadlines were met, where there are any."""
+    if "deadlines" not in summary:
+        return {}
+    counts = summary["deadlines"]
+    still_open = f", {count_text(counts['open'])} not yet due" if counts["open"] else ""
+    met = f"{count_text(counts['met'])} of {count_text(counts['jobs'])} met, {count_text(counts['missed'])} missed"
+    return {"deadlines": met + still_open}
 
 
 def _known(text: Callable[[float], str], value: float | None) -> str:

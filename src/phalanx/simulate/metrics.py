@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from phalanx.engine.records import JobState
+from phalanx.simulate.deadlines import deadline_counts, late_s
 from phalanx.simulate.fairness import jain, served, worst_ftf
 from phalanx.simulate.never_fit import NeverFit, never_fit_figures
 from phalanx.simulate.result import JobResult
-from phalanx.simulate.tiers import tier_figures
+from phalanx.simulate.tiers import Promised, tier_figures
 from phalanx.workload.tier import Tier
 
 SCHEMA = 1
@@ -60,12 +61,14 @@ def summarize(
     totals: Totals,
     alone_s: Mapping[str, float] | None = None,
     cost: Cost | None = None,
-    tiers: Mapping[str, Tier] | None = None,
+    promised: Promised | None = None,
+    deadlines_s: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The object that `simulate -o json` prints: plain data, byte-identical for equal runs but for `run`.
 
     `alone_s` says of a job how long it would have run with all its GPUs and no neighbours; `worst_ftf` needs it.
-    `tiers`, where any job has one above basic, has the object tell what tiers had of what they were promised.
+    `promised`, where any job has a tier above basic, has the object tell what tiers had of what they were promised;
+    `deadlines_s`, where any job has one, how many were met.
     """
     stranded = [job for job in jobs if job.job_id in totals.never_fit and not JobState(job.state).final]
     fitting = [job for job in jobs if job.job_id not in totals.never_fit]
@@ -88,7 +91,8 @@ def summarize(
         "lost_gpu_s": rounded(totals.lost_gpu_s),
         "goodput": _share(totals.useful_gpu_s, totals.allocated_gpu_s),
         "fairness": _fairness(fitting, totals, alone_s or {}),
-        **_tiers(fitting, totals, alone_s or {}, tiers or {}),
+        **_tiers(fitting, totals, alone_s or {}, promised),
+        **_deadlines(jobs, totals, deadlines_s or {}),
         "events": totals.events,
         "digest": totals.digest,
         "run": {
@@ -160,7 +164,7 @@ def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
 
 
 def _fairness(jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float]) -> dict[str, float | None]:
-    end_s = totals.end_s if totals.end_s is not None else _last_s(jobs)
+    end_s = _end_s(jobs, totals)
     return {
         "jain": rounded(jain(list(served(jobs, end_s).values()))),
         "worst_ftf": rounded(worst_ftf(jobs, alone_s, totals.gpus, end_s)),
@@ -168,21 +172,31 @@ def _fairness(jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, f
 
 
 def _tiers(
-    jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float], tiers: Mapping[str, Tier]
+    jobs: Sequence[JobResult], totals: Totals, alone_s: Mapping[str, float], promised: Promised | None
 ) -> dict[str, Any]:
-    if all(tier is Tier.BASIC for tier in tiers.values()):
+    if promised is None or all(tier is Tier.BASIC for tier in promised.tiers.values()):
         return {}
-    end_s = totals.end_s if totals.end_s is not None else _last_s(jobs)
-    found = tier_figures(jobs, tiers, alone_s, end_s)
+    found = tier_figures(jobs, promised, alone_s, _end_s(jobs, totals))
     return {
         "tiers": {
-            tier: {name: value if name == "jobs" else rounded(value) for name, value in figures.items()}
+            tier: {name: value if isinstance(value, int) else rounded(value) for name, value in figures.items()}
             for tier, figures in found.items()
         }
     }
 
 
-def _last_s(jobs: Sequence[JobResult]) -> float:
+def _deadlines(jobs: Sequence[JobResult], totals: Totals, deadlines_s: Mapping[str, float]) -> dict[str, Any]:
+    if not deadlines_s:
+        return {}
+    end_s = _end_s(jobs, totals)
+    counts = deadline_counts(jobs, deadlines_s, totals.never_fit, end_s)
+    return {"deadlines": {**counts, "late_s": spread(late_s(jobs, deadlines_s, end_s))}}
+
+
+def _end_s(jobs: Sequence[JobResult], totals: Totals) -> float:
+    """When the run ended, or the last thing known of a job."""
+    if totals.end_s is not None:
+        return totals.end_s
     known = (job.end_s if job.end_s is not None else job.submit_s + job.queued_s for job in jobs)
     return max(known, default=0.0)
 

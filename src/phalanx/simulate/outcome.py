@@ -12,7 +12,8 @@ from phalanx.simulate.never_fit import never_fit
 from phalanx.simulate.result import JobResult, Result
 from phalanx.simulate.run import Refused
 from phalanx.simulate.simulation import Simulation
-from phalanx.workload.tier import Tier, tier_of
+from phalanx.simulate.tiers import Promised, promises_under
+from phalanx.workload.tier import tier_of
 
 GPU_S = FULL_PERMILLE * 1000
 """Thousandths of a GPU times milliseconds in a GPU-second."""
@@ -27,7 +28,7 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
     return Result(
-        summarize(jobs, totals, alone_s, cost, _tiers_of(simulation)),
+        summarize(jobs, totals, alone_s, cost, _promised(simulation), _deadlines_s(simulation)),
         _setup(simulation, policy),
         jobs,
         simulation.sampler.timeline(),
@@ -37,8 +38,18 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     )
 
 
-def _tiers_of(simulation: Simulation) -> dict[str, Tier]:
-    return {name: tier_of(record.job) for name, record in simulation.run.state.jobs.items()}
+def _promised(simulation: Simulation) -> Promised:
+    state, backend = simulation.run.state, simulation.backend
+    tiers = {name: tier_of(record.job) for name, record in state.jobs.items()}
+    runs = {job: backend.runs_of(job, simulation.now_ms) for job in backend.ledger.runs}
+    return Promised(tiers, promises_under(state.policy), runs)
+
+
+def _deadlines_s(simulation: Simulation) -> dict[str, float]:
+    """The deadlines of all who have one, also of those who were never taken on."""
+    records, refused = simulation.run.state.jobs.values(), simulation.run.refused.values()
+    jobs = (*(record.job for record in records), *(each.job for each in refused))
+    return {job.id: job.deadline_ms / 1000 for job in jobs if job.deadline_ms is not None}
 
 
 def _job_result(simulation: Simulation, record: JobRecord) -> JobResult:

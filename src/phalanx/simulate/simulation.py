@@ -28,11 +28,13 @@ from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.run import Run
 from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
 from phalanx.simulate.speed import NEUTRAL, SpeedModel, commonest_type
+from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.workload.throughputs import Throughputs
+from phalanx.workload.tier import Tier, tier_of
 
 COUNT = "count"
 """The placement that takes the cluster as one number of GPUs."""
@@ -77,14 +79,18 @@ class Simulation:
     def __init__(self, setup: Setup, journal: Journal | None = None) -> None:
         self.setup = setup
         self.cluster = as_pool(setup.cluster) if setup.placement == COUNT else setup.cluster
-        submitter = Submitter(self.cluster)
+        submitter = Submitter(self.cluster, setup.throughputs)
         self.works: dict[str, Work] = {}
         self.jobs = [submitter.job(traced) for traced in setup.trace.jobs]
         for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
             self.works[job.id] = Work(traced.duration_ms, traced.ending, job)
         self.backend = VirtualBackend(self.works, setup.costs, self._speed())
+        for job in self.jobs:
+            if tier_of(job) is not Tier.BASIC and job.gang.gpus_max:
+                self.backend.ledger.follow(job.id)
         self.run = Run(self.backend, self._arrivals(), journal=journal if journal is not None else Count())
         self.sampler = self._sampler()
+        self.strife = Strife(at_ms for at_ms, *_ in setup.faults)
         self._reached_ms = 0
         self._capacity: list[tuple[int, int]] = [(0, self.cluster.gpus)]
 
@@ -171,7 +177,9 @@ class Simulation:
                 if at is None or (until_ms is not None and at > until_ms):
                     self._reached_ms = max(self._reached_ms, until_ms or 0)
                     return
-                run.turn(at)
+                plan = run.turn(at)
+                if plan.actions:
+                    self.strife.look(plan, state, self.backend)
                 if state.now >= sampler.next_ms or state.in_line > sampler.waiting_peak:
                     sampler.look(state, ledger.held_now)
                 if watch is not None:
