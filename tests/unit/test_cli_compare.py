@@ -63,8 +63,8 @@ def test_a_job_that_can_never_fit_its_queue_ends_no_comparison(
     assert run(cli, arguments) == Exit.OK
     captured = capsys.readouterr()
     assert [(each["jobs"]["completed"], each["jobs"]["never_fit"]) for each in json.loads(captured.out)] == [(1, 1)] * 3
-    assert (
-        captured.err == "note: 1 job never fits its queue: job 2 asks for 8 GPUs, but the queue a can have 4 at most\n"
+    assert captured.err == (
+        "note: 1 job never fits its queue: job 2 asks for 8 GPUs, but the queue a can have 4 at most: its limit is 4\n"
     )
 
 

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from phalanx.cli.code import code_of
+from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
+from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN, split
 from phalanx.simulate import suite as suites
+from phalanx.simulate.batch import FailedRunsError, Results, run_cases
 from phalanx.simulate.ranking import FIGURES, ranked
 from phalanx.simulate.report.markdown import KEPT, write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
-from phalanx.simulate.study import Case
-from phalanx.simulate.suite import NEEDS, Cell, Folder, Suite, run_suite, standard, workloads
+from phalanx.simulate.study import Case, Study
+from phalanx.simulate.suite import (
+    NEEDS,
+    Cell,
+    FailedSuiteError,
+    Failure,
+    Folder,
+    Suite,
+    run_suite,
+    standard,
+    workloads,
+)
 from phalanx.simulate.traces.load import at_load
 
 
@@ -80,11 +96,161 @@ def test_a_torn_file_and_one_of_another_version_are_run_again(tmp_path: Path) ->
     assert other.find(workload, case) is None
 
 
+class BreaksError(Exception):
+    """What no policy raises as such."""
+
+
+def failing(study: Study, cases: Sequence[Case], workers: int | None = None) -> Results:
+    """As `run_cases`, where every run of `srtf` on `mixed` goes wrong, and all runs that meet `las` on `philly` end."""
+    wrong = {}
+    for number, case in enumerate(cases):
+        if case.policy == "srtf" and study.cluster.name == "mixed":
+            wrong[number] = PhalanxError("it never ends")
+        elif case.policy == "las" and study.cluster.name == "32-gpus":
+            raise BreaksError("a line\nthe last line")
+        else:
+            yield from ((number, result) for _, result in run_cases(study, [case], 1))
+    if wrong:
+        raise FailedRunsError(wrong)
+
+
+def test_runs_that_fail_leave_all_others_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suites, "run_cases", failing)
+    suite = small("las", "fifo", "srtf")
+    suite = replace(suite, workloads=tuple(each for each in suite.workloads if each.name in ("mixed", "philly")))
+    told: list[Cell] = []
+    with pytest.raises(FailedSuiteError) as error:
+        told.extend(run_suite(suite, Folder(tmp_path, "1"), workers=1))
+    assert error.value.failures == (
+        Failure("philly", "las", 2, "the last line"),
+        Failure("mixed", "srtf", 2, "it never ends"),
+    )
+    by_place = Counter((each.workload, each.policy) for each in told)
+    ran = [("philly", "fifo"), ("philly", "srtf"), ("mixed", "las"), ("mixed", "fifo")]
+    assert by_place == dict.fromkeys(ran, 2)
+
+
+def test_a_policy_that_takes_its_process_with_it_loses_only_its_own_runs(tmp_path: Path) -> None:
+    lines = (
+        "import os",
+        "from phalanx.policy.policy import Policy",
+        "dies = Policy('dies', order=lambda *_: os._exit(3))",
+    )
+    (tmp_path / "own.py").write_text("\n".join(lines))
+    dies = f"{tmp_path}/own.py:dies"
+    suite = replace(standard(jobs=4, seeds=1, policies=(dies, "fifo", "las")), loads=(0.9,))
+    suite = replace(suite, workloads=suite.workloads[:1])
+    told: list[Cell] = []
+    with pytest.raises(FailedSuiteError, match="its process died") as error:
+        told.extend(run_suite(suite, Folder(tmp_path / "kept", "1"), workers=2))
+    assert sorted(each.policy for each in told) == ["fifo", "las"]
+    assert [(each.policy, each.runs) for each in error.value.failures] == [(dies, 1)]
+
+
+def test_the_verb_names_what_failed_writes_the_rest_and_ends_with_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "LOADS", (0.9,))
+    monkeypatch.setattr(suites, "run_cases", failing)
+    page, html = tmp_path / "page.md", tmp_path / "page.html"
+    words = [
+        "--keep",
+        str(tmp_path / "kept"),
+        "--policy",
+        "fifo",
+        "--policy",
+        "srtf",
+        "--jobs",
+        "5",
+        "--seeds",
+        "1",
+        "--workers",
+        "1",
+    ]
+    written = ["--markdown", str(page), "--report", str(html)]
+    assert run(cli, ["compare", "--suite", "standard", *words, *written, "-o", "json"]) == Exit.ERROR
+    out, err = capsys.readouterr()
+    failed = "mixed, srtf: 1 run failed: it never ends"
+    assert f"phalanx: {failed}" in err
+    assert "note: 1 of 12 runs failed: what is shown is without them" in err
+    (told,) = json.loads(out)
+    assert told["failures"] == [{"workload": "mixed", "policy": "srtf", "runs": 1, "error": "it never ends"}]
+    assert sorted(row["policy"] for row in told["ranking"]) == ["fifo", "srtf"]
+    assert f"- {failed}" in page.read_text()
+    assert failed in html.read_text()
+
+
+def test_results_of_other_code_or_of_another_file_of_a_policy_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, mine = tmp_path / "phalanx", tmp_path / "mine.py"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    mine.write_text("")
+    monkeypatch.setattr("phalanx.__file__", str(package / "__init__.py"))
+    policies = ["fifo", f"{mine}:own"]
+    found = [code_of(policies)]
+    (package / "a.py").write_text("b = 1")
+    found.append(code_of(policies))
+    (package / "a.py").write_text("b = 2")
+    found.append(code_of(policies))
+    mine.write_text("c = 1")
+    found.append(code_of(policies))
+    assert len(set(found)) == 4
+    assert code_of(policies) == found[-1] != code_of(["fifo"])
+
+
+@pytest.mark.usefixtures("two_loads")
+def test_what_older_code_came_to_is_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "kept"
+    words = ["compare", "--suite", "standard", "--keep", str(kept), "--policy", "fifo", "--workers", "1", "-o", "json"]
+    files = []
+    for code in ("old", "old", "new"):
+        monkeypatch.setattr("phalanx.cli.compare_suite.code_of", lambda policies, code=code: code)
+        assert run(cli, words) == 0
+        files.append(len(list(kept.glob("*.json"))))
+    assert files == [files[0], files[0], 2 * files[0]]
+
+
+def test_one_seed_is_one_seed_and_the_command_tells_policies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "LOADS", (0.9,))
+    page, html = tmp_path / "page.md", tmp_path / "page.html"
+    words = ["--jobs", "5", "--policy", "fifo", "--policy", "fifo:skip=true", "--workers", "1"]
+    more = ["--keep", str(tmp_path / "kept"), "--markdown", str(page), "--report", str(html), "-o", "json"]
+    assert run(cli, ["compare", "--suite", "standard", "--seeds", "1", *words, *more]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert {row["seeds"] for row in told["cells"]} == {1}
+    command = "phalanx compare --suite standard --seeds 1 --jobs 5 --policy fifo --policy fifo:skip=true"
+    assert page.read_text().splitlines()[2].startswith(f"`{command} --markdown FILE`")
+    assert command in html.read_text()
+    assert "±" not in page.read_text()
+
+
+def test_without_seeds_there_are_three_and_the_page_tells_how_sure_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "LOADS", (0.9,))
+    page = tmp_path / "page.md"
+    words = ["--jobs", "5", "--policy", "fifo", "--workers", "1", "--keep", str(tmp_path / "kept")]
+    assert run(cli, ["compare", "--suite", "standard", *words, "--markdown", str(page), "-o", "json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert {row["seeds"] for row in told["cells"]} == {3}
+    (row,) = (line for line in _section(page, "On philly") if line.startswith("| `fifo`"))
+    assert [" ± " in value for value in row.split("|")[2:6]] == [True] * 4
+
+
+def _section(page: Path, title: str) -> list[str]:
+    return page.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0].splitlines()
+
+
 def cell(policy: str, jct: float, allocated: float, seed: int = 0) -> Cell:
     summary: Mapping[str, Any] = {
         "policy": policy,
         "jct_s": {"mean": jct, "p99": 2 * jct},
         "gpu_allocated": allocated,
+        "gpu_busy": allocated,
         "fairness": {"jain": 0.5},
     }
     return Cell("w", policy, 0.9, seed, summary)
@@ -116,7 +282,7 @@ def test_the_report_ranks_draws_and_says_how_to_repeat_it(tmp_path: Path) -> Non
 
 @pytest.fixture
 def two_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.cli.compare_suite.standard", lambda jobs, seeds, policies: small(*policies))
+    monkeypatch.setattr("phalanx.cli.compare_suite.standard", lambda jobs, seeds, policies, real: small(*policies))
 
 
 @pytest.mark.usefixtures("two_loads")
@@ -130,10 +296,33 @@ def test_the_verb_prints_a_ranking(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines()[0].split()[:2] == ["POLICY", "RANK"]
 
 
-@pytest.mark.parametrize("wrong", [["--cluster", "c.yaml"], ["--load", "0.5"]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--cluster", "c.yaml"],
+        ["--load", "0.5"],
+        ["--seed", "0"],
+        ["--costs", "default"],
+        ["--placement", "topology"],
+    ],
+)
 def test_what_a_suite_has_of_its_own_is_refused(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(cli, ["compare", "--suite", "standard", *wrong]) == 2
     assert f"{wrong[0]} is not for --suite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (["--skip-bad-rows"], "--skip-bad-rows is for the real traces of a suite, and none is given"),
+        (["--openb-pods", "p.csv"], "--openb-pods and --openb-nodes go together"),
+    ],
+)
+def test_options_of_real_traces_that_miss_something_are_refused(
+    wrong: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(cli, ["compare", "--suite", "standard", *wrong]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_what_is_for_suites_is_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,6 +354,10 @@ def test_the_page_tells_how_far_the_default_is_from_the_best_and_of_whom(tmp_pat
     written, _, kept = path.read_text().partition(KEPT)
     assert written == PAGE.read_text() + "\n"
     assert kept == "\n\nWhy that is so.\n"
+    picture = ElementTree.parse(tmp_path / "suite-mixed.svg").getroot()
+    texts = [each.text for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "mixed: mean JCT against the load"
+    assert texts[-4:] == ["srtf", "las", "phalanx", "fifo"]
 
 
 def test_who_foresees_is_what_policies_say_of_themselves() -> None:

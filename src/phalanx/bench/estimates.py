@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.topology import Topology
+from phalanx.engine.event import ClusterDefined
+from phalanx.engine.journal import Count
 from phalanx.engine.state import State
-from phalanx.policy.optimus import all_reduce, coefficients, lies_apart
-from phalanx.simulate.simulation import Setup, Simulation
-from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.engine.turn import record
+from phalanx.policy.optimus import Form, all_reduce, coefficients, lies_apart, parameter_servers
+from phalanx.simulate.calm import calm
+from phalanx.simulate.costs import Costs
+from phalanx.simulate.locality import CURVES
+from phalanx.simulate.run import Run, submissions
+from phalanx.simulate.speed import SpeedModel
+from phalanx.simulate.submission import Submitter
+from phalanx.simulate.trace import TraceJob
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.simulate.training import training_of
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
+from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Job
 
 PARTS = (0.1, 0.25, 0.5, 0.75)
 """How far jobs are when their estimates are looked at."""
@@ -20,8 +34,12 @@ PARTS = (0.1, 0.25, 0.5, 0.75)
 END_TARGET, PACE_TARGET = 0.2, 0.1
 """Ours: with larger errors the order of the gains would often be another."""
 
+POLICY = "optimus"
+FORMS: Mapping[str, Form] = {"all-reduce": all_reduce, "parameter servers": parameter_servers}
+
 SEED = 1
 GPUS_PER_NODE = 8
+NODE_CPUS_MILLI, SERVER_CPUS_MILLI = 64_000, 4_000
 SIZES_MIN = 2
 """Sizes at which the pace of a job must be known before that of another is looked at."""
 
@@ -41,7 +59,8 @@ FULL, QUICK = Size(400, 64), Size(12, 16)
 class Watch:
     """The errors of estimates, taken once for every job and part of its way."""
 
-    simulation: Simulation
+    form: Form
+    works: Mapping[str, Work]
     ends: dict[float, list[float]] = field(default_factory=lambda: {part: [] for part in PARTS})
     paces: list[float] = field(default_factory=list)
     _known: dict[str, dict[tuple[int, int, int], float]] = field(default_factory=dict)
@@ -60,14 +79,14 @@ class Watch:
             newest = next(size for size in paces if size not in before)
             if len(before) >= SIZES_MIN:
                 workers, servers, nodes = newest
-                terms = all_reduce(workers, servers, lies_apart(workers, nodes, GPUS_PER_NODE))
-                found = coefficients(before, all_reduce, GPUS_PER_NODE)
+                terms = self.form(workers, max(servers, 1), lies_apart(workers, nodes, GPUS_PER_NODE))
+                found = coefficients(before, self.form, GPUS_PER_NODE)
                 told_ms = sum(a * b for a, b in zip(found, terms, strict=True))
                 self.paces.append(abs(told_ms - paces[newest]) / paces[newest])
             self._known[job] = dict(paces)
 
     def _look_at_end(self, state: State, job: str, known: dict[str, Any]) -> None:
-        training = training_of(state.jobs[job].job, self.simulation.works[job])
+        training = training_of(state.jobs[job].job, self.works[job])
         for part in PARTS:
             if (job, part) not in self._seen and known["step"] >= part * training.steps:
                 self._seen[job, part] = None
@@ -77,25 +96,49 @@ class Watch:
 
 
 def run(size: Size, tell: Tell) -> list[Row]:
-    """The errors of the estimates of policy optimus, over a trace of elastic jobs."""
-    tell(f"estimates: {size.jobs} elastic jobs on {size.gpus} GPUs under optimus")
-    nodes = tuple(Node(f"n{i}", (), GPUS_PER_NODE) for i in range(size.gpus // GPUS_PER_NODE))
+    """The errors of the estimates of policy optimus, over a trace of elastic jobs, in both forms of its speed model."""
+    return [each for name, form in FORMS.items() for each in _of_form(name, form, size, tell)]
+
+
+def _of_form(name: str, form: Form, size: Size, tell: Tell) -> list[Row]:
+    tell(f"estimates: {size.jobs} elastic jobs on {size.gpus} GPUs under optimus, {name}")
+    nodes = size.gpus // GPUS_PER_NODE
+    cluster = Cluster(tuple(Node(f"n{i}", (), GPUS_PER_NODE, cpus_milli=NODE_CPUS_MILLI) for i in range(nodes)))
     made = synthesize(Synthetic(jobs=size.jobs, gpus=size.gpus, load=0.9), SEED)
-    trace = Trace("elastic", tuple(_elastic(job) for job in made.jobs))
-    simulation = Simulation(Setup(Cluster(nodes), trace, "optimus"))
-    watch = Watch(simulation)
-    simulation.begin()
-    simulation.go(watch=watch)
-    rows = [
-        row(f"optimus: error of the estimated end at {part:.0%}", _mean(errors), "of all steps", END_TARGET)
-        for part, errors in watch.ends.items()
-    ]
+    submitter = Submitter(cluster)
+    jobs = [(job.submit_ms, submitter.job(_elastic(job))) for job in made.jobs]
+    if form is parameter_servers:
+        jobs = [(submit_ms, with_servers(job)) for submit_ms, job in jobs]
+    watch = Watch(form, {job.id: Work(job.duration_ms, job=job) for _, job in jobs})
+    backend = VirtualBackend(watch.works, Costs(), SpeedModel(Topology(cluster), CURVES))
+    run = Run(backend, submissions(jobs), journal=Count())
+    record(run.state, run.journal, ClusterDefined(cluster, POLICY), 0)
+    run.begin()
+    backend.reports_ms = run.state.policy.reports_ms
+    with calm():
+        while run.step() is not None:
+            watch(run.state)
     return [
-        *rows,
+        *(
+            row(
+                f"{POLICY}, {name}: error of the estimated end at {part:.0%}", _mean(errors), "of all steps", END_TARGET
+            )
+            for part, errors in watch.ends.items()
+        ),
         row(
-            "optimus: error of the pace foretold of a new size and spread", _mean(watch.paces), "of a step", PACE_TARGET
+            f"{POLICY}, {name}: error of the pace foretold of a new size and spread",
+            _mean(watch.paces),
+            "of a step",
+            PACE_TARGET,
         ),
     ]
+
+
+def with_servers(job: Job) -> Job:
+    """The job with as many parameter servers as workers at most, and at least one."""
+    most = sum(role.replicas_max for role in job.gang.roles)
+    server = Role("server", 1, max(most, 2), Task(cpus_milli=SERVER_CPUS_MILLI))
+    return replace(job, gang=replace(job.gang, roles=(*job.gang.roles, server)))
 
 
 def _elastic(job: TraceJob) -> TraceJob:

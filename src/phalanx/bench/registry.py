@@ -51,6 +51,12 @@ def _published(quick: bool, tell: Tell) -> list[Row]:
     return published.run(published.QUICK if quick else published.FULL, tell)
 
 
+def _heterogeneity(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import heterogeneity
+
+    return heterogeneity.run(heterogeneity.QUICK if quick else heterogeneity.FULL, tell)
+
+
 def _kill(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import kill_matrix
 
@@ -177,6 +183,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
         "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
+        "heterogeneity": Part("Gavel with and without an eye for GPU types, as in its paper", _heterogeneity),
         "estimates": Part("what policies that learn online make of curves that they cannot see", _estimates),
     },
     "tenants": {

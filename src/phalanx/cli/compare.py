@@ -10,8 +10,8 @@ import click
 from phalanx.cli.compare_suite import compare_suite
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.runs import (
-    MEASURE_COLUMNS,
     check_targets,
+    measure_columns,
     note_kept_advice,
     note_never_fit,
     report,
@@ -27,9 +27,9 @@ from phalanx.simulate.entry import policies_of
 from phalanx.simulate.result import Result
 from phalanx.simulate.study import Case, Study
 from phalanx.simulate.suite import SUITES
-from phalanx.simulate.table import MEASURES, comparison_rows, measures_of
+from phalanx.simulate.table import comparison_rows
 
-COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
+POLICY = Column("policy")
 
 
 @click.command()
@@ -44,6 +44,9 @@ COLUMNS = (Column("policy"), *MEASURE_COLUMNS)
 @click.option("--suite", type=click.Choice(SUITES), help="Run all policies on several workloads, loads and seeds.")
 @click.option("--keep", metavar="DIR", help="Where a suite keeps its results, and goes on from.  [default: suite-NAME]")
 @click.option("--jobs", type=click.IntRange(2), help="Jobs of each run of a suite; fewer are quicker, and less sure.")
+@click.option("--philly", metavar="FILE", help="A real trace for the workload philly of a suite, of any format.")
+@click.option("--openb-pods", metavar="FILE", help="Real pods for the workload openb of a suite; with --openb-nodes.")
+@click.option("--openb-nodes", metavar="FILE", help="The nodes that these pods ran on.")
 @click.option("--markdown", metavar="FILE", help="Write what a suite came to as a page of text with tables.")
 @output_option
 def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
@@ -55,9 +58,9 @@ def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | No
     check_targets(given, ("report", "markdown"))
     if given["suite"] is not None:
         return compare_suite(policies, output, given)
-    for name in ("keep", "jobs", "markdown"):
+    for name in ("keep", "jobs", "markdown", "philly", "openb_pods", "openb_nodes"):
         if given[name] is not None:
-            raise click.UsageError(f"--{name} is for --suite.")
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --suite.")
     if not policies:
         raise click.UsageError("Missing option '--policy'.")
     study = study_from(given)
@@ -76,11 +79,9 @@ def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | No
 def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, Any], output: Output) -> None:
     results = [result for _, result in runs]
     if output in ("json", "yaml"):
-        emit([result.summary for result in results], COLUMNS, output)
+        emit([result.summary for result in results], (POLICY,), output)
     else:
-        unsaid = {measure.key for measure in MEASURES} - {measure.key for measure in measures_of(results)}
-        columns = [column for column in COLUMNS if column.key not in unsaid]
-        emit([row.texts() for row in comparison_rows(results)], columns, output)
+        emit([row.texts() for row in comparison_rows(results)], (POLICY, *measure_columns(results)), output)
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}")
     _tell_counts(results)
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from phalanx.cli.code import code_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.progress import bar
+from phalanx.cli.runs import tell_note
+from phalanx.cli.trace import tell_bad_rows
 from phalanx.simulate.ranking import FIGURES, Ranking, ranked
+from phalanx.simulate.real import Sampled, openb, philly
 from phalanx.simulate.report.markdown import write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
-from phalanx.simulate.suite import JOBS, SEEDS, Cell, Folder, Suite, run_suite, standard
+from phalanx.simulate.suite import (
+    JOBS,
+    SEEDS,
+    Cell,
+    FailedSuiteError,
+    Failure,
+    Folder,
+    Suite,
+    Workload,
+    run_suite,
+    standard,
+)
 
 COLUMNS = (
     Column("policy"),
@@ -31,30 +48,70 @@ PLACE_COLUMNS = (
     Column("best", spare=True),
 )
 KEYS = tuple(figure.key for figure in FIGURES)
-NOT_FOR_SUITES = ("cluster", "trace", "load", "vary", "faults", "until", "throughputs")
+NOT_FOR_SUITES = (
+    *("cluster", "trace", "load", "vary", "faults", "until", "throughputs"),
+    *("seed", "costs", "placement"),
+)
+REAL = ("philly", "openb_pods", "openb_nodes")
 
 
 def compare_suite(policies: tuple[str, ...], output: Output, given: dict[str, Any]) -> int | None:
     """Runs what is not there yet, and tells how policies stand."""
-    for name in NOT_FOR_SUITES:
-        if given[name] is not None:
-            raise click.UsageError(f"--{name} is not for --suite: a suite has its own.")
-    seeds = given["seeds"] if given["seeds"] > 1 else SEEDS
-    suite = standard(given["jobs"] or JOBS, seeds, policies)
-    folder = Folder(Path(given["keep"] or f"suite-{suite.name}"), version("phalanx"))
-    cells, interrupted = _run(suite, folder, given["workers"])
+    given = {**given, "policies": policies}
+    _refuse_what_is_not_used(given)
+    seeds = given["seeds"] if _is_given("seeds") else SEEDS
+    jobs = given["jobs"] or JOBS
+    suite = standard(jobs, seeds, policies, _real(given, jobs))
+    folder = Folder(Path(given["keep"] or f"suite-{suite.name}"), code_of(policies))
+    cells, failures, interrupted = _run(suite, folder, given["workers"])
     if cells:
-        _show(suite, cells, given, output)
+        _show(suite, ranked(cells, suite.foreseeing, failures), cells, given, output)
+    for failure in failures:
+        click.echo(f"phalanx: {failure}", err=True)
     if interrupted:
         told = (
             f"interrupted; {len(cells):,} of {suite.size:,} runs are in {folder.path}: the same command goes on there"
         )
         click.echo(f"phalanx: {told}", err=True)
         return Exit.INTERRUPTED
+    if failures:
+        lost = f"{suite.size - len(cells):,} of {suite.size:,} runs failed"
+        tell_note(f"{lost}: what is shown is without them, and the same command runs them again")
+        return Exit.ERROR
     return None
 
 
-def _run(suite: Suite, folder: Folder, workers: int | None) -> tuple[list[Cell], bool]:
+def _refuse_what_is_not_used(given: dict[str, Any]) -> None:
+    for name in NOT_FOR_SUITES:
+        if _is_given(name):
+            raise click.UsageError(f"--{name} is not for --suite: a suite has its own.")
+    if given["skip_bad_rows"] and not any(given[name] for name in REAL):
+        raise click.UsageError("--skip-bad-rows is for the real traces of a suite, and none is given.")
+    if (given["openb_pods"] is None) != (given["openb_nodes"] is None):
+        raise click.UsageError("--openb-pods and --openb-nodes go together.")
+
+
+def _is_given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _real(given: dict[str, Any], jobs: int) -> list[Workload]:
+    """The workloads that are to run on real traces."""
+    found = []
+    if given["philly"] is not None:
+        found.append(philly(given["philly"], jobs, given["skip_bad_rows"]))
+    if given["openb_pods"] is not None:
+        found.append(openb(given["openb_pods"], given["openb_nodes"], jobs, given["skip_bad_rows"]))
+    for workload in found:
+        if isinstance(workload.source, Sampled):
+            for note in workload.source.trace.notes:
+                tell_note(f"{workload.name}: {note}")
+            tell_bad_rows(workload.source.trace)
+    return found
+
+
+def _run(suite: Suite, folder: Folder, workers: int | None) -> tuple[list[Cell], tuple[Failure, ...], bool]:
+    """What is finished, what failed, and whether somebody interrupted."""
     cells: list[Cell] = []
     with bar(suite.size, "runs") as tell, closing(run_suite(suite, folder, workers)) as runs:
         try:
@@ -63,14 +120,16 @@ def _run(suite: Suite, folder: Folder, workers: int | None) -> tuple[list[Cell],
                 if tell is not None:
                     tell(len(cells), f"{cell.workload} at {cell.load:g}, {cell.policy}")
         except KeyboardInterrupt:
-            return cells, True
-    return cells, False
+            return cells, (), True
+        except FailedSuiteError as error:
+            return cells, error.failures, False
+    return cells, (), False
 
 
-def _show(suite: Suite, cells: list[Cell], given: dict[str, Any], output: Output) -> None:
-    ranking = ranked(cells, suite.foreseeing)
+def _show(suite: Suite, ranking: Ranking, cells: list[Cell], given: dict[str, Any], output: Output) -> None:
     if output in ("json", "yaml"):
         told = {"ranking": ranking.rows(), "cells": _cells(ranking), "distances": _distances(ranking)}
+        told["failures"] = [asdict(failure) for failure in ranking.failures]
         emit([told], COLUMNS, output)
     else:
         emit([dict(row) for row in ranking.rows()], COLUMNS, output)
@@ -134,5 +193,12 @@ def _cells(ranking: Ranking) -> list[dict[str, Any]]:
 
 
 def _command(suite: Suite, given: dict[str, Any]) -> str:
-    jobs = f" --jobs {given['jobs']}" if given["jobs"] else ""
-    return f"phalanx compare --suite {suite.name} --seeds {suite.seeds}{jobs}"
+    """What repeats the runs, wherever they are kept and whatever is made of them."""
+    words = ["phalanx", "compare", "--suite", suite.name, "--seeds", str(suite.seeds)]
+    for name in ("jobs", *REAL):
+        if given[name] is not None:
+            words += (f"--{name.replace('_', '-')}", str(given[name]))
+    words += ["--skip-bad-rows"] * bool(given["skip_bad_rows"])
+    for policy in given["policies"]:
+        words += ("--policy", policy)
+    return shlex.join(words)

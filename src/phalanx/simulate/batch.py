@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
@@ -38,14 +38,19 @@ class RunError(PhalanxError):
 
 
 class DiedError(RunError):
-    """A process that ended before its run did."""
+    """A process that ended before its run did. `policy` is the one of that run."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        super().__init__(f"policy {policy}: its process died; if memory ran out, take fewer workers")
 
 
 class FailedRunsError(RunError):
-    """Runs of several cases that came to no end, while others did. `errors` are theirs, each once."""
+    """Runs of several cases that came to no end, while others did. `errors` are theirs, each once; `by_case` all."""
 
-    def __init__(self, errors: Sequence[PhalanxError]) -> None:
-        self.errors = list({str(error): error for error in errors}.values())
+    def __init__(self, by_case: Mapping[int, PhalanxError]) -> None:
+        self.by_case = by_case
+        self.errors = list({str(error): error for error in by_case.values()}.values())
         super().__init__("; ".join(map(str, self.errors)))
 
 
@@ -111,7 +116,7 @@ def run_cases(study: Study, cases: Sequence[Case], workers: int | None = None) -
     closing this, or a KeyboardInterrupt end all: what was yielded is there.
     """
     workers = min(workers or processors(), len(cases))
-    errors: list[PhalanxError] = []
+    errors: dict[int, PhalanxError] = {}
     if workers > 1:
         yield from _in_parallel(study, cases, workers, errors)
     else:
@@ -119,11 +124,11 @@ def run_cases(study: Study, cases: Sequence[Case], workers: int | None = None) -
             try:
                 result = _run(study, case)
             except PhalanxError as error:
-                errors.append(error)
+                errors[number] = error
             else:
                 yield number, result
     if errors:
-        raise FailedRunsError(errors) from errors[0]
+        raise FailedRunsError(errors) from next(iter(errors.values()))
 
 
 def processors() -> int:
@@ -135,7 +140,7 @@ def _run(study: Study, case: Case) -> Result:
     return run_one(study.setup(case), case.policy, study.until_ms)
 
 
-def _in_parallel(study: Study, cases: Sequence[Case], workers: int, errors: list[PhalanxError]) -> Results:
+def _in_parallel(study: Study, cases: Sequence[Case], workers: int, errors: dict[int, PhalanxError]) -> Results:
     # From a server that has loaded this module: a start is quick, and what a process takes is its own.
     context = get_context("forkserver")
     context.set_forkserver_preload([__name__])
@@ -186,7 +191,7 @@ class _Worker:
             raise self._died() from None
         return self
 
-    def result(self, errors: list[PhalanxError]) -> Result | None:
+    def result(self, errors: dict[int, PhalanxError]) -> Result | None:
         """What the case came to; None if it went wrong, which is added to the errors. A mistake of ours is raised."""
         try:
             answer = _decode(self.line.recv_bytes())
@@ -196,7 +201,7 @@ class _Worker:
             return answer.result
         if answer.trace:
             raise RuntimeError(f"in another process: {answer.trace}")
-        errors.append(RunError(answer.error))
+        errors[self.number] = RunError(answer.error)
         return None
 
     def dismiss(self) -> None:
@@ -207,7 +212,7 @@ class _Worker:
 
     def _died(self) -> DiedError:
         policy = self.case.policy if self.case is not None else ""
-        return DiedError(f"policy {policy}: its process died; if memory ran out, take fewer workers")
+        return DiedError(policy)
 
 
 def _work(study: Study, line: Connection) -> None:

@@ -9,16 +9,21 @@ from typing import Any
 
 from phalanx.cluster.cluster import DEFAULT_POLICY
 from phalanx.simulate.confidence import Interval, interval
-from phalanx.simulate.suite import Cell
+from phalanx.simulate.suite import Cell, Failure
 from phalanx.simulate.table import Better, Measure, duration_text, index_text, share_text
+from phalanx.simulate.vary import Curve
 
+MEAN_JCT = Measure("mean_jct", ("jct_s", "mean"), Better.LOWER, duration_text, "s")
 FIGURES = (
-    Measure("mean_jct", ("jct_s", "mean"), Better.LOWER, duration_text, "s"),
+    MEAN_JCT,
     Measure("p99_jct", ("jct_s", "p99"), Better.LOWER, duration_text, "s"),
     Measure("allocated", ("gpu_allocated",), Better.HIGHER, share_text),
     Measure("jain", ("fairness", "jain"), Better.HIGHER, index_text),
 )
 """What policies are ranked by."""
+
+DRAWN_MAX = 8
+"""Policies whose lines are drawn, the best of the ranking; all of them are in the numbers below each chart."""
 
 NEAR = 1.05
 """So many times the best is as good as it."""
@@ -71,13 +76,17 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does."""
+    """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does.
+
+    `failures` are runs that are in none of it.
+    """
 
     policies: tuple[str, ...]
     places: tuple[Place, ...]
     means: Mapping[str, Mapping[Place, Mapping[str, Interval]]]
     standings: tuple[Standing, ...]
     foreseeing: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
 
     @property
     def compared(self) -> int:
@@ -89,6 +98,18 @@ class Ranking:
         """The policy that the page is about: the default one, or, if that was not run, the first of the ranking."""
         defaults = (each for each in self.policies if each.partition(":")[0] == DEFAULT_POLICY)
         return next(defaults, self.standings[0].policy)
+
+    def curves(self, workload: str, policies: Sequence[str], figures: Sequence[Measure] = FIGURES) -> Iterator[Curve]:
+        """Figures of policies on a workload against the load."""
+        for figure in figures:
+            for policy in policies:
+                points = tuple(
+                    (load, self.means[figure.key][name, load][policy])
+                    for name, load in self.places
+                    if name == workload and policy in self.means[figure.key][name, load]
+                )
+                if points:
+                    yield Curve("load", policy, figure, points)
 
     def rows(self) -> list[dict[str, Any]]:
         """For people and programs: a row for each policy, the best first."""
@@ -113,14 +134,15 @@ class Ranking:
                     yield found
 
 
-def ranked(cells: Sequence[Cell], foreseeing: Sequence[str] = ()) -> Ranking:
+def ranked(cells: Sequence[Cell], foreseeing: Sequence[str] = (), failures: Sequence[Failure] = ()) -> Ranking:
     """The ranking of cells. A policy that lacks a place is not ranked there."""
     policies = tuple(dict.fromkeys(cell.policy for cell in cells))
     places = tuple(sorted(dict.fromkeys((cell.workload, cell.load) for cell in cells)))
     means = {figure.key: {place: _means(figure, place, cells) for place in places} for figure in FIGURES}
     known = tuple(policy for policy in policies if policy in foreseeing)
     standings = [_standing(policy, means, known) for policy in policies]
-    return Ranking(policies, places, means, tuple(sorted(standings, key=lambda each: (each.rank, each.policy))), known)
+    standings.sort(key=lambda each: (each.rank, each.policy))
+    return Ranking(policies, places, means, tuple(standings), known, tuple(failures))
 
 
 def _means(figure: Measure, place: Place, cells: Sequence[Cell]) -> dict[str, Interval]:

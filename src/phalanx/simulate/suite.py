@@ -1,26 +1,29 @@
 """Suites: the same policies on several workloads, loads and seeds, so that no single trace decides which is best.
 
-All that a suite runs on is made here from seeds, so that anybody can repeat it. What each run came to is kept in a
-folder, a file a run; a suite that was interrupted goes on from those that are there.
+All that a suite runs on is made here from seeds, so that anybody can repeat it, unless real traces are given for some
+of its workloads. What each run came to is kept in a folder, a file a run; a suite that was interrupted goes on from
+those that are there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN
 from phalanx.policy.registry import policy as policy_named
-from phalanx.simulate.batch import run_cases
+from phalanx.simulate.batch import DiedError, FailedRunsError, run_cases
 from phalanx.simulate.plugins import resolve_policy
+from phalanx.simulate.source import Source
 from phalanx.simulate.study import Case, Study
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.load import at_load
@@ -55,6 +58,27 @@ class SuiteError(PhalanxError):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """Runs of one policy on one workload that came to no end: how many, and what was wrong with the first."""
+
+    workload: str
+    policy: str
+    runs: int
+    error: str
+
+    def __str__(self) -> str:
+        return f"{self.workload}, {self.policy}: {self.runs} run{'s' * (self.runs != 1)} failed: {self.error}"
+
+
+class FailedSuiteError(SuiteError):
+    """Runs that came to no end, while all others did."""
+
+    def __init__(self, failures: Sequence[Failure]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("; ".join(map(str, failures)))
+
+
+@dataclass(frozen=True, slots=True)
 class Dressed:
     """A synthetic trace with something added to its jobs: parts of GPUs, models, types."""
 
@@ -73,6 +97,19 @@ class Dressed:
         """The load it is made at."""
         return self.spec.load
 
+    @property
+    def jobs(self) -> int:
+        """Jobs of a run."""
+        return self.spec.jobs
+
+
+class Drawn(Source, Protocol):
+    """Where the jobs of a workload come from. Its `repr` tells one from another."""
+
+    @property
+    def jobs(self) -> int:
+        """Jobs of a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -81,7 +118,7 @@ class Workload:
     name: str
     about: str
     cluster: Cluster
-    source: Dressed
+    source: Drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +153,19 @@ class Suite:
         return tuple(written for written, spec in self.policies.items() if policy_named(spec).about.foresight)
 
 
-def standard(jobs: int = JOBS, seeds: int = SEEDS, policies: Sequence[str] = ()) -> Suite:
-    """The standard suite, of all policies or those named."""
+def standard(
+    jobs: int = JOBS, seeds: int = SEEDS, policies: Sequence[str] = (), real: Sequence[Workload] = ()
+) -> Suite:
+    """The standard suite, of all policies or those named; `real` workloads stand in for those of their names."""
     chosen = policies or tuple(NEEDS.get(name, name) for name in BUILTIN)
-    return Suite("standard", workloads(jobs), {written: resolve_policy(written) for written in chosen}, seeds=seeds)
+    instead = {workload.name: workload for workload in real}
+    here = tuple(instead.get(workload.name, workload) for workload in workloads(jobs))
+    return Suite("standard", here, {written: resolve_policy(written) for written in chosen}, LOADS, seeds)
 
 
 def workloads(jobs: int) -> tuple[Workload, ...]:
     """The workloads of the standard suite. Clusters are small, so that so many jobs keep them full."""
-    small, large = _racks(4), _racks(8)
+    small, large = racks(4), racks(8)
     return (
         Workload("philly", "Philly's sizes and durations", small, Dressed(Synthetic(jobs, small.gpus, 0.9))),
         Workload(
@@ -147,7 +188,7 @@ def workloads(jobs: int) -> tuple[Workload, ...]:
     )
 
 
-def _racks(nodes: int) -> Cluster:
+def racks(nodes: int) -> Cluster:
     """Nodes of eight GPUs in racks of two."""
     return Cluster(
         tuple(Node(f"n{i}", (f"r{i // 2}",), 8) for i in range(nodes)), ("rack", "node"), name=f"{8 * nodes}-gpus"
@@ -202,7 +243,10 @@ DRESSES: Mapping[str, Dress] = {"openb": _in_parts, "elastic": _tuning}
 
 
 class Folder:
-    """Where results are kept, a file a run. A file of another version or another suite is passed over."""
+    """Where results are kept, a file a run. A file of another version or another suite is passed over.
+
+    `version` tells the code that a result is of from all other.
+    """
 
     def __init__(self, path: Path, version: str) -> None:
         self.path = path
@@ -248,7 +292,10 @@ class Folder:
 
 
 def run_suite(suite: Suite, folder: Folder, workers: int | None = None) -> Generator[Cell, None, None]:
-    """Every cell of a suite: first those that are in the folder, then the others as they are done."""
+    """Every cell of a suite: first those that are in the folder, then the others as they are done.
+
+    Runs that fail leave the others what they are: when these are there, `FailedSuiteError` tells of them.
+    """
     todo: list[tuple[Workload, list[Case]]] = []
     for workload in suite.workloads:
         missing = []
@@ -259,16 +306,55 @@ def run_suite(suite: Suite, folder: Folder, workers: int | None = None) -> Gener
             else:
                 yield found
         todo.append((workload, missing))
-    for workload, cases in todo:
-        if not cases:
-            continue
-        with closing(run_cases(_study(workload), cases, workers)) as runs:
+    failures: list[Failure] = []
+    for workload, cases in filter(itemgetter(1), todo):
+        yield from _run(workload, cases, folder, workers, failures)
+    if failures:
+        raise FailedSuiteError(failures)
+
+
+def _run(
+    workload: Workload, cases: Sequence[Case], folder: Folder, workers: int | None, failures: list[Failure]
+) -> Generator[Cell, None, None]:
+    """Runs cases of a workload. What ended them all was the doing of one of them: those that are left are run again."""
+    left = dict(enumerate(cases))
+    again: list[list[Case]] = []
+    try:
+        with closing(run_cases(Study(workload.cluster, workload.source), cases, workers)) as runs:
             for number, result in runs:
-                yield folder.keep(workload, cases[number], result.summary)
+                yield folder.keep(workload, left.pop(number), result.summary)
+    except SuiteError:
+        raise
+    except FailedRunsError as error:
+        failures.extend(_failures(workload, [(cases[number], each) for number, each in error.by_case.items()]))
+    except DiedError as error:
+        # Not again: where a run is the only one, it is run in this process.
+        failures.extend(_failures(workload, [(case, error) for case in left.values() if case.policy == error.policy]))
+        again = [[case for case in left.values() if case.policy != error.policy]]
+    except Exception as error:
+        again = _by_policy(left.values())
+        if len(again) == 1:
+            failures.extend(_failures(workload, [(case, error) for case in left.values()]))
+            return
+    for others in filter(None, again):
+        yield from _run(workload, others, folder, workers, failures)
 
 
-def _study(workload: Workload) -> Study:
-    return Study(workload.cluster, workload.source)
+def _by_policy(cases: Iterable[Case]) -> list[list[Case]]:
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.policy, []).append(case)
+    return list(found.values())
+
+
+def _failures(workload: Workload, failed: Sequence[tuple[Case, Exception]]) -> Iterator[Failure]:
+    errors: dict[str, list[Exception]] = {}
+    for case, error in failed:
+        errors.setdefault(case.policy, []).append(error)
+    for policy, own in errors.items():
+        # Of a mistake of ours there is all that led to it, and what it was in the last line.
+        lines = str(own[0]).strip().splitlines() or [type(own[0]).__name__]
+        yield Failure(workload.name, policy, len(own), lines[-1])
 
 
 def _cases(suite: Suite) -> list[Case]:

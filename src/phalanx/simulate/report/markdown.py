@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from phalanx.policy.registry import described, split
-from phalanx.simulate.claims import CLAIMS, ratios
-from phalanx.simulate.ranking import FIGURES, NEAR, Distance, Place, Ranking
+from phalanx.simulate.claims import CLAIMS, ELSEWHERE, found
+from phalanx.simulate.claims import WITHIN as AGREES
+from phalanx.simulate.confidence import Interval
+from phalanx.simulate.ranking import DRAWN_MAX, FIGURES, MEAN_JCT, NEAR, Distance, Place, Ranking
 from phalanx.simulate.report.scripts import ReportError
-from phalanx.simulate.suite import Cell, Suite
+from phalanx.simulate.report.sketch import sketch
+from phalanx.simulate.suite import Cell, Suite, Workload
+from phalanx.simulate.table import Measure
 
 WITHIN = f"{round(100 * (NEAR - 1))} %"
 
@@ -18,19 +22,25 @@ KEPT = "<!-- what stands below this line is kept -->"
 
 
 def write_suite_markdown(suite: Suite, cells: Sequence[Cell], ranking: Ranking, path: str, command: str) -> None:
-    """Writes the page, with what a page that is there says below the line."""
+    """Writes the page, with what a page that is there says below the line, and beside it a picture of each workload."""
     file = Path(path)
     try:
         before = file.read_text("utf-8") if file.exists() else ""
         _, line, kept = before.partition(KEPT)
-        text = "\n".join((*suite_markdown(suite, cells, ranking, command), ""))
+        drawn = {workload.name: _picture(workload.name, ranking) for workload in suite.workloads}
+        pictures = {name: f"{file.stem}-{name}.svg" for name, picture in drawn.items() if picture}
+        for name, picture in pictures.items():
+            file.with_name(picture).write_text(drawn[name], "utf-8")
+        text = "\n".join((*suite_markdown(suite, cells, ranking, command, pictures), ""))
         file.write_text("\n".join((text, line + kept)) if line else text, "utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ReportError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def suite_markdown(suite: Suite, cells: Sequence[Cell], ranking: Ranking, command: str) -> Iterator[str]:
-    """The lines of the page."""
+def suite_markdown(
+    suite: Suite, cells: Sequence[Cell], ranking: Ranking, command: str, pictures: Mapping[str, str]
+) -> Iterator[str]:
+    """The lines of the page; `pictures` are the files of workloads that have one."""
     minutes = sum(cell.summary["run"]["wall_s"] for cell in cells) / 60
     yield f"# The {suite.name} suite"
     yield ""
@@ -42,7 +52,9 @@ def suite_markdown(suite: Suite, cells: Sequence[Cell], ranking: Ranking, comman
     yield from _standings(ranking)
     yield ""
     yield from _beside(ranking)
-    yield from _claims(ranking)
+    for workload in suite.workloads:
+        yield from _workload(workload, ranking, pictures)
+    yield from _claims(cells)
 
 
 def _standings(ranking: Ranking) -> Iterator[str]:
@@ -59,6 +71,11 @@ def _standings(ranking: Ranking) -> Iterator[str]:
         near = f"{each.near} of {ranking.compared}", f"{each.near_equals} of {ranking.compared}"
         foresight = "yes" if each.foresees else "no"
         yield _row(_name(each.policy), knows, foresight, f"{each.rank:.1f}", *figures, *near)
+    if ranking.failures:
+        yield ""
+        yield "Failed, and in none of these figures:"
+        yield ""
+        yield from (f"- {str(failure).replace('|', '/')}" for failure in ranking.failures)
     given = sorted(policy for policy in ranking.policies if split(policy)[1])
     if given:
         yield ""
@@ -107,19 +124,63 @@ def _not_near(subject: str, distances: Sequence[Distance]) -> Iterator[str]:
                 yield _row(figure.title, _place(each.place), f"{each.ratio_equals:.2f}", _name(each.best_equal))
 
 
-def _claims(ranking: Ranking) -> Iterator[str]:
-    found = [(claim, ", ".join(f"{ratio:.2f}" for _, ratio in ratios(claim, ranking))) for claim in CLAIMS]
-    if not any(told for _, told in found):
+def _picture(workload: str, ranking: Ranking) -> str:
+    best = [each.policy for each in ranking.standings][:DRAWN_MAX]
+    curves = [each for each in ranking.curves(workload, best, (MEAN_JCT,)) if all(at.mean > 0 for _, at in each.points)]
+    return sketch(f"{workload}: {MEAN_JCT.title} against the load", curves) if curves else ""
+
+
+def _workload(workload: Workload, ranking: Ranking, pictures: Mapping[str, str]) -> Iterator[str]:
+    """Every figure of every policy, with its interval where there are several seeds."""
+    places = [place for place in ranking.places if place[0] == workload.name]
+    if not places:
+        return
+    yield ""
+    yield f"## On {workload.name}"
+    yield ""
+    sure = any(found.high is not None for found in ranking.means[MEAN_JCT.key][places[0]].values())
+    yield f"{workload.about}; {workload.cluster.gpus} GPUs. Means{' ± 95 % confidence, over seeds' * sure}:"
+    yield ""
+    columns = [(figure, place) for figure in FIGURES for place in places]
+    yield from _table("policy", *(f"{figure.title} at {place[1]:g}" for figure, place in columns))
+    for each in ranking.standings:
+        own = [(figure, ranking.means[figure.key][place].get(each.policy)) for figure, place in columns]
+        if any(found is not None for _, found in own):
+            yield _row(_name(each.policy), *("-" if found is None else _mean(figure, found) for figure, found in own))
+    if workload.name in pictures:
+        yield ""
+        yield f"![{MEAN_JCT.title} on {workload.name} against the load]({pictures[workload.name]})"
+
+
+def _mean(figure: Measure, found: Interval) -> str:
+    return figure.text(found.mean) + ("" if found.high is None else f" ± {figure.text(found.high - found.mean)}")
+
+
+def _claims(cells: Sequence[Cell]) -> Iterator[str]:
+    rows = [each for each in (found(claim, cells) for claim in CLAIMS) if each is not None]
+    if not rows:
         return
     yield ""
     yield "## Published claims beside these runs"
     yield ""
-    yield from _table("claim, from the paper", "here", "at each load")
-    titles = {figure.key: figure.title for figure in FIGURES}
-    for claim, told in found:
-        if told:
-            here = f"{titles[claim.figure]}, `{claim.over}` / `{claim.under}`, {claim.workload}"
-            yield _row(claim.text, here, told)
+    yield "The papers' ratios are of their abstracts; *ours* are at each load, and *÷ published* is the nearest of"
+    yield "them over the paper's, 1 if it is within what the paper says. Where a paper's jobs or set-up are not"
+    yield "public or not these, the two cannot be held against each other, and the last column says why."
+    yield ""
+    within = f"within ±{100 * AGREES:.0f} %"
+    yield from _table("paper", "claim", "published", "here", "ours", "÷ published", within, "what is not alike")
+    for each in rows:
+        claim = each.claim
+        here = f"{claim.figure.title}, `{claim.over}` / `{claim.under}`, {claim.workload}"
+        ours = ", ".join(f"{ratio:.2f}" for ratio in each.ratios)
+        told = (claim.published_text, here, ours, f"{each.of_published:.2f}", each.verdict, claim.assumes)
+        yield _row(claim.paper, claim.text, *told)
+    yield ""
+    yield "Measured by other commands:"
+    yield ""
+    yield from _table("paper", "claim", "measured by", "assumed")
+    for other in ELSEWHERE:
+        yield _row(other.paper, other.text, other.measured_by, other.assumes)
 
 
 def _table(*titles: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from phalanx.simulate.ranking import FIGURES, NEAR, Place, Ranking, ratio_to_best
+from phalanx.simulate.ranking import DRAWN_MAX, FIGURES, NEAR, Place, Ranking, ratio_to_best
 from phalanx.simulate.report.chart import Chart, Grid, axis, layout
 from phalanx.simulate.report.page import Content, Section, html_page
 from phalanx.simulate.report.scripts import ReportError
@@ -15,10 +15,6 @@ from phalanx.simulate.report.tables import grid_table
 from phalanx.simulate.report.text import chart_text, page_text
 from phalanx.simulate.report.varied import varied
 from phalanx.simulate.suite import Cell, Suite
-from phalanx.simulate.vary import Curve
-
-DRAWN_MAX = 8
-"""Policies whose lines are drawn, the best of the ranking; all of them are in the numbers below each chart."""
 
 
 def write_suite_report(suite: Suite, cells: Sequence[Cell], ranking: Ranking, path: str, command: str) -> None:
@@ -58,7 +54,9 @@ def _standings(ranking: Ranking) -> str:
         for each in ranking.standings
     )
     told = "1 is the best; of several places the geometric mean. Where more is better it is the best ÷ its own."
-    return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}"
+    failed = "".join(f"<li>{page_text(str(each), 400)}</li>" for each in ranking.failures)
+    lost = f"<p>Failed, and in none of this:</p><ul>{failed}</ul>" if failed else ""
+    return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}{lost}"
 
 
 def _beside(ranking: Ranking) -> str:
@@ -125,7 +123,7 @@ def _workload(name: str, about: str, ranking: Ranking) -> Section:
     best = [each.policy for each in ranking.standings]
     content: list[Content] = [f"<p>{page_text(about)}.</p>", _table(name, ranking)]
     content += [
-        replace(chart, key=f"{name}-{chart.key}") for chart in varied(list(_curves(name, best[:DRAWN_MAX], ranking)))
+        replace(chart, key=f"{name}-{chart.key}") for chart in varied(list(ranking.curves(name, best[:DRAWN_MAX])))
     ]
     return (f"workload-{name}", page_text(name), content)
 
@@ -152,21 +150,9 @@ def _table(workload: str, ranking: Ranking) -> str:
     return grid_table(Grid(header, tuple(rows)), f"{workload}: means with 95 % confidence, and in brackets ÷ best")
 
 
-def _curves(workload: str, policies: Sequence[str], ranking: Ranking) -> Iterator[Curve]:
-    for figure in FIGURES:
-        for policy in policies:
-            points = tuple(
-                (load, ranking.means[figure.key][name, load][policy])
-                for name, load in ranking.places
-                if name == workload and policy in ranking.means[figure.key][name, load]
-            )
-            if points:
-                yield Curve("load", policy, figure, points)
-
-
 def _repeat(suite: Suite, cells: Sequence[Cell], command: str) -> str:
     rows = tuple(
-        (workload.name, f"{workload.cluster.gpus} GPUs", f"{workload.source.spec.jobs:,} jobs", workload.about)
+        (workload.name, f"{workload.cluster.gpus} GPUs", f"{workload.source.jobs:,} jobs", workload.about)
         for workload in suite.workloads
     )
     table = grid_table(Grid(("workload", "cluster", "jobs", "what it is"), rows), "Workloads")

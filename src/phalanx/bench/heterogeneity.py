@@ -1,0 +1,111 @@
+"""Gavel's figure again: mean completion times with and without an eye for GPU types, at several rates of arrival.
+
+The set-up is that of figure 8 of the paper (Narayanan et al., OSDI 2020, §7.3), as the authors' simulator has it: 36
+GPUs each of V100, P100 and K80; jobs of one GPU, whose model is any of 26 with equal chances; durations on a V100 of
+10^x minutes, x even from 1.5 to 3 for four of five and from 3 to 4 for the rest; arrivals at random; rounds of six
+minutes, and nothing lost between them. Jobs are counted that come after the cluster has filled; unlike there, nobody comes
+after them. The same program is solved twice: by the speeds of the models on each type, and as if all types were alike.
+docs/results/gavel.md says what is assumed.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import cpu_count, get_context
+from random import Random
+
+from phalanx.advice.gavel import Gavel
+from phalanx.bench.row import Row, Tell, row
+from phalanx.cluster.cluster import Cluster, Node
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.workload.throughputs import Throughput, Throughputs
+
+TYPES = ("V100", "P100", "K80")
+NODES, GPUS_PER_NODE = 9, 4
+MODELS = (
+    *(f"ResNet-18 (batch size {batch})" for batch in (16, 32, 64, 128, 256)),
+    *(f"ResNet-50 (batch size {batch})" for batch in (16, 32, 64, 128)),
+    *(f"Transformer (batch size {batch})" for batch in (16, 32, 64, 128, 256)),
+    *(f"LM (batch size {batch})" for batch in (5, 10, 20, 40, 80)),
+    *(f"Recommendation (batch size {batch})" for batch in (512, 1024, 2048, 4096, 8192)),
+    *("A3C", "CycleGAN"),
+)
+SHORT, LONG, SHORT_SHARE = (1.5, 3.0), (3.0, 4.0), 0.8
+SEED = 0
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+PUBLISHED = 3.5
+"""Up to so many times better mean completion times (the paper's abstract)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Which jobs are counted, from one to before another, and the rates of arrival, in jobs an hour."""
+
+    first: int
+    last: int
+    per_hour: tuple[float, ...]
+
+
+FULL = Size(first=1000, last=1500, per_hour=(3.0, 4.0, 5.0))
+QUICK = Size(first=12, last=24, per_hour=(30.0,))
+
+
+def run(size: Size, tell: Tell) -> list[Row]:
+    """Mean completion times blind to types over those with an eye for them, and the largest beside the paper's."""
+    rates = ", ".join(f"{per_hour:g}" for per_hour in size.per_hour)
+    tell(f"heterogeneity: jobs {size.first:,} to {size.last:,}, at {rates} an hour")
+    cases = [(size, per_hour, blind) for per_hour in size.per_hour for blind in (False, True)]
+    with ProcessPoolExecutor(min(len(cases), cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+        found = dict(zip(cases, pool.map(mean_jct_s, *zip(*cases, strict=True)), strict=True))
+    rows: list[Row] = []
+    ratios: list[float] = []
+    for per_hour in size.per_hour:
+        aware_s, blind_s = found[size, per_hour, False], found[size, per_hour, True]
+        ratios.append(blind_s / aware_s)
+        name = f"heterogeneity: {per_hour:g} jobs an hour: mean JCT"
+        rows.append(row(f"{name}, gavel", aware_s / 3600, "h"))
+        rows.append(row(f"{name}, gavel blind to types / gavel", ratios[-1], "ratio"))
+    beside = f"heterogeneity: largest ratio / the paper's (up to {PUBLISHED:g})"
+    return [*rows, row(beside, max(ratios) / PUBLISHED, "ratio")]
+
+
+def cluster() -> Cluster:
+    """36 GPUs of each type."""
+    return Cluster(
+        tuple(Node(f"{name.lower()}-{i}", (), GPUS_PER_NODE, name) for name in TYPES for i in range(NODES)),
+        name="heterogeneity",
+    )
+
+
+def drawn(jobs: int, per_hour: float, seed: int) -> Trace:
+    """Jobs as the authors draw them."""
+    chance = Random(seed)
+    at_ms, found = 0.0, []
+    for number in range(jobs):
+        at_ms += chance.expovariate(per_hour) * HOUR_MS
+        exponent = chance.uniform(*(SHORT if chance.random() < SHORT_SHARE else LONG))
+        duration_ms = round(10**exponent * MINUTE_MS)
+        found.append(TraceJob(str(number), round(at_ms), duration_ms, 1, model=chance.choice(MODELS)))
+    return Trace(f"{per_hour:g} jobs an hour", tuple(found))
+
+
+def mean_jct_s(size: Size, per_hour: float, blind: bool) -> float:
+    """The mean completion time of the jobs that are counted."""
+    trace = drawn(size.last, per_hour, SEED)
+    counted = [job.id for job in trace.jobs[size.first : size.last]]
+    simulation = Simulation(Setup(cluster(), trace, "gavel", costs=NO_COSTS))
+    simulation.begin()
+    if blind:
+        simulation.run.adviser = Gavel(ALIKE)
+    simulation.go()
+    records = [simulation.run.state.jobs[job] for job in counted]
+    return sum((record.ended_ms or 0) - record.submitted_ms for record in records) / len(records) / 1000
+
+
+ALIKE = Throughputs(
+    "all types alike", tuple(Throughput(model, 0, 1, tuple((name, 1.0) for name in TYPES)) for model in MODELS)
+)
