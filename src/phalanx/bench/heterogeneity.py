@@ -3,7 +3,7 @@
 The set-up is that of figure 8 of the paper (Narayanan et al., OSDI 2020, §7.3), as the authors' simulator has it: 36
 GPUs each of V100, P100 and K80; jobs of one GPU, whose model is any of 26 with equal chances; durations on a V100 of
 10^x minutes, x even from 1.5 to 3 for four of five and from 3 to 4 for the rest; arrivals at random; rounds of six
-minutes, and nothing lost between them. Jobs are counted that come after the cluster has filled; unlike there, nobody comes
+minutes, and nothing lost between them. Jobs are counted that come after the cluster has filled; here nobody comes
 after them. The same program is solved twice: by the speeds of the models on each type, and as if all types were alike.
 docs/results/gavel.md says what is assumed.
 """

@@ -42,7 +42,8 @@ class Capacity:
     """The free devices and amounts of a cluster.
 
     A booking is *held* by who runs there. A *claim* is a booking for somebody who waits until the holders, who
-    *cede* it, have left. Every change has an exact inverse, so that a trial is undone by undoing its steps.
+    *cede* it, have left. Every change has an exact inverse, so that a trial is undone by undoing its steps. `versions`
+    count changes of each node, for those who remember what they saw of it.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -74,6 +75,7 @@ class Capacity:
         self.amounts = _amounts(topology)
         self.amount_number = {amount.name: i for i, amount in enumerate(self.amounts)}
         self.tasks = [0] * count
+        self.versions = [0] * count
         self.with_tasks = [topology.everything]
         self.with_free = [0] * (self.gpus_max + 1)
         for i, node in enumerate(nodes):
@@ -149,6 +151,7 @@ class Capacity:
     def cede(self, booking: Booking) -> None:
         """Marks a holder as leaving: what it holds may be claimed."""
         node, devices, needs, portion, _ = booking
+        self.versions[node] += 1
         if portion is None:
             self.ceding[node] |= devices
         for number, amount in needs:
@@ -157,6 +160,7 @@ class Capacity:
     def keep(self, booking: Booking) -> None:
         """Undoes `cede`."""
         node, devices, needs, portion, _ = booking
+        self.versions[node] += 1
         if portion is None:
             self.ceding[node] &= ~devices
         for number, amount in needs:
@@ -277,6 +281,7 @@ class Capacity:
     def _refresh(self, node: int) -> None:
         bit = self.topology.bit[node]
         new = 0
+        self.versions[node] += 1
         if self.health[node] is Health.HEALTHY:
             new = self.all_devices[node] & ~(
                 self.held[node] | self.claimed[node] | self.unhealthy[node] | self.shared[node] | self.cutting[node]

@@ -174,6 +174,9 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
     attempt.stop_reason = reason
     if not attempt.ceding:
         attempt.ceding = True
+        for booking in attempt.removing:
+            # Nothing changes hands there, but nobody counts as being there any more.
+            state.capacity.versions[booking.node] += 1
         state.leaving[attempt.key] = attempt
         state.standing.remove(attempt)
         state.use(attempt.job.queue, usage_of(attempt.staying), -1)

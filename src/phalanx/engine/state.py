@@ -106,7 +106,7 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a saved State holds: the policy by its name."""
-        return {**self.__dict__, "policy": self.policy.spec}
+        return {**self.__dict__, "policy": self.policy.spec, "_views": {}}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
@@ -124,6 +124,7 @@ class State:
         self.quotas = Quotas(cluster)
         self.cells = Tenancy(cluster.cells) if cluster.cells is not None else None
         self._total = Usage(*(amount or 0 for amount in cluster.total))
+        self._views: dict[int, tuple[int, NodeView]] = {}
 
     def count_stoppable(self) -> None:
         """Begins to count who could be stopped or moved where, if anybody ever is."""
@@ -145,7 +146,13 @@ class State:
 
     def nodes(self) -> tuple[NodeView, ...]:
         """The nodes that take work, and who is there but for those who are leaving."""
-        return tuple(self._node(node) for node in members(self.capacity.open))
+        versions, views, found = self.capacity.versions, self._views, []
+        for node in members(self.capacity.open):
+            seen = views.get(node)
+            if seen is None or seen[0] != versions[node]:
+                seen = views[node] = (versions[node], self._node(node))
+            found.append(seen[1])
+        return tuple(found)
 
     def _is_leaving(self, job: str) -> bool:
         attempt = self.jobs[job].attempt

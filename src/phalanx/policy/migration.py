@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -74,13 +75,15 @@ class Gathering:
 
         It ends when too few are free on nodes that are not idle, or nobody gains.
         """
+        least = max(self.threshold * max((node.gpus for node in self.nodes), default=0), 1)
+        if PERCENT * sum(node.free for node in self.nodes if node.jobs) < least:
+            return
         self.free = {node.name: node.free for node in self.nodes if node.jobs}
         self.jobs = {node.name: {job: gpus for job, gpus in node.jobs.items() if gpus} for node in self.nodes}
         for name, there in self.jobs.items():
             for job, gpus in there.items():
                 self.lies.setdefault(job, {})[name] = gpus
-        largest = max((node.gpus for node in self.nodes), default=0)
-        while PERCENT * self._scattered() >= max(self.threshold * largest, 1) and (found := self._next()) is not None:
+        while PERCENT * self._scattered() >= least and (found := self._next()) is not None:
             self._move(*found)
             yield found
 
@@ -100,18 +103,28 @@ class Gathering:
     def _next(self) -> tuple[str, str] | None:
         """Who moves next, and where: of the node with the most free GPUs, who is spread before who is not."""
         fullest = sorted((name for name in self.free if self.jobs[name]), key=lambda name: self.free[name])
+        alike: dict[int, list[str]] = {}
+        for name in fullest:
+            alike.setdefault(next(iter(self.jobs[name].values())), []).append(name)
         for source in sorted(fullest, key=lambda name: -self.free[name]):
             for job in sorted(self.jobs[source], key=lambda job: len(self.lies[job]) == 1):
-                target = self._target(job, source, fullest)
+                is_whole = len(self.lies[job]) == 1
+                target = self._fuller(job, source, alike) if is_whole else self._together(job, fullest)
                 if target is not None:
                     return job, target
         return None
 
-    def _target(self, job: str, source: str, fullest: list[str]) -> str | None:
-        """The fullest node with room for all of the job; of equals the one on which most of it lies.
-
-        A job that lies on one node already goes only to fuller nodes, and only to jobs of its own size.
+    def _fuller(self, job: str, source: str, alike: dict[int, list[str]]) -> str | None:
+        """For a job that lies on one node already: of nodes with jobs of its size the fullest that has room, if that
+        is fuller than its own. `alike` are nodes by the size of their jobs, the fullest first.
         """
+        gpus = self.lies[job][source]
+        names = alike.get(gpus, [])
+        at = bisect_left(names, gpus, key=self.free.__getitem__)
+        return names[at] if at < len(names) and self.free[names[at]] < self.free[source] else None
+
+    def _together(self, job: str, fullest: list[str]) -> str | None:
+        """For a job that is spread: the fullest node with room for all of it; of equals the one with most of it."""
         lies = self.lies[job]
         gpus = sum(lies.values())
         found: str | None = None
@@ -120,8 +133,6 @@ class Gathering:
             if found is not None and free > self.free[found]:
                 break
             if free + lies.get(name, 0) < gpus:
-                continue
-            if len(lies) == 1 and (free >= self.free[source] or next(iter(self.jobs[name].values())) != gpus):
                 continue
             if found is None or lies.get(name, 0) > lies.get(found, 0):
                 found = name
