@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Node
@@ -16,6 +16,17 @@ from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import After, Job
 
 Device = tuple[str, int]
+
+
+def as_grown(asked: Job, submitted: Job) -> Job:
+    """What a gang must be like once it has grown: one that its policy had start closer may be as wide as it asked for.
+
+    Not one of which a task was divided: its parts stay together.
+    """
+    sizes = [[(role.name, role.task.gpus) for role in job.gang.roles] for job in (asked, submitted)]
+    if sizes[0] != sizes[1]:
+        return asked
+    return replace(asked, gang=replace(asked.gang, topology=submitted.gang.topology))
 
 
 class Judge:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from builders import a_job, everything, random_run, virtual_backend
-from judge import Judge
+from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
@@ -140,7 +140,7 @@ class Engine(RuleBasedStateMachine):
         """What is told to grow or move must find the new devices empty; what stays, stays where it is."""
         attempt = self.state.attempt(action.id.job, action.id.attempt)
         assert attempt is not None
-        self.judge.check_placement(attempt.job, action.placement)
+        self.judge.check_placement(as_grown(attempt.job, self.state.record(attempt.job.id).job), action.placement)
         old = attempt.placement.slots
         self.judge.check_open(Placement(tuple(slot for slot in action.placement.slots if slot not in old)))
         if len(old) == len(action.placement.slots):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import racked
-from judge import Judge
+from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
@@ -278,7 +278,7 @@ class Watcher:
     def check_devices(self, state: State) -> None:
         state.capacity.check()
         for attempt in state.attempts():
-            self.judge.check_placement(attempt.job, attempt.placement)
+            self.judge.check_placement(as_grown(attempt.job, state.record(attempt.job.id).job), attempt.placement)
             for action in attempt.in_flight.values():
                 if isinstance(action, Resize):
                     self.judge.resizes[attempt.key] = action.placement

@@ -18,7 +18,7 @@ from phalanx.engine.state import State
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
-from phalanx.workload.gang import Role
+from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
 
 Step = tuple[Callable[[Any], None], Any]
@@ -171,10 +171,10 @@ class Trial:
         is on before it outgrows them: a few tasks on two nodes are mostly slower than fewer on one.
         """
         state, job = self.state, attempt.job
-        own = state.jobs[job.id].job.gang.topology
-        if job.gang.topology == own:
+        own = state.jobs[job.id].job.gang
+        if job.gang.topology == own.topology or _sizes(job.gang) != _sizes(own):
             return GangTrial(state.fit, state.packing, job)
-        trial = GangTrial(state.fit, state.packing, replace(job, gang=replace(job.gang, topology=own)))
+        trial = GangTrial(state.fit, state.packing, replace(job, gang=replace(job.gang, topology=own.topology)))
         had: dict[int, int] = {}
         for booking in attempt.bookings:
             had[booking.node] = had.get(booking.node, 0) + booking.devices.bit_count()
@@ -244,3 +244,8 @@ class Trial:
             return True
         self.undo_to(mark)
         return False
+
+
+def _sizes(gang: Gang) -> list[tuple[str, int]]:
+    """The roles of a gang and the GPUs of their tasks: where a policy has a task divided, its parts stay together."""
+    return [(role.name, role.task.gpus) for role in gang.roles]
