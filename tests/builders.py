@@ -202,6 +202,7 @@ NOT_COMPARED = (
     "capacity",
     "stoppable",
     "_settled_seq",
+    "_views",
     "touched",
     "cells",
 )

@@ -20,10 +20,9 @@ class Rest:
         return self._timer is not None
 
     def begin(self, for_ms: int) -> None:
-        """Freezes all but the sessions of people who look on, or lets the rest go on for longer."""
-        if self._timer is None:
-            freeze(self._spared())
-        else:
+        """Freezes all but the sessions of people who look on; also who came since, where a rest goes on for longer."""
+        freeze(self._spared())
+        if self._timer is not None:
             self._timer.call_off()
         self._timer = self._loop.after(for_ms, self.end)
 
