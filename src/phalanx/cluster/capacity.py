@@ -333,7 +333,7 @@ class Capacity:
     def free_gpus(self, nodes: int) -> int:
         """Free GPUs on a set of nodes."""
         if nodes.bit_count() <= NODES_FEW:
-            return sum(self.free[node].bit_count() for node in members(nodes))
+            return sum([self.free[node].bit_count() for node in members(nodes)])
         return sum(
             count * (having & nodes).bit_count() for count, having in enumerate(self.with_free) if count and having
         )

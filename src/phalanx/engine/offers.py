@@ -63,10 +63,9 @@ class Offers:
 
         It is the same for all of a queue and priority, and for everybody where nobody is stopped for another.
         """
-        policy = self.state.policy
-        if policy.targets is not Targets.KEEP:
+        if not self._keeps:
             return self._at_least(self._offer(record))
-        group = (record.job.priority, record.job.queue) if policy.preempts else None
+        group = (record.job.priority, record.job.queue) if self._preempts else None
         found = self.by_group.get(group)
         if found is None:
             found = self.by_group[group] = self._at_least(self._offer(record))
