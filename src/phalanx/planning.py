@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.cluster.cluster import Cluster
+from phalanx.engine.check import check_labels
 from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
@@ -21,5 +22,8 @@ def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "") -> tuple[State
     """
     state, journal = State(), Journal()
     record(state, journal, ClusterDefined(cluster, policy or cluster.policy), 0)
-    turn(state, journal, [JobSubmitted(job) for job in by_dependency(bound(jobs))], 0)
+    submitted = by_dependency(bound(jobs))
+    for job in submitted:
+        check_labels(state.policy, job)
+    turn(state, journal, [JobSubmitted(job) for job in submitted], 0)
     return state, journal

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from builders import World, a_job, stops
+from builders import World, a_job
 from phalanx.cluster.cluster import flat
+from phalanx.engine.turn import replay
+from phalanx.planning import plan
 from phalanx.simulate.batch import run_one
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup
@@ -111,9 +113,14 @@ def test_jobs_of_a_tier_that_can_have_all_it_promises_take_turns_for_it() -> Non
 
 def test_a_label_that_names_no_tier_is_refused_by_the_policy_that_goes_by_it_only() -> None:
     wrong = a_job("a", labels=(("tier", "premum"),))
-    world = World(flat(1, 1), "singularity")
     with pytest.raises(ValueError, match=r"label tier is 'premum'.* premium, standard, basic"):
-        world.submit(wrong)
-    assert "a" not in world.state.jobs
+        plan(flat(1, 1), [wrong], "singularity")
     for policy in ("fifo", "singularity:tiers=false"):
-        assert stops(World(flat(1, 1), policy).submit(wrong)) == []
+        state, _ = plan(flat(1, 1), [wrong], policy)
+        assert state.record("a").has_devices
+
+
+def test_a_journal_that_holds_such_a_job_from_before_is_read_as_ever() -> None:
+    world = World(flat(1, 1), "singularity")
+    world.submit(a_job("a", labels=(("tier", "premum"),)))
+    assert replay(world.journal).record("a").has_devices

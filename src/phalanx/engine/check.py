@@ -134,8 +134,6 @@ def _check_request(state: State, job: Job) -> None:
     _check_values(job)
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
-    if state.policy.labels:
-        _check_labels(state.policy, job)
     if state.quotas:
         _check_queue(state, job)
     if state.cells is not None:
@@ -177,7 +175,11 @@ def _check_values(job: Job) -> None:
         raise ValueError(f"job {job.id}: queue must be names with '/' between, such as research/llm, got {queue!r}")
 
 
-def _check_labels(policy: Policy, job: Job) -> None:
+def check_labels(policy: Policy, job: Job) -> None:
+    """Raises ValueError if a label that the policy goes by has a value that it does not know.
+
+    Asked of who submits a job, not of records: what journals hold from before stays true.
+    """
     for label, value in job.labels:
         values = policy.labels.get(label)
         if values is not None and value not in values:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Health
-from phalanx.engine.check import check
+from phalanx.engine.check import check, check_labels
 from phalanx.engine.event import (
     JobCancelled,
     JobChanged,
@@ -348,6 +348,8 @@ class Office:
     def _check(self, event: Any, detail: dict[str, Any] | None = None) -> None:
         try:
             check(self._state, event)
+            if isinstance(event, JobSubmitted | JobChanged):
+                check_labels(self._state.policy, event.job)
         except ValueError as error:
             final = isinstance(event, JobCancelled | JobHeld | JobReleased | JobChanged)
             raise Refusal("conflict" if final else "invalid", str(error), detail) from None
