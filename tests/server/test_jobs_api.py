@@ -292,6 +292,20 @@ def test_a_list_and_why_say_the_same_of_a_job_also_once_others_took_what_was_fre
         server.stop()
 
 
+def test_a_label_that_the_policy_does_not_know_is_refused_and_nothing_is_written(folder: Path) -> None:
+    file = folder.with_suffix(".yaml")
+    file.write_text("nodes: [{count: 1, name: n, gpus: 8}]\npolicy: singularity\n")
+    server = Server(folder, "--backend", "rehearsal", "--cluster", str(file)).start()
+    try:
+        response = server.client.post("/jobs", json={"gpus": 1, "labels": {"tier": "premum"}})
+        assert response.status_code == 422, response.text
+        assert "label tier is 'premum'" in response.json()["message"]
+        assert server.client.get("/jobs").json()["items"] == []
+        server.submit(gpus=1, labels={"tier": "premium"}, duration="1h")
+    finally:
+        server.stop()
+
+
 def test_what_is_not_there_is_not_found(rehearsal: Server) -> None:
     for path in ("/jobs/99999999", "/jobs/nobody", "/jobs/1/nothing", "/nodes/nowhere", "/nothing"):
         response = rehearsal.client.get(path)
