@@ -12,10 +12,11 @@ from judge import Judge, needs, parts
 from phalanx.cluster.capacity import CPUS, Booking, Capacity
 from phalanx.cluster.cluster import NODE, Health, Node, flat
 from phalanx.cluster.topology import Topology as Tree
+from phalanx.placement.bounds import Counting, supply_now
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
-from phalanx.placement.place import placement_of, refusal
+from phalanx.placement.place import ever, placement_of, refusal
 from phalanx.placement.placement import Lack, Slot
 from phalanx.workload.gang import Gang, Role, Topology
 from phalanx.workload.job import Job, Kind
@@ -241,4 +242,17 @@ def test_two_roles_do_not_take_from_one_another_what_only_one_of_them_can_use(da
         for each in "ab"
     )
     job = Job("j", Gang(roles, Topology(data.draw(levels))))
-    assert (seat(room, job) is not None) == some_way_in(room.judge, job)
+    fits = some_way_in(room.judge, job)
+    assert ever(room.fit, job) == fits
+    assert (seat(room, job) is not None) == fits
+
+
+@given(st.data(), rooms())
+@settings(max_examples=200)
+def test_nothing_is_counted_out_that_can_be_seated(data: st.DataObject, room: Room) -> None:
+    job = replace(data.draw(jobs(room.judge.cluster, "j")), array=None)
+    fit = room.fit
+    by_counting = Counting(fit, job, supply_now(fit.capacity), fit.passing).holds()
+    if seat(room, job) is not None:
+        assert by_counting
+        assert ever(fit, job)

@@ -445,6 +445,17 @@ def test_an_elastic_gang_without_room_for_one_whole_replica_is_as_large_as_it_wo
     assert sum(found.values()) == 12
 
 
+@pytest.mark.parametrize(("nodes", "members"), [(1, None), (2, 2), (7, 6), (8, 8), (9, 8)])
+def test_an_elastic_gang_starts_at_sizes_that_hold_whole_replicas_of_the_model(nodes: int, members: int | None) -> None:
+    placement = Floor(flat(nodes, 8)).place(a_job("j", 8, (1, 9), parallel=ParallelPlan(tp=8, pp=2, dp=4)))
+    assert (placement and len(placement.slots)) == members
+    assert placement is None or len(placement.mesh) == 8 * len(placement.slots)
+
+
+def test_a_gang_without_room_for_one_replica_of_the_model_never_fits() -> None:
+    assert Floor(flat(1, 8)).why(a_job("j", 8, (1, 2), parallel=ParallelPlan(tp=16))).lack is Lack.NEVER
+
+
 def test_a_gang_grows_by_groups_that_share_a_node_and_by_no_torn_one() -> None:
     floor = Floor(flat(3, 8)).used(n0=8, n1=2, n2=6)
     job = a_job("j", 1, (4, 12), parallel=ParallelPlan(tp=4, dp=3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,24 @@ def test_pipeline_stages_share_a_node_where_they_can() -> None:
     assert placement is not None
     for replica in placement["dp_replicas"]:
         assert len({gpu // 8 for gpu in replica}) == 1
+
+
+@pytest.mark.parametrize(
+    ("tp", "pp", "lost", "replicas"),
+    [
+        (4, 2, (0, 1, 2, 3, 20, 21, 22, 23), [[*range(8, 16)], [4, 5, 6, 7, 16, 17, 18, 19]]),
+        (2, 4, (0, 1, 2, 3, 4, 5, 16, 17), [[*range(8, 16)], [6, 7, *range(18, 24)]]),
+    ],
+)
+def test_replicas_that_one_node_holds_are_not_torn_for_those_that_none_holds(
+    tp: int, pp: int, lost: tuple[int, ...], replicas: list[list[int]]
+) -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(3))
+    for gpu in lost:
+        scheduler.gpus[gpu].is_healthy = False
+    placement = scheduler.place_job(job(tp=tp, pp=pp, dp=2))
+    assert placement is not None
+    assert placement["dp_replicas"] == replicas
 
 
 @pytest.mark.parametrize(
@@ -192,6 +211,23 @@ def test_a_rescheduled_job_keeps_every_constraint_and_frees_its_old_gpus() -> No
     assert all(gpu.memory_used_gb in (0.0, 50.0) for gpu in scheduler.gpus)
 
 
+def test_the_memory_of_a_gpu_is_what_it_was_once_a_job_has_left() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, 2))
+    for gpu in scheduler.gpus:
+        gpu.memory_used_gb = 30.3
+    assert scheduler.place_job(job(dp=2)) is not None
+    scheduler.handle_gpu_failure(0)
+    assert [gpu.memory_used_gb for gpu in scheduler.gpus] == [30.3, 30.3]
+
+
+def test_memory_that_a_caller_has_changed_meanwhile_stays_changed() -> None:
+    scheduler = GPUClusterScheduler(ClusterTopology(1, 2))
+    assert scheduler.place_job(job(dp=2)) is not None
+    scheduler.gpus[1].memory_used_gb += 5.0
+    scheduler.handle_gpu_failure(0)
+    assert [gpu.memory_used_gb for gpu in scheduler.gpus] == [0.0, 5.0]
+
+
 def test_a_killed_job_frees_everything() -> None:
     scheduler = GPUClusterScheduler(ClusterTopology(1))
     old = scheduler.place_job(job(tp=8))
@@ -249,6 +285,24 @@ def test_bad_memory_and_bad_clusters_are_clear_errors() -> None:
     for topology in (ClusterTopology(0), ClusterTopology(1, 0), ClusterTopology(1, 8, -1.0)):
         with pytest.raises(ValueError, match="must be a"):
             GPUClusterScheduler(topology)
+
+
+@pytest.mark.parametrize(
+    "topology", [ClusterTopology(10**9), ClusterTopology(1, 10**9), ClusterTopology(150_000, 1_000)]
+)
+def test_a_cluster_beyond_all_sizes_is_refused_before_it_is_built(topology: ClusterTopology) -> None:
+    with pytest.raises(ValueError, match="expected at most"):
+        GPUClusterScheduler(topology)
+
+
+@pytest.mark.parametrize("wrong", ["x", None, True])
+def test_speeds_and_sizes_that_are_no_numbers_are_clear_errors(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="intra_node_bw_gbps must be a positive number"):
+        GPUClusterScheduler(ClusterTopology(1, 8, wrong))
+    scheduler = GPUClusterScheduler(ClusterTopology(1))
+    with pytest.raises(ValueError, match="num_params_billions must be a finite number"):
+        scheduler.place_job(replace(job(), num_params_billions=wrong))
+    assert idle(scheduler)
 
 
 def on_two_of_four(**more: Any) -> GPUClusterScheduler:

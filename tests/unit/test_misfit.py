@@ -121,6 +121,14 @@ def test_the_task_that_no_node_takes_is_told_though_another_is_larger() -> None:
     assert told(nodes, job) == f"{NEVER} (of 1 node: 1 with too few CPUs)"
 
 
+def test_what_is_free_for_another_task_is_not_told_of_a_job_with_a_task_that_no_node_takes() -> None:
+    world = World(flat(2, 8))
+    world.submit(of_roles("j", workers(2, 4), Role("loader", task=Task(1, gpu_types=("X",)))))
+    answer = why(world.state, "j")
+    assert answer.refusal is not None
+    assert (answer.refusal.gpus_free, answer.free, answer.block) == (0, (), None)
+
+
 def test_of_a_job_that_never_fits_it_is_not_told_what_others_hold() -> None:
     world = World(sockets(2))
     world.run(a_job("a", 8), a_job("b", 8))
@@ -128,7 +136,9 @@ def test_of_a_job_that_never_fits_it_is_not_told_what_others_hold() -> None:
     answer = why(world.state, "j")
     assert "free GPUs" not in because(answer)
     assert answer.changes == ()
-    assert sooner(answer) == "with all in one node instead of one socket, it would still wait: too few GPUs are free"
+    assert sooner(answer) == ""
+    then = "with all in one node instead of one socket, it would still wait: too few GPUs are free"
+    assert evidence(answer, 0)["then"] == then
 
 
 def test_where_it_would_start_at_once_the_ways_are_a_wider_rule_and_fewer_gpus() -> None:

@@ -53,7 +53,7 @@ def test_storage_that_nodes_share_is_there_for_all_of_them(capacity_gb: int, ask
         assert world.reason("a") is Reason.NEVER_FITS
 
 
-def test_storage_that_nobody_has_never_fits() -> None:
+def test_storage_of_a_tier_that_there_is_not_is_refused() -> None:
     world = World(flat(2, 4), "fifo:skip=true")
-    world.submit(a_job("a", 1, task={"storage_gb": (("zork", 1),)}))
-    assert world.reason("a") is Reason.NEVER_FITS
+    with pytest.raises(ValueError, match="the tier 'zork'; this cluster has none"):
+        world.submit(a_job("a", 1, task={"storage_gb": (("zork", 1),)}))

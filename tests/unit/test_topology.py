@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import nan
+from typing import Any
+
 import pytest
 
 from builders import racked, sockets
@@ -129,3 +133,22 @@ def test_the_fullest_group_that_has_enough_is_used_when_one_group_is_required() 
 def test_a_node_whose_devices_do_not_divide_evenly_still_has_every_device_in_one_group() -> None:
     layout = Layout(5, (("socket", 2),))
     assert layout.levels["socket"] == (devices(0, 1), devices(2, 3, 4))
+
+
+HALF: Any = 0.5
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: flat(1, -8), "node n0: gpus must be a whole number of at least 0, got -8"),
+        (lambda: flat(1, HALF), "node n0: gpus must be a whole number of at least 0, got 0.5"),
+        (lambda: flat(-1, 8), "nodes must be a whole number of at least 0, got -1"),
+        (lambda: flat(1, 8, "X", nan), "node n0: gpu_memory_gb must be a finite number"),
+        (lambda: Cluster((Node("a", ("p", "r"), 8),), ("rack", NODE)), "node a: path .* names more levels than"),
+        (lambda: Cluster((Node("a"),), ("rack",)), "the levels of a cluster contain 'node'"),
+    ],
+)
+def test_what_no_cluster_can_have_is_refused_where_it_is_made(build: Callable[[], Cluster], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        build()

@@ -334,9 +334,10 @@ class Capacity:
         """Free GPUs on a set of nodes."""
         if nodes.bit_count() <= NODES_FEW:
             return sum([self.free[node].bit_count() for node in members(nodes)])
-        return sum(
-            count * (having & nodes).bit_count() for count, having in enumerate(self.with_free) if count and having
-        )
+        total = 0
+        for count in range(1, len(self.with_free)):
+            total += count * (self.with_free[count] & nodes).bit_count()
+        return total
 
     def fingerprint(self) -> tuple[object, ...]:
         """Everything that is true of the capacity, for comparing two moments."""

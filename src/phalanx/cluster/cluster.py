@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from phalanx.cluster.cells import CellSite
 from phalanx.cluster.link import Link as Link
@@ -60,6 +61,17 @@ class Node:
     spot: bool = False
     price_usd_h: float = 0.0
 
+    def __post_init__(self) -> None:
+        for name in ("gpus", "cpus_milli", "memory_mb", "nics"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 0:
+                raise ValueError(f"node {self.name}: {name} must be a whole number of at least 0, got {value!r}")
+        # Written so that NaN, which fails every comparison, is refused too.
+        if not isinstance(self.gpu_memory_gb, int | float) or not 0 <= self.gpu_memory_gb < inf:
+            raise ValueError(
+                f"node {self.name}: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Overcommit:
@@ -102,6 +114,15 @@ class Cluster:
     defragment_ms: int = 0
     cells: CellSite | None = None
 
+    def __post_init__(self) -> None:
+        if NODE not in self.levels:
+            raise ValueError(f"the levels of a cluster contain {NODE!r}, got {self.levels!r}")
+        most = self.levels.index(NODE)
+        for node in self.nodes:
+            if len(node.path) > most:
+                above = ", ".join(self.levels_above) or "none"
+                raise ValueError(f"node {node.name}: path {node.path!r} names more levels than are above it: {above}")
+
     @property
     def levels_above(self) -> tuple[str, ...]:
         """Levels of domains that hold nodes, outermost first."""
@@ -128,5 +149,7 @@ class Cluster:
 
 
 def flat(nodes: int, gpus: int, gpu_type: str = "", gpu_memory_gb: float = 0.0) -> Cluster:
-    """A cluster of equal nodes with no domains above them, named n0, n1, …"""
+    """A cluster of equal nodes with no domains above them, named n0, n1, …; fewer than 0 of them raise ValueError."""
+    if type(nodes) is not int or nodes < 0:
+        raise ValueError(f"nodes must be a whole number of at least 0, got {nodes!r}")
     return Cluster(tuple(Node(f"n{i}", (), gpus, gpu_type, gpu_memory_gb) for i in range(nodes)))

@@ -45,7 +45,10 @@ class Portion:
     """A part of one device. Wanted, it leaves `mig_offset` and `turn` open; `fit` fills them in.
 
     On a device that is taken in turns `beside` names the job whose turn it shares, and which shares its own: the two
-    are packed, and run at the same time.
+    are packed, and run at the same time. Where a turn ends `at_step`, the step that runs is done first.
+
+    `lent_mb` is memory that a revocable portion uses while those who hold it do not. Nobody counts on it: it is had
+    back at any time, and what was in it goes to the host.
     """
 
     mode: Mode
@@ -57,6 +60,8 @@ class Portion:
     turn: int | None = None
     revocable: bool = False
     beside: str = ""
+    at_step: bool = False
+    lent_mb: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.compute_permille <= FULL_PERMILLE:
@@ -71,6 +76,10 @@ class Portion:
             raise ValueError(f"portion: turns {self.turns} in mode {self.mode}; mode turns has them, others none")
         if self.beside and self.mode is not Mode.TURNS:
             raise ValueError(f"portion: beside {self.beside} in mode {self.mode}; only turns are shared")
+        if self.at_step and self.mode is not Mode.TURNS:
+            raise ValueError(f"portion: at_step in mode {self.mode}; only turns end with a step")
+        if self.lent_mb < 0 or (self.lent_mb and not self.revocable):
+            raise ValueError(f"portion: {self.lent_mb} MB lent; expected 0 or more, and for a revocable portion alone")
 
     def at_offset(self, offset: int) -> Portion:
         """This MIG portion, starting at that memory slice."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, TypeGuard
 
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Link, Node
+from phalanx.cluster.formats.limits import GPUS_MAX, GPUS_PER_NODE_MAX, NODES_MAX
 from phalanx.engine.event import ClusterDefined, DeviceHealthChanged, Done, Event, JobCancelled, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
@@ -75,9 +77,17 @@ class GPUClusterScheduler:
     def __init__(self, topology: ClusterTopology) -> None:
         _require_positive("num_nodes", topology.num_nodes)
         _require_positive("gpus_per_node", topology.gpus_per_node)
+        if topology.num_nodes > NODES_MAX or topology.gpus_per_node > GPUS_PER_NODE_MAX:
+            raise ValueError(
+                f"expected at most {NODES_MAX} nodes of at most {GPUS_PER_NODE_MAX} GPUs, got {topology.num_nodes} of "
+                f"{topology.gpus_per_node}"
+            )
+        if topology.num_nodes * topology.gpus_per_node > GPUS_MAX:
+            raise ValueError(f"expected at most {GPUS_MAX} GPUs, got {topology.num_nodes * topology.gpus_per_node}")
         for name in ("intra_node_bw_gbps", "inter_node_bw_gbps"):
-            if not 0 < getattr(topology, name) < math.inf:
-                raise ValueError(f"{name} must be a positive number of GB/s, got {getattr(topology, name)!r}")
+            speed = getattr(topology, name)
+            if isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 < speed < math.inf:
+                raise ValueError(f"{name} must be a positive number of GB/s, got {speed!r}")
         self.topology = topology
         per_node = topology.gpus_per_node
         self.gpus = [GPU(i, i // per_node) for i in range(topology.num_nodes * per_node)]
@@ -85,6 +95,7 @@ class GPUClusterScheduler:
         self._jobs: dict[str, Job] = {}
         self._engine_ids: dict[str, str] = {}
         self._barred: dict[int, bool] = {}
+        self._memory: dict[int, tuple[float, float]] = {}
         self._submitted = 0
         self._state = State()
         self._journal = Journal()
@@ -163,7 +174,8 @@ class GPUClusterScheduler:
         name = self._engine_ids[job.job_id]
         old = self._placed.pop(job.job_id)
         for gpu in _members(old):
-            self.gpus[gpu].memory_used_gb -= job.memory_per_gpu_gb
+            self.gpus[gpu].memory_used_gb = self._used_without(job, self.gpus[gpu])
+            self._memory.pop(gpu, None)
         if not self._is_placed(name):
             self._turn([JobCancelled(name)])
             del self._jobs[job.job_id], self._engine_ids[job.job_id]
@@ -175,8 +187,18 @@ class GPUClusterScheduler:
         """Notes where the engine has put a job, and the memory it uses there."""
         groups = self._placed[job.job_id] = self._groups(job)
         for gpu in _members(groups):
+            before_gb = self.gpus[gpu].memory_used_gb
             self.gpus[gpu].memory_used_gb += job.memory_per_gpu_gb
+            self._memory[gpu] = (before_gb, self.gpus[gpu].memory_used_gb)
         return groups
+
+    def _used_without(self, job: Job, gpu: GPU) -> float:
+        """The memory in use on a GPU of a job beside the job: as it was before, unless a caller has changed it since.
+
+        Taking away what was added would leave a rest: 30.3 + 10 - 10 is not 30.3.
+        """
+        before_gb, after_gb = self._memory[gpu.gpu_id]
+        return before_gb if gpu.memory_used_gb == after_gb else gpu.memory_used_gb - job.memory_per_gpu_gb
 
     def _turn(self, events: list[Event]) -> None:
         """Takes turns until nothing is left to do; what is asked for happens at once."""
@@ -193,7 +215,7 @@ class GPUClusterScheduler:
         others = {gpu: True for name, groups in self._placed.items() if name != job.job_id for gpu in _members(groups)}
         events: list[Event] = []
         for gpu in self.gpus:
-            used_gb = gpu.memory_used_gb - (job.memory_per_gpu_gb if gpu.gpu_id in own else 0.0)
+            used_gb = self._used_without(job, gpu) if gpu.gpu_id in own else gpu.memory_used_gb
             unfit = not gpu.is_healthy or used_gb + job.memory_per_gpu_gb > gpu.memory_gb
             if gpu.gpu_id not in others and unfit != self._barred.get(gpu.gpu_id, False):
                 self._barred[gpu.gpu_id] = unfit
@@ -215,9 +237,13 @@ class GPUClusterScheduler:
         number, per_node = self._state.topology.number, self.topology.gpus_per_node
         devices = sorted((number[slot.node], device) for slot in attempt.placement.slots for device in slot.devices)
         # The question wants pipeline stages together before data replicas, whatever a step would cost.
-        order = inside_out(devices, plan, fabric_of(self._state.topology), tp_within=1)
-        assert order is not None, "every task of the gang is one TP group on one node"
-        ids = [devices[i][0] * per_node + devices[i][1] for i in order]
+        whole, torn = _whole_replicas(devices, plan)
+        if torn:
+            part = replace(plan, dp=len(torn) // (plan.tp * plan.pp))
+            order = inside_out(torn, part, fabric_of(self._state.topology), tp_within=1)
+            assert order is not None, "every task of the gang is one TP group on one node"
+            whole += [torn[i] for i in order]
+        ids = [node * per_node + device for node, device in whole]
         return {
             TP_GROUPS: plan.tp_groups(ids),
             PP_STAGES: plan.pp_stages(ids),
@@ -247,6 +273,21 @@ def _check(job: Job) -> tuple[ParallelPlan, Traffic]:
 def _require_positive(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def _whole_replicas(
+    devices: list[tuple[int, int]], plan: ParallelPlan
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Devices by node that make replicas which lie on one node each, as many as can be, and the rest."""
+    size = plan.tp * plan.pp
+    whole: list[tuple[int, int]] = []
+    torn: list[tuple[int, int]] = []
+    for _, group in groupby(devices, key=lambda device: device[0]):
+        here = list(group)
+        kept = len(here) - len(here) % size
+        whole += here[:kept]
+        torn += here[kept:]
+    return whole, torn
 
 
 def _members(groups: Placement) -> list[int]:

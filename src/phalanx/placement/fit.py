@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 
 from phalanx.cluster.bits import from_members
 from phalanx.cluster.capacity import CPUS, CPUS_LIMIT, MB_PER_GB, MEMORY, MEMORY_LIMIT, NICS, Capacity
 from phalanx.cluster.cluster import NODE, Health, Node
-from phalanx.cluster.device import FULL_PERMILLE, Portion
+from phalanx.cluster.device import DeviceLoad, Mode, Portion, add
+from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.placement.sharing import wanted
 from phalanx.workload.gang import Task
@@ -49,6 +51,7 @@ class Fit:
         self._ideal: Fit | None = None
         self.ever: dict[Hashable, bool] = {}
         self._asks: dict[tuple[object, ...], Ask] = {}
+        self._per_device: dict[Ask, list[int]] = {}
         self._labels: dict[tuple[str, str], int] = {}
         self._taints: dict[tuple[str, str, str], int] = {}
         self._soft_taints: dict[tuple[str, str, str], int] = {}
@@ -111,8 +114,15 @@ class Fit:
 
     def portion(self, task: Task, node: Node) -> Portion | None:
         """What a task that shares a device takes of one of this node; None if the device cannot give it."""
-        model = node.gpu_type if node.gpu_type in GEOMETRIES else None
-        return wanted(task.share, model, int(node.gpu_memory_gb * MB_PER_GB))
+        return wanted(task.share, _mig_model(node), _memory_mb(node))
+
+    def per_device(self, ask: Ask) -> list[int]:
+        """How many tasks that share a device one holds that is free, by its kind."""
+        known = self._per_device.get(ask)
+        if known is None:
+            kinds = zip(ask.portions, self._first_of_kind, strict=True)
+            known = self._per_device[ask] = [most_on(portion, node) for portion, node in kinds]
+        return known
 
     def _with_total(self, number: int, amount: int) -> int:
         total = self.capacity.amounts[number].total
@@ -128,8 +138,7 @@ class Fit:
         """How many tasks an idle node holds."""
         fits = self._nodes[node].gpus // task.gpus if task.gpus else TASKS_PER_NODE_MAX
         if task.share is not None:
-            portion = self.portion(task, self._nodes[node])
-            fits = fits * (FULL_PERMILLE // portion.compute_permille) if portion is not None else 0
+            fits *= most_on(self.portion(task, self._nodes[node]), self._nodes[node])
         for number, amount in self.needs(task):
             fits = min(fits, self.capacity.amounts[number].total[node] // amount)
         return fits
@@ -247,6 +256,30 @@ class Fit:
             yield capacity.amounts[number].name, capacity.amounts[number].at_least(amount)
         if ask.gpus:
             yield "free_gpus", sum(capacity.with_free[ask.gpus :])
+
+
+def most_on(portion: Portion | None, node: Node) -> int:
+    """How many such portions a free device of a node holds."""
+    return _most(portion, _mig_model(node), _memory_mb(node)) if portion is not None else 0
+
+
+@lru_cache(maxsize=4096)
+def _most(portion: Portion, model: str | None, memory_mb: int) -> int:
+    if portion.revocable and portion.mode is Mode.FRACTION and not portion.memory_mb:
+        # Of these there is no end: they have neither compute nor memory that nobody else could have.
+        return TASKS_PER_NODE_MAX
+    load = DeviceLoad(model, memory_mb)
+    while (held := fit_portion(load, portion)) is not None:
+        add(load, str(len(load.holders)), held)
+    return len(load.holders)
+
+
+def _mig_model(node: Node) -> str | None:
+    return node.gpu_type if node.gpu_type in GEOMETRIES else None
+
+
+def _memory_mb(node: Node) -> int:
+    return int(node.gpu_memory_gb * MB_PER_GB)
 
 
 def _device_memory_gb(task: Task) -> float:

@@ -6,24 +6,28 @@ as it goes; what does not work out is undone booking by booking.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import NamedTuple
 
 from phalanx.cluster.bits import lowest, members, span
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE
-from phalanx.cluster.device import Portion
-from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.topology import Domain
+from phalanx.placement.bounds import Counting, Range, domains_within, supply_now
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
+from phalanx.placement.shares import Parts
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.sizes import fewer, leaves, whole_steps
 
 TRIALS_MAX = 256
 """Domains filled in trial per group and level before the next wider level: a bound on work, counted and never timed."""
+
+TRIALS_FEW = 4
+"""Domains or replicas up to which trying is cheaper than counting first what all of them have room for."""
 
 
 TASKS_MANY = 64
@@ -37,18 +41,12 @@ class Seat(NamedTuple):
     booking: Booking
 
 
-class Range(NamedTuple):
-    """Nodes numbered `first` up to but not including `last`: every domain is one."""
-
-    first: int
-    last: int
-
-
 class GangTrial:
     """One attempt to seat a gang. While it lasts its bookings are held; `undo` gives them all back.
 
     `among` are the nodes that are looked at. With `crowded` tasks that share devices go where the fewest are; if it is
-    False, only to devices of their own; if it is None, where the device is fullest.
+    False, only to devices of their own; if it is None, where the device is fullest. `cut_short` says that a search was
+    ended before all places were tried: then a refusal proves nothing.
     """
 
     def __init__(self, fit: Fit, packing: Packing, job: Job) -> None:
@@ -61,6 +59,8 @@ class GangTrial:
         self.among = -1
         self.crowded: bool | None = None
         self.first_rank = 0
+        self.cut_short = False
+        self._sharing = False
         self._step = 0
         self._allowed = -1
         self._tp = 1
@@ -75,7 +75,7 @@ class GangTrial:
             return self._seat_alone(gang.roles[0])
         if not self.fit.types_differ or not self._minds_types():
             return self._seat_all()
-        tasks = sum(count for _, count in _leaves(gang.roles))
+        tasks = sum(count for _, count in leaves(gang.roles))
         if tasks > TASKS_MANY and self._seat_on_one_type(tasks):
             return True
         seated = self._seat_all()
@@ -128,15 +128,15 @@ class GangTrial:
 
         The type comes first that has the least room: what is left of the others stays for those who need more.
         """
-        leaves = _leaves(self.job.gang.roles)
-        asks = [self.fit.ask(role.task, self.job) for role, _ in leaves if role.task.gpus]
+        kinds = leaves(self.job.gang.roles)
+        asks = [self.fit.ask(role.task, self.job) for role, _ in kinds if role.task.gpus]
         if not asks or any(ask.portions or ask.types != asks[0].types for ask in asks):
             return []
         smallest = min(asks, key=lambda ask: ask.gpus)
         passing = 0
         for ask in asks:
             passing |= self._passes(ask)
-        least = tasks - sum(count for role, count in leaves if not role.task.gpus)
+        least = tasks - sum(count for role, count in kinds if not role.task.gpus)
         rooms = []
         for number in smallest.types:
             nodes = passing & self.fit.of_types((self.capacity.gpu_types[number],))
@@ -149,21 +149,25 @@ class GangTrial:
         """Seats the gang at full size, or as large as fits, on any of the nodes that are looked at."""
         gang = self.job.gang
         everywhere = Range(0, len(self.capacity.topology.nodes))
+        self._sharing = _shares(gang.roles)
         plan = self.job.parallel
-        if plan is not None and self._seat_whole_groups(plan, everywhere):
-            return True
-        return self._group(gang.roles, gang.topology, everywhere, "")
+        if plan is None:
+            return self._group(gang.roles, gang.topology, everywhere, "")
+        sizes = whole_steps(gang.roles, plan)
+        if not sizes:
+            return False
+        roles = fewer(gang.roles, sizes[0]) if sizes[0] else gang.roles
+        return self._seat_whole_groups(plan, roles, everywhere) or self._group(roles, gang.topology, everywhere, "")
 
-    def _seat_whole_groups(self, plan: ParallelPlan, within: Range) -> bool:
+    def _seat_whole_groups(self, plan: ParallelPlan, roles: tuple[Role, ...], within: Range) -> bool:
         """Seats a gang so that the tasks of each tensor-parallel group share a node, at least for one replica of it.
 
         Such a group sends many times in every layer: one that is torn costs more than any distance between groups.
         """
-        gang = self.job.gang
         if not self._may_keep_whole(plan):
             return False
         self._tp = plan.tp
-        seated = self._group(gang.roles, gang.topology, within, "")
+        seated = self._group(roles, self.job.gang.topology, within, "")
         self._tp = 1
         if sum(seat.booking.devices.bit_count() for seat in self.seats) >= plan.tp * plan.pp:
             return seated
@@ -172,7 +176,7 @@ class GangTrial:
 
     def _may_keep_whole(self, plan: ParallelPlan) -> bool:
         """Whether there are tasks smaller than a tensor-parallel group, and nodes as large as one."""
-        small = any(0 < role.task.gpus < plan.tp for role, _ in _leaves(self.job.gang.roles))
+        small = any(0 < role.task.gpus < plan.tp for role, _ in leaves(self.job.gang.roles))
         return small and plan.tp <= self.capacity.gpus_max
 
     def _together(self, ask: Ask) -> int:
@@ -202,6 +206,7 @@ class GangTrial:
         type as those of that booking come first.
         """
         topology = self.capacity.topology
+        self._sharing = _shares((role,))
         node = beside.node
         within = Range(0, len(topology.nodes))
         required = self.job.gang.topology.required
@@ -242,9 +247,7 @@ class GangTrial:
 
     def _group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
         """Seats a group of roles inside one domain, as its topology asks."""
-        if any(role.task.share is not None for role, _ in _leaves(roles)):
-            return self._share_group(roles, topology, within, path)
-        levels = self.search_levels(topology)
+        levels = self._levels_for(roles, topology)
         for level in levels:
             if self._seat_at(level, roles, within, path) is not None:
                 return True
@@ -252,30 +255,16 @@ class GangTrial:
             return False
         return self._seat_elastic(levels[-1], roles, within, path)
 
-    def _share_group(self, roles: tuple[Role, ...], topology: Topology, within: Range, path: str) -> bool:
-        """Seats a group that shares devices: domains of the required level in turn, since no index counts shares."""
-        fewer = max(role.replicas_max - role.replicas_min for role in roles)
-        for size in dict.fromkeys((roles, _less(roles, fewer))):
-            for _, domain in zip(range(TRIALS_MAX), self._share_domains(topology.required, within), strict=False):
-                if self._fill(size, domain, path):
-                    return True
-        return False
-
-    def _share_domains(self, level: str, within: Range) -> Iterator[Range]:
-        if level in self.capacity.topology.domains:
-            yield from self._domains_within(level, within)
-        elif level in self.capacity.topology.cluster.levels:
-            for node in members(self.capacity.open & self.among & span(*within)):
-                groups = self.capacity.topology.layouts[node].levels.get(level, ())
-                for group in (-1,) if level == NODE else groups:
-                    yield from self._only(group, node)
-        else:
-            yield within
-
-    def _domains_within(self, level: str, within: Range) -> Iterator[Range]:
-        for domain in self.capacity.topology.domains[level]:
-            if within.first <= domain.first and domain.last <= within.last:
-                yield Range(domain.first, domain.last)
+    def _levels_for(self, roles: tuple[Role, ...], topology: Topology) -> tuple[str, ...]:
+        """Levels that are tried in turn. Tasks that share devices lie close only where that is asked for."""
+        levels = self.search_levels(topology)
+        if (
+            not self._sharing
+            or not _shares(roles)
+            or (topology.preferred and sum(count for _, count in leaves(roles)) > 1)
+        ):
+            return levels
+        return levels[-1:]
 
     def _only(self, devices: int, node: int) -> Iterator[Range]:
         """One node, of which no other devices than these are looked at for as long as it is tried."""
@@ -297,20 +286,24 @@ class GangTrial:
         return self.packing.levels(outward[first : last + 1])
 
     def _seat_elastic(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> bool:
-        """Seats the group at the largest size that fits one domain: what fits at a size fits at any smaller one."""
+        """Seats the group at the largest size that fits one domain: what fits at a size fits at any smaller one.
+
+        A gang with a parallel plan has sizes that hold whole replicas of the model only.
+        """
         mark = len(self.seats)
-        too_few, enough = 0, max(role.replicas_max - role.replicas_min for role in roles)
-        if self._seat_at(level, _less(roles, enough), within, path) is None:
+        sizes = whole_steps(roles, None if path else self.job.parallel)
+        too_few, enough = 0, len(sizes) - 1
+        if enough < 1 or self._seat_at(level, fewer(roles, sizes[enough]), within, path) is None:
             return False
         while enough - too_few > 1:
             self._undo_to(mark)
             middle = (too_few + enough) // 2
-            if self._seat_at(level, _less(roles, middle), within, path) is not None:
+            if self._seat_at(level, fewer(roles, sizes[middle]), within, path) is not None:
                 enough = middle
             else:
                 too_few = middle
         self._undo_to(mark)
-        return self._seat_at(level, _less(roles, enough), within, path) is not None
+        return self._seat_at(level, fewer(roles, sizes[enough]), within, path) is not None
 
     def _seat_at(self, level: str, roles: tuple[Role, ...], within: Range, path: str) -> Range | None:
         """Seats all roles at their maximum in one domain of a level; where it did, or None."""
@@ -321,28 +314,54 @@ class GangTrial:
 
     def _domains(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
         if level == CLUSTER:
-            yield within
-        elif level in self.capacity.topology.domains:
-            yield from self._rooms(level, roles, within)
-        else:
-            yield from self._nodes(level, roles, within)
+            return iter((within,))
+        if level in self.capacity.topology.domains:
+            return self._budgeted(self._rooms(level, roles, within))
+        if self._sharing and _shares(roles):
+            return self._budgeted(self._sharing_nodes(level, roles, within))
+        return self._budgeted(self._nodes(level, roles, within))
 
-    def _rooms(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
-        """Domains with free GPUs for the role that takes most of them, the tightest first."""
-        anchor, count = max(_leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
-        ask = self.fit.ask(anchor.task, self.job)
-        passing = self._passes(ask)
-        if not ask.gpus:
-            yield from self._domains_within(level, within)
-            return
-        types = self._one_type or ask.types
-        rooms = self.packing.rooms(self.capacity.rooms(level, types, ask.gpus, count, *within), self.capacity)
-        for _, domain in zip(range(TRIALS_MAX), self._worth_trying(rooms, ask, count, passing), strict=False):
+    def _budgeted(self, domains: Iterator[Range]) -> Iterator[Range]:
+        """As many domains as are tried at most."""
+        left = TRIALS_MAX
+        for domain in domains:
+            if not left:
+                self.cut_short = True
+                return
+            left -= 1
             yield domain
 
-    def _worth_trying(self, rooms: Iterable[Domain], ask: Ask, count: int, passing: int) -> Iterator[Range]:
-        """Drops domains whose labels, taints or amounts leave too few nodes: counting is cheaper than filling."""
-        holding = self._holding(ask, passing)
+    def _rooms(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
+        """Domains with free GPUs for the role that takes most of them, the tightest first.
+
+        The first few are looked at as they come; after that, what all have for everybody is counted at once.
+        """
+        anchor, count = max(leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
+        ask = self.fit.ask(anchor.task, self.job)
+        rooms: Iterator[Range | Domain]
+        if not ask.gpus or ask.portions:
+            rooms = domains_within(self.capacity.topology, level, within)
+            few = [Range(room.first, room.last) for room in islice(rooms, TRIALS_FEW)]
+            yield from (room for room in few if self._counting().bounds(roles, room).hold(room))
+        else:
+            types = self._one_type or ask.types
+            found = self.capacity.rooms(level, types, ask.gpus, count, *within)
+            rooms = iter(self.packing.rooms(found, self.capacity))
+            yield from self._worth_trying(rooms, ask, count)
+        rest = next(rooms, None)
+        if rest is not None:
+            bounds = self._counting().bounds(roles, within)
+            for room in chain((rest,), rooms):
+                if bounds.hold(room):
+                    yield Range(room.first, room.last)
+
+    def _counting(self) -> Counting:
+        return Counting(self.fit, self.job, supply_now(self.capacity), self._passes, self.crowded is not None)
+
+    def _worth_trying(self, rooms: Iterator[Range | Domain], ask: Ask, count: int) -> Iterator[Range]:
+        """Of the first domains those whose labels, taints or amounts do not leave too few nodes for tasks of a kind."""
+        holding = self._holding(ask, self._passes(ask))
+        tried = 0
         for domain in rooms:
             first, everybody = domain.first, (1 << domain.last - domain.first) - 1
             room = 0
@@ -350,6 +369,16 @@ class GangTrial:
                 room += (nodes >> first & everybody).bit_count()
             if room >= count:
                 yield Range(first, domain.last)
+                tried += 1
+                if tried == TRIALS_FEW:
+                    return
+
+    def _sharing_nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
+        """Single nodes that may have room for everybody; inside the node, each group of a level."""
+        for node in self._counting().bounds(roles, within).on_nodes():
+            groups = self.capacity.topology.layouts[node].levels.get(level, ())
+            for group in (-1,) if level == NODE else groups:
+                yield from self._only(group, node)
 
     def _holding(self, ask: Ask, passing: int) -> list[int]:
         """Sets of nodes with GPUs for at least one task, two tasks, …: a domain's room is how often it is in them."""
@@ -363,13 +392,12 @@ class GangTrial:
 
     def _nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
         """Single nodes with room for everybody, the best first; inside the node, within one group of a level."""
-        leaves = [(self.fit.ask(role.task, self.job), count) for role, count in _leaves(roles)]
-        gpus = sum(ask.gpus * count for ask, count in leaves)
+        asks = [(self.fit.ask(role.task, self.job), count) for role, count in leaves(roles)]
+        gpus = sum(ask.gpus * count for ask, count in asks)
         if gpus > self.capacity.gpus_max:
             return
-        nodes = self._room_for_all(leaves, within)
+        nodes = self._room_for_all(asks, within)
         topology = self.capacity.topology
-        trials = 0
         for best in self.packing.ranked(self.capacity, gpus, nodes):
             for node in members(best):
                 devices = -1
@@ -379,17 +407,14 @@ class GangTrial:
                     if not devices and gpus:
                         continue
                 yield from self._only(devices, node)
-                trials += 1
-                if trials >= TRIALS_MAX:
-                    return
 
-    def _room_for_all(self, leaves: list[tuple[Ask, int]], within: Range) -> int:
+    def _room_for_all(self, asks: list[tuple[Ask, int]], within: Range) -> int:
         """Nodes whose amounts suffice for all tasks together."""
-        nodes = self._passes(leaves[0][0]) & span(*within)
-        if len(leaves) == 1 and leaves[0][1] == 1:
+        nodes = self._passes(asks[0][0]) & span(*within)
+        if len(asks) == 1 and asks[0][1] == 1:
             return nodes
         totals: dict[int, int] = {}
-        for ask, count in leaves:
+        for ask, count in asks:
             nodes &= ask.eligible
             for number, amount in ask.needs:
                 totals[number] = totals.get(number, 0) + amount * count
@@ -408,8 +433,17 @@ class GangTrial:
         return nodes
 
     def _fill(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
+        """Seats all roles at their maximum in a domain. Who does not fit when seated late may do when seated early."""
+        if len(roles) == 1:
+            return self._fill_in_order(roles, within, path)
+        by_choice = tuple(sorted(roles, key=self._choice))
+        by_size = tuple(sorted(roles, key=_size, reverse=True))
+        orders = (by_choice, tuple(sorted(by_size, key=self._choice)), by_size)
+        return any(self._fill_in_order(order, within, path) for order in dict.fromkeys(orders))
+
+    def _fill_in_order(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
         mark = len(self.seats)
-        for role in sorted(roles, key=self._choice) if len(roles) > 1 else roles:
+        for role in roles:
             if self._replicas(role, role.replicas_max, role.replicas_max, within, path) < role.replicas_max:
                 self._undo_to(mark)
                 return False
@@ -417,7 +451,7 @@ class GangTrial:
 
     def _choice(self, role: Role) -> int:
         """How many nodes a role could use: who has the least choice chooses first."""
-        return min(self.fit.ask(leaf.task, self.job).eligible.bit_count() for leaf, _ in _leaves((role,)))
+        return min(self.fit.ask(leaf.task, self.job).eligible.bit_count() for leaf, _ in leaves((role,)))
 
     def _replicas(self, role: Role, least: int, most: int, within: Range, path: str) -> int:
         """Seats `least` to `most` replicas of a role, or none; how many."""
@@ -426,6 +460,8 @@ class GangTrial:
             return self._tasks(self.fit.ask(role.task, self.job), path, least, most, within)
         mark = len(self.seats)
         group = role.members or (Role(role.name, task=role.task),)
+        if least > TRIALS_FEW and self._counting().groups(group, role.topology.required, within) < least:
+            return 0
         below = path if role.members else path.rpartition("/")[0]
         for seated in range(most):
             if not self._group(group, role.topology, within, below):
@@ -438,6 +474,8 @@ class GangTrial:
     def _tasks(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
         if ask.portions:
             return self._shares(ask, path, least, most, within)
+        if least > TASKS_MANY and ask.gpus and self._room_by_gpus(ask, within) < least:
+            return 0
         if most > 1 and (self.job.kind is Kind.SERVICE or self.packing.one_by_one):
             return self._one_by_one(ask, path, least, most, within)
         picks = self._picks(ask, most, within)
@@ -447,6 +485,10 @@ class GangTrial:
         for node, count in picks:
             self._book_tasks(ask, path, node, count)
         return seated
+
+    def _room_by_gpus(self, ask: Ask, within: Range) -> int:
+        """For how many tasks nodes have the GPUs."""
+        return sum(map(int.bit_count, self._holding(ask, self._passes(ask) & span(*within))))
 
     def _one_by_one(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
         """Replicas of a service do not talk to each other: each takes the best node for itself."""
@@ -464,55 +506,22 @@ class GangTrial:
         return most
 
     def _shares(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
-        """Seats tasks that share devices: on the fullest shared device that has room, else on a device of its own."""
+        """Seats tasks that share devices."""
         mark = len(self.seats)
+        parts = Parts(self.fit, self.packing, ask, self._passes(ask) & span(*within), self._allowed)
+        parts.crowded = self.crowded
+        if self.crowded:
+            # Two tasks of one gang on a device would wait for one another.
+            parts.taken = {(seat.booking.node, lowest(seat.booking.devices)): None for seat in self.seats}
         for seated in range(most):
-            shared = None if self.crowded is False else self._shared_device(ask, within)
-            found = shared or self._fresh_device(ask, within)
-            if found is None:
+            part = parts.next()
+            if part is None:
                 if seated < least:
                     self._undo_to(mark)
                     return 0
                 return seated
-            node, device, portion = found
-            self._book(path, Booking(node, 1 << device, ask.needs, portion, self._holder()))
+            self._book(path, Booking(part.node, 1 << part.device, ask.needs, part.portion, self._holder()))
         return most
-
-    def _shared_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
-        capacity = self.capacity
-        portions = [portion for portion in ask.portions if portion is not None]
-        least = min((0 if portion.revocable else portion.compute_permille for portion in portions), default=1)
-        nodes = self._passes(ask) & span(*within) & capacity.share_room.at_least(least)
-        best: tuple[tuple[int, int], int, int, Portion] | None = None
-        for _, node in zip(range(TRIALS_MAX), members(nodes), strict=False):
-            wanted = ask.portions[self.fit.kind_of[node]]
-            for device in members(capacity.usable_shares(node) & self._allowed):
-                load = capacity.loads[node, device]
-                portion = fit_portion(load, wanted) if wanted is not None else None
-                if portion is None or (self.crowded and self._is_on(node, device)):
-                    continue
-                rank = (-load.free_permille, len(load.holders)) if self.crowded else (load.free_permille, 0)
-                if best is None or rank < best[0]:
-                    best = (rank, node, device, portion)
-        return best and best[1:]
-
-    def _is_on(self, node: int, device: int) -> bool:
-        """Whether a task of this gang has a part of the device: two of them would wait for one another."""
-        return any(seat.booking.node == node and seat.booking.devices >> device & 1 for seat in self.seats)
-
-    def _fresh_device(self, ask: Ask, within: Range) -> tuple[int, int, Portion] | None:
-        capacity = self.capacity
-        for best in self.packing.ranked(capacity, 1, self._passes(ask) & span(*within)):
-            node = lowest(best)
-            wanted = ask.portions[self.fit.kind_of[node]]
-            free = capacity.free[node] & self._allowed
-            if wanted is None or not free:
-                continue
-            device = lowest(capacity.topology.layouts[node].pick(free, 1))
-            portion = fit_portion(capacity.load(node, device), wanted)
-            if portion is not None:
-                return node, device, portion
-        return None
 
     def _picks(self, ask: Ask, most: int, within: Range) -> list[tuple[int, int]]:
         """Nodes and numbers of tasks: the emptiest nodes filled first, the rest where it fits tightest.
@@ -588,15 +597,15 @@ def _is_anywhere(topology: Topology) -> bool:
     return topology is ANYWHERE or topology == ANYWHERE
 
 
-def _less(roles: tuple[Role, ...], less: int) -> tuple[Role, ...]:
-    """Roles with so many fewer replicas each, but none below its minimum."""
-    return tuple(replace(role, replicas_max=max(role.replicas_min, role.replicas_max - less)) for role in roles)
+def _shares(roles: tuple[Role, ...]) -> bool:
+    """Whether any task takes a part of a device."""
+    return any(map(_is_part, roles))
 
 
-def _leaves(roles: tuple[Role, ...], times: int = 1) -> list[tuple[Role, int]]:
-    """The roles that are tasks, and how many of each there are at full size."""
-    found: list[tuple[Role, int]] = []
-    for role in roles:
-        count = times * role.replicas_max
-        found.extend(_leaves(role.members, count) if role.members else [(role, count)])
-    return found
+def _is_part(role: Role) -> bool:
+    return _shares(role.members) if role.members else role.task.share is not None
+
+
+def _size(role: Role) -> tuple[int, int, int]:
+    """The most that one task of a role takes, of what is scarcest first."""
+    return max((leaf.task.gpus, leaf.task.cpus_milli, leaf.task.memory_mb) for leaf, _ in leaves((role,)))

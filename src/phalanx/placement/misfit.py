@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from phalanx.cluster.bits import members
-from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, NODE, Node
-from phalanx.cluster.device import DeviceLoad, add, fit
-from phalanx.cluster.mig import GEOMETRIES
-from phalanx.placement.fit import TASKS_PER_NODE_MAX, Fit
+from phalanx.placement.fit import TASKS_PER_NODE_MAX, Fit, most_on
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
@@ -179,16 +176,7 @@ class _OnNode:
             return TASKS_PER_NODE_MAX
         if self.task.share is None:
             return gpus // self.task.gpus
-        return gpus * self._shares(node)
-
-    def _shares(self, node: Node) -> int:
-        """Tasks of the kind that share one device of a node."""
-        portion = self.fit.portion(self.task, node)
-        model = node.gpu_type if node.gpu_type in GEOMETRIES else None
-        load = DeviceLoad(model, int(node.gpu_memory_gb * MB_PER_GB))
-        while portion is not None and (held := fit(load, portion)) is not None:
-            add(load, str(len(load.holders)), held)
-        return len(load.holders)
+        return gpus * most_on(self.fit.portion(self.task, node), node)
 
 
 def _short_of(fit: Fit, task: Task, count: int, best: _Room) -> str:

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.topology import Topology
+from phalanx.placement.bounds import Counting, supply_idle
+from phalanx.placement.exhaustion import some_way
 from phalanx.placement.fit import Ask, Fit
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.pack import Packing
@@ -76,22 +78,52 @@ def _is_crowded_out(fit: Fit, ask: Ask) -> bool:
 
 
 def ever(fit: Fit, job: Job) -> bool:
-    """Whether a gang would fit if the whole cluster were idle and healthy. Tried once per shape, on such a cluster."""
+    """Whether a gang might fit if the whole cluster were idle and healthy. Tried once per shape, on such a cluster.
+
+    It is said that it never does only where that is certain: a search that found no place is no proof by itself.
+    """
     if _is_plain(job):
         task, count = largest_task(job)
         return fit.ask(task, job).room >= count
-    shape = (job.gang, job.node_selector, job.tolerations)
+    shape = (job.gang, job.parallel, job.node_selector, job.tolerations)
     known = fit.ever.get(shape)
     if known is None:
-        trial = GangTrial(fit.ideal(), Packing(), job)
-        known = fit.ever[shape] = trial.seat()
-        trial.undo()
+        known = fit.ever[shape] = _may_ever(fit, job)
     return known
+
+
+def _may_ever(fit: Fit, job: Job) -> bool:
+    counting = Counting(fit, job, supply_idle(fit.capacity), lambda ask: ask.eligible)
+    if not counting.holds():
+        return False
+    if _is_counted(fit, job):
+        return True
+    trial = GangTrial(fit.ideal(), Packing(), job)
+    seated = trial.seat()
+    trial.undo()
+    if seated or trial.cut_short:
+        return True
+    # Tasks of one kind have room in any order or in none; for several kinds, one order proves nothing of the others.
+    return len(_leaves(job)) > 1 and some_way(fit, job) is not False
+
+
+def _is_counted(fit: Fit, job: Job) -> bool:
+    """Whether counting tells all of a gang: tasks of one kind that are bound to one level at most, of whole nodes."""
+    required = [job.gang.topology.required]
+    roles = job.gang.roles
+    while len(roles) == 1:
+        required.append(roles[0].topology.required)
+        roles = roles[0].members
+    levels = [level for level in required if level]
+    inside = fit.capacity.topology.cluster.levels_inside
+    return not roles and job.parallel is None and len(levels) < 2 and not any(level in inside for level in levels)
 
 
 def _is_plain(job: Job) -> bool:
     """Whether a gang is so many equal tasks on whole devices that may lie anywhere: then counting is enough."""
     role = job.gang.roles[0]
+    if job.parallel is not None and role.replicas_min < role.replicas_max:
+        return False
     required = role.topology.required or job.gang.topology.required
     return len(job.gang.roles) == 1 and not role.members and role.task.share is None and not required
 

@@ -43,7 +43,8 @@ class Placement:
 def in_place(old: Placement, new: Placement) -> bool:
     """Whether two placements differ in nothing but in what their shares are worth: nothing that is counted changes.
 
-    That is with whom a job shares its turn, and the compute of what is revocable, which nobody is promised.
+    That is with whom a job shares its turn, and the compute of what is revocable and the memory lent to it, which
+    nobody is promised.
     """
     return old != new and len(old.slots) == len(new.slots) and all(map(_counts_the_same, old.slots, new.slots))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from phalanx.cluster import mig
 from phalanx.cluster.device import FULL_PERMILLE, DeviceLoad, Mode, Portion, whole
@@ -32,7 +33,7 @@ def wanted(ask: ShareAsk | None, model: str | None, memory_mb: int, revocable: b
         case ShareKind.TURNS:
             # Every job of the round stays in the device's memory while the others run.
             compute, memory = FULL_PERMILLE // ask.amount, memory_mb // ask.amount
-            return Portion(Mode.TURNS, compute, memory, turns=ask.amount, revocable=revocable)
+            return Portion(Mode.TURNS, compute, memory, turns=ask.amount, revocable=revocable, at_step=ask.at_step)
 
 
 def share_permille(ask: ShareAsk | None) -> int:
@@ -83,12 +84,17 @@ class Interference:
 
     `scavenged_permille`: what revocable portions get, all together, of a device whose compute is all guaranteed to
     others: its idle moments. An assumption.
+
+    `freeze_ms`: to freeze one job and let another go on; measured with turns of a second. `host_gb_per_s`: between the
+    memory of a device and pinned memory of its host, either way. Measured: 51 GB/s; an older bus has half or less.
     """
 
     switch_overhead: float = 0.075
     mps_per_neighbour: float = 0.02
     mig_per_neighbour: float = 0.0
     scavenged_permille: int = 50
+    freeze_ms: int = 5
+    host_gb_per_s: float = 50.0
 
     def __post_init__(self) -> None:
         for key in ("switch_overhead", "mps_per_neighbour", "mig_per_neighbour"):
@@ -99,6 +105,10 @@ class Interference:
                 f"interference.scavenged_permille: {self.scavenged_permille} is out of range; "
                 f"expected 1 to {FULL_PERMILLE}"
             )
+        if self.freeze_ms < 0:
+            raise ValueError(f"interference.freeze_ms: {self.freeze_ms} is no time; expected 0 or more")
+        if not 0.0 < self.host_gb_per_s < inf:
+            raise ValueError(f"interference.host_gb_per_s: {self.host_gb_per_s} is no rate; expected more than 0")
 
 
 INTERFERENCE = Interference()

@@ -12,24 +12,30 @@ NAMED_MAX = 20
 """Jobs of one name that an error lists, and of a circle."""
 
 
-class Circle(ValueError):  # noqa: N818
-    """Jobs that wait for one another. `job` is the id of the first of them."""
+class AfterError(ValueError):
+    """Whom a job wants to wait for cannot be waited for. `job` is its id, `other` what it calls the other."""
 
-    def __init__(self, job: str, names: list[str]) -> None:
+    def __init__(self, job: str, other: str, reason: str) -> None:
+        super().__init__(reason)
+        self.job = job
+        self.other = other
+
+
+class Circle(AfterError):  # noqa: N818
+    """Jobs that wait for one another. `job` is the id of the first of them, `other` of the one it waits for."""
+
+    def __init__(self, job: str, names: list[str], other: str = "") -> None:
         shown = names if len(names) <= NAMED_MAX else [*names[: NAMED_MAX - 1], "…", names[-1]]
         way = " -> ".join(shown)
-        super().__init__(
-            f"job {names[0]} waits for itself: {way}"
-            if len(names) == 2
-            else f"these jobs wait for one another, so that none could ever start: {way}"
-        )
-        self.job = job
+        itself = f"job {names[0]} waits for itself: {way}"
+        among = f"these jobs wait for one another, so that none could ever start: {way}"
+        super().__init__(job, other, itself if len(names) == 2 else among)
 
 
 def bound(jobs: Iterable[Job]) -> list[Job]:
     """Jobs that are submitted together, as given, with the others that they name (or arrays) as ids.
 
-    Raises ValueError for a name that several have. What nobody has is left as it is.
+    Raises AfterError for a name that several have. What nobody has is left as it is.
     """
     jobs = list(jobs)
     known = _Known(jobs)
@@ -51,6 +57,18 @@ def by_dependency(jobs: Iterable[Job]) -> list[Job]:
     return list(done.values())
 
 
+def check_known(jobs: Iterable[Job]) -> None:
+    """Raises AfterError for the first of some jobs that waits for one that is not among them."""
+    jobs = list(jobs)
+    ids = {job.id: None for job in jobs}
+    for job in jobs:
+        for dependency in job.after:
+            if dependency.job not in ids:
+                raise AfterError(
+                    job.id, dependency.job, f"job {job.id} waits for job {dependency.job!r}, which does not exist"
+                )
+
+
 def _walk(first: Job, by_id: Mapping[str, Job], done: dict[str, Job]) -> None:
     """Adds a job to those that are done, and before it all that it waits for. Chains may be longer than the stack."""
     way = {first.id: iter(first.after)} if first.id not in done else {}
@@ -63,7 +81,7 @@ def _walk(first: Job, by_id: Mapping[str, Job], done: dict[str, Job]) -> None:
         elif dependency.job in way:
             ids = list(way)
             circle = [*ids[ids.index(dependency.job) :], dependency.job]
-            raise Circle(circle[0], _names([by_id[each] for each in circle]))
+            raise Circle(circle[0], _names([by_id[each] for each in circle]), circle[1])
         elif dependency.job in by_id and dependency.job not in done:
             way[dependency.job] = iter(by_id[dependency.job].after)
 
@@ -85,7 +103,7 @@ def _bound(job: Job, known: _Known) -> Job:
     after = (
         replace(dependency, job=other)
         for dependency in job.after
-        for other in known.ids(dependency.job) or (dependency.job,)
+        for other in known.ids(dependency.job, job.id) or (dependency.job,)
     )
     return replace(job, after=tuple(after))
 
@@ -102,11 +120,12 @@ class _Known:
             if members[0].name:
                 self._named.setdefault(members[0].name, []).append(name)
 
-    def ids(self, ref: str) -> tuple[str, ...]:
-        """The job of an id, the members of an array, or the one submission of a name."""
+    def ids(self, ref: str, asker: str) -> tuple[str, ...]:
+        """The job of an id, the members of an array, or the one submission of a name, that a job wants to wait for."""
         if ref in self._ids:
             return self._ids[ref]
         named = self._named.get(ref, [])
         if len(named) > 1:
-            raise ValueError(f"several jobs are named {ref!r}: say which of {', '.join(named[:NAMED_MAX])}")
+            which = ", ".join(named[:NAMED_MAX])
+            raise AfterError(asker, ref, f"several jobs are named {ref!r}: say which of {which}")
         return self._ids[named[0]] if named else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 
 from phalanx.errors import PhalanxError
@@ -14,7 +15,7 @@ TEXT_MAX = 65_536
 VARIABLE_PREFIX = "PHALANX_SWEEP_"
 
 _PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
-_PLACEHOLDER = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"\{(\{)?([a-z_][a-z0-9_]*)\}(?(1)\})")
 _THROTTLE = re.compile(r"[0-9]{1,9}")
 
 
@@ -67,16 +68,27 @@ def members(job: Job) -> tuple[Job, ...]:
     )
 
 
+def placeholders(argument: str) -> Iterator[str]:
+    """The names in braces in an argument of a sweep's command, but for variables of a shell: `${name}`."""
+    for match in _PLACEHOLDER.finditer(argument):
+        if not match[1] and not argument[: match.start()].endswith("$"):
+            yield match[2]
+
+
 def _at_point(member: Job, index: int) -> Job:
-    """A member of a sweep with the values of its point: for `{name}` in its command, and in variables of their own."""
+    """A member of a sweep with the values of its point: for `{name}` in its command, and in variables of their own.
+
+    `{{name}}` stands for itself, with one pair of braces.
+    """
     if member.sweep is None:
         return member
     point = member.sweep.points[index]
     values = dict(point)
-    command = tuple(
-        _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), argument)
-        for argument in member.execution.command
-    )
+
+    def value(match: re.Match[str]) -> str:
+        return f"{{{match[2]}}}" if match[1] else values.get(match[2], match[0])
+
+    command = tuple(_PLACEHOLDER.sub(value, argument) for argument in member.execution.command)
     variables = tuple((VARIABLE_PREFIX + name.upper(), value) for name, value in point)
     execution = replace(member.execution, command=command, env=(*member.execution.env, *variables))
     return replace(member, execution=execution, sweep=replace(member.sweep, points=(point,)))

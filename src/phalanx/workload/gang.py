@@ -53,7 +53,7 @@ class Task(Hashed):
         if type(self.gpu_types) is not tuple:
             raise ValueError(f"task: gpu_types must be a tuple of names, got {self.gpu_types!r}")
         # Written so that NaN, which fails every comparison, is refused too.
-        if not 0 <= self.gpu_memory_gb < inf:
+        if not isinstance(self.gpu_memory_gb, int | float) or not 0 <= self.gpu_memory_gb < inf:
             raise ValueError(f"task: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}")
 
     def __hash__(self) -> int:

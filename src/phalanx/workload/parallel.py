@@ -84,8 +84,9 @@ class Traffic:
     def __post_init__(self) -> None:
         for name in ("hidden_dim", "seq_len", "micro_batch_size", "dtype_bytes", "layers", "micro_batches"):
             _require_count("traffic", name, getattr(self, name))
+        params = self.num_params_billions
         # Written so that NaN, which fails every comparison, is refused too.
-        if not 0 <= self.num_params_billions < float("inf"):
+        if isinstance(params, bool) or not isinstance(params, int | float) or not 0 <= params < float("inf"):
             raise ValueError(
                 f"traffic: num_params_billions must be a finite number of at least 0, got {self.num_params_billions!r}"
             )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from phalanx.cluster.cluster import CLUSTER
 from phalanx.cluster.formats.gpu_type import read_gpu_type
 from phalanx.document import Field, Fields
+from phalanx.document.field import nearest
 from phalanx.workload.formats.limits import (
     GANG_DEPTH_MAX,
     GPU_MEMORY_GB_MAX,
@@ -31,14 +33,18 @@ TOPOLOGY_KEYS = ("required", "preferred")
 
 @dataclass(frozen=True, slots=True)
 class TaskReader:
-    """What holds for every task of a job: its share of a device, and a site's own GPU types."""
+    """What holds for every task of a job: its share of a device, a site's own GPU types, and the levels it has.
+
+    Where no levels are given, nobody knows them yet.
+    """
 
     share: ShareAsk | None
     gpu_types: Collection[str]
+    levels: Collection[str] = ()
 
     def gang(self, job: Fields) -> Gang:
         """The gang of a job; one task where the job gives that task's keys itself."""
-        topology = job.get("topology", read_topology, ANYWHERE)
+        topology = job.get("topology", self._topology, ANYWHERE)
         if "gang" not in job:
             return Gang((Role(task=self.task(job)),), topology)
         job.refuse(TASK_KEYS, "give it in the roles of 'gang'")
@@ -72,7 +78,7 @@ class TaskReader:
             replicas_max=most,
             task=Task() if members else self.task(fields),
             members=members,
-            topology=fields.get("topology", read_topology, ANYWHERE),
+            topology=fields.get("topology", self._topology, ANYWHERE),
         )
 
     def task(self, fields: Fields) -> Task:
@@ -101,11 +107,16 @@ class TaskReader:
         items = field.items(1, GPU_TYPES_MAX) if field.is_list else (field,)
         return tuple(dict.fromkeys(read_gpu_type(item, self.gpu_types) for item in items))
 
+    def _topology(self, field: Field) -> Topology:
+        """How close: names of levels."""
+        fields = field.mapping(TOPOLOGY_KEYS)
+        return Topology(fields.get("required", self._level, ""), fields.get("preferred", self._level, ""))
 
-def read_topology(field: Field) -> Topology:
-    """How close: names of levels, which only the cluster can check."""
-    fields = field.mapping(TOPOLOGY_KEYS)
-    return Topology(fields.get("required", Field.name, ""), fields.get("preferred", Field.name, ""))
+    def _level(self, field: Field) -> str:
+        level, known = field.name(), (*self.levels, CLUSTER)
+        if self.levels and level not in known:
+            raise field.error(f"this cluster has no level '{level}', {nearest(level, known)}")
+        return level
 
 
 def _read_replicas(field: Field) -> tuple[int, int]:
