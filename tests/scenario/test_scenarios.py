@@ -1,15 +1,15 @@
 """Scenarios: tables of what happens and what must come of it, one YAML file each, worked by hand in its comment.
 
-    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:, and
-                                          #   queues: as in a cluster file; types: and prices: (an hour), one
-                                          #   for each node
+    cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:,
+                                          #   gpu_memory_gb:, and queues: as in a cluster file; types: and prices:
+                                          #   (an hour), one for each node
     policy: fifo
     fails_with: [priority]                # under these policies the same steps must come out otherwise
     steps:
       - submit: {a: 8, b: 2x4 rack}       # NAME: GPUS or COUNTxGPUS or MIN-MAXxGPUS, then a required level
         with: {priority: 5}               # further fields of the jobs of this step; of each task: cpus, memory_gb,
-                                          #   divisible; times: duration_s, deadline_s (on the clock of the table);
-                                          #   saves: false for jobs that do not save their work
+                                          #   gpu_memory_gb, divisible; times: duration_s, deadline_s (on the clock of
+                                          #   the table); saves: false for jobs that do not save their work
         expect: {a: n0, b: gpus}          # where it is (node or node+node), else its reason or state
       - {after_s: 10, end: [a]}           # time passes, then: done, failed, lost, end, cancel, hold, release,
         stops: [b]                        #   saved (a durable checkpoint), node: {n0: failed},
@@ -18,8 +18,9 @@
 
 A step says what happens, in this order: time passes, jobs are submitted, the rest. A step in which only time passes
 wakes whoever asked to be woken by then. `starts`, `stops`, `victims`, `resizes`, `suspends` and `resumes` are what the
-plan says; `beside: {b: a}` with whom a job shares its turn ('': nobody) and `compute: {a: 500}` how many thousandths of
-a device its first task may have, once the plan is carried out. What is left out is not looked at. New starts are
+plan says; `beside: {b: a}` with whom a job shares its turn ('': nobody), `compute: {a: 500}` how many thousandths of
+a device its first task may have, `lent_gb: {a: 20}` how much memory that others hold, and `at_step: {a: true}` whether
+its turns end with a step, once the plan is carried out. What is left out is not looked at. New starts are
 reported done at once unless the file says `starts_take_time: true`; stops always wait for a `done`. With
 `advised: true` the policy's adviser is asked, and unasked the same steps must come out otherwise.
 """
@@ -80,7 +81,20 @@ HAPPENINGS = (
     "node",
     "reports",
 )
-CHECKS = ("with", "expect", "starts", "stops", "victims", "resizes", "suspends", "resumes", "beside", "compute")
+CHECKS = (
+    "with",
+    "expect",
+    "starts",
+    "stops",
+    "victims",
+    "resizes",
+    "suspends",
+    "resumes",
+    "beside",
+    "compute",
+    "lent_gb",
+    "at_step",
+)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -149,6 +163,7 @@ def cluster(table: dict[str, Any]) -> Cluster:
                 (f"r{i // nodes}",) if racks else (),
                 table["gpus"],
                 table["types"][i] if "types" in table else "",
+                float(table.get("gpu_memory_gb", 0)),
                 price_usd_h=table["prices"][i] if "prices" in table else 0.0,
                 cpus_milli=table.get("cpus", 0) * 1000,
                 memory_mb=table.get("memory_gb", 0) * MB_PER_GB,
@@ -192,6 +207,7 @@ def a_job_of(name: str, shape: object, fields: dict[str, Any]) -> Job:
         "memory_mb": memory_mb,
         "memory_limit_mb": memory_mb,
         "divisible": fields.pop("divisible", False),
+        "gpu_memory_gb": float(fields.pop("gpu_memory_gb", 0)),
     }
     fields |= {f"{key[:-2]}_ms": 1000 * fields.pop(key) for key in ("duration_s", "deadline_s") if key in fields}
     if "kind" in fields:
@@ -252,6 +268,8 @@ def check(world: World, step: dict[str, Any], plan: Plan, place: str) -> None:
         "resumes": [a.id.job for a in plan.actions if isinstance(a, Resume)],
         "beside": {name: portion(world, name).beside for name in step.get("beside", {})},
         "compute": {name: portion(world, name).compute_permille for name in step.get("compute", {})},
+        "lent_gb": {name: portion(world, name).lent_mb / MB_PER_GB for name in step.get("lent_gb", {})},
+        "at_step": {name: portion(world, name).at_step for name in step.get("at_step", {})},
     }
     for what, found in told.items():
         if what in step:

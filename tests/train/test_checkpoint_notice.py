@@ -136,6 +136,14 @@ def test_progress_is_told_with_the_token_and_the_answer_is_passed_on(scheduler: 
     assert asked == [(5.0, False)], "the same request is passed on once"
 
 
+def test_a_loss_that_has_diverged_is_told_as_null(scheduler: Scheduler) -> None:
+    reporter = ProgressReporter(lambda until_s, ends: None, interval_s=0.01)
+    reporter.tell(Progress(7, 4, 1500, metrics={"loss": float("nan"), "accuracy": 0.5}))
+    eventually(lambda: scheduler.heard)
+    reporter.close()
+    assert scheduler.heard[0][1]["metrics"] == {"loss": None, "accuracy": 0.5}
+
+
 def test_a_scheduler_that_asks_gets_a_save(scheduler: Scheduler) -> None:
     scheduler.answer["checkpoint_until_ms"] = int((time.time() + 60) * 1000)
     job = f"test-{uuid.uuid4()}"

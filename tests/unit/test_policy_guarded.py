@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,15 @@ def test_what_a_policy_raises_is_named_with_its_part_job_and_line() -> None:
     told = misbehaves(world_of(order=order))
     line = order.__code__.co_firstlineno + 1
     assert told == f"policy mine: order(job a) raised KeyError: 'weight' (test_policy_guarded.py, line {line})"
+
+
+def test_a_policy_that_ends_the_program_is_named_and_does_not() -> None:
+    def order(job: object, at: object) -> tuple[int, ...]:
+        sys.exit(3)
+
+    told = misbehaves(world_of(order=order))
+    line = order.__code__.co_firstlineno + 1
+    assert told == f"policy mine: order(job a) raised SystemExit: 3 (test_policy_guarded.py, line {line})"
 
 
 def test_victims_must_say_true_or_false() -> None:
@@ -284,6 +294,15 @@ def test_a_factory_that_fails_is_named() -> None:
 
     register("mine", make)
     with pytest.raises(PolicyError, match=r"policy mine: making it raised ValueError: no luck \(test_policy_guarded"):
+        policy("mine")
+
+
+def test_a_factory_that_ends_the_program_is_named_and_does_not() -> None:
+    def make(parameters: Parameters) -> Policy:
+        sys.exit("enough")
+
+    register("mine", make)
+    with pytest.raises(PolicyError, match=r"policy mine: making it raised SystemExit: enough \(test_policy_guarded"):
         policy("mine")
 
 

@@ -146,6 +146,13 @@ def test_an_entry_point_that_cannot_be_loaded_is_named(monkeypatch: pytest.Monke
     assert refused("newest").startswith("policy newest: no_such_package:Newest cannot be loaded: ModuleNotFoundError")
 
 
+def test_an_entry_point_that_ends_the_program_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written("raise SystemExit(4)", "ending_policies.py")
+    monkeypatch.syspath_prepend(here)
+    offer(monkeypatch, "ending_policies:Newest")
+    assert refused("newest").startswith("policy newest: ending_policies:Newest cannot be loaded: SystemExit: 4")
+
+
 def test_an_entry_point_that_is_no_policy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, "math:pi")
     assert refused("newest").startswith("math:pi, the entry point newest is 3.14")

@@ -30,8 +30,13 @@ def test_every_policy_has_the_name_it_is_known_by() -> None:
         ("lottery", r"unknown policy 'lottery' \(known: .*fifo"),
         ("", "unknown policy ''"),
         ("fifo:skip=maybe", "policy fifo: skip=maybe: expected true or false"),
+        ("fifo:", "policy 'fifo:': expected key=value after the last ':', got nothing"),
         ("fifo:skip", "expected key=value, got 'skip'"),
         ("fifo:skip=", "expected key=value, got 'skip='"),
+        (
+            "fifo:skip=true,skip=false",
+            "policy 'fifo:skip=true,skip=false': skip is given twice, as 'true' and as 'false'",
+        ),
         ("fifo:speed=1", r"policy fifo has no parameter 'speed' \(it has: skip\)"),
         ("priority:production=high", "policy priority: production=high: expected a whole number"),
     ],

@@ -42,7 +42,15 @@ SET_TYPES = {"set", "frozenset", "Set", "AbstractSet", "MutableSet", "FrozenSet"
 SET_METHODS = {"union", "intersection", "difference", "symmetric_difference", "copy"}
 SET_OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 # Functions whose result follows the order of what they are given.
-ORDERED_CONSUMERS = {"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "reversed", "sum", "dict"}
+ORDERED_CONSUMERS = {
+    *("list", "tuple", "iter", "enumerate", "zip", "map", "filter", "reversed", "sum", "dict", "deque", "OrderedDict"),
+    *("nsmallest", "nlargest", "merge", "accumulate", "chain", "islice", "groupby", "pairwise", "starmap", "reduce"),
+}
+ORDERED_METHODS = {"join", "extend", "extendleft", "fromkeys", "from_iterable"}
+MAPPINGS = {"dict", "defaultdict", "Mapping", "MutableMapping", "OrderedDict"}
+# What a mapping gives back of its values, and the views of it that are sets as soon as they are combined.
+MAPPING_METHODS = {"get", "setdefault", "pop"}
+VIEWS = {"keys", "items"}
 INSTANTS = ("now", "now_ms", "deadline", "deadline_ms")
 
 
@@ -82,33 +90,86 @@ class SetNames:
 
     def __init__(self, tree: ast.AST) -> None:
         self.names: set[str] = set()
+        self.mappings: set[str] = set()
+        self.functions: set[str] = set()
         for node in ast.walk(tree):
-            match node:
-                case ast.arg(arg=name, annotation=ast.expr() as annotation) if self.is_set_type(annotation):
-                    self.names.add(name)
-                case ast.AnnAssign() if self.is_set_type(node.annotation):
-                    # In the body of a class the name declares a field.
-                    self.names.update([self.name_of(node.target), f".{self.name_of(node.target)}"])
-        for node in ast.walk(tree):
-            match node:
-                case ast.Assign(targets=[ast.expr() as target]) | ast.NamedExpr(target=target):
-                    if self.is_set(node.value):
-                        self.names.add(self.name_of(target))
+            self.note_annotation(node)
+        known = -1
+        while known < len(self.names):
+            known = len(self.names)
+            for node in ast.walk(tree):
+                self.note_assignment(node)
+
+    def note_annotation(self, node: ast.AST) -> None:
+        match node:
+            case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                names = [name]
+            case ast.AnnAssign(annotation=annotation):
+                # In the body of a class the name declares a field.
+                names = [self.name_of(node.target), f".{self.name_of(node.target)}"]
+            case ast.FunctionDef(name=name, returns=ast.expr() as annotation) if self.is_set_type(annotation):
+                self.functions.update([name, f".{name}"])
+                if any(self.name_of(decorator).endswith("property") for decorator in node.decorator_list):
+                    self.names.add(f".{name}")
+                return
+            case _:
+                return
+        if self.is_set_type(annotation):
+            self.names.update(names)
+        elif self.is_mapping_to_sets(annotation):
+            self.mappings.update(names)
+
+    def note_assignment(self, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=[ast.expr() as target]) | ast.NamedExpr(target=target):
+                if self.is_set(node.value):
+                    self.names.add(self.name_of(target))
+            case (
+                ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=owner, attr=view)))
+                | ast.comprehension(target=target, iter=ast.Call(func=ast.Attribute(value=owner, attr=view)))
+            ) if self.name_of(owner) in self.mappings:
+                match view, target:
+                    case ("values", ast.Name() as each) | ("items", ast.Tuple(elts=[_, each])):
+                        self.names.add(self.name_of(each))
+                    case _:
+                        pass
+            case _:
+                pass
 
     def is_set(self, node: ast.AST) -> bool:
         match node:
             case ast.Set() | ast.SetComp():
                 return True
             case ast.Call(func=ast.Name(id=name)):
-                return name in SET_TYPES
+                return name in SET_TYPES or name in self.functions
             case ast.Call(func=ast.Attribute(value=owner, attr=method)):
-                return method in SET_METHODS and self.is_set(owner)
+                if method in MAPPING_METHODS and self.name_of(owner) in self.mappings:
+                    return True
+                return f".{method}" in self.functions or (method in SET_METHODS and self.is_set(owner))
+            case ast.Subscript(value=owner):
+                return self.name_of(owner) in self.mappings
             case ast.BinOp(left=left, op=operator, right=right):
-                return isinstance(operator, SET_OPERATORS) and (self.is_set(left) or self.is_set(right))
+                sides = (left, right)
+                return isinstance(operator, SET_OPERATORS) and any(map(self.is_set_or_view, sides))
             case ast.IfExp(body=body, orelse=orelse):
                 return self.is_set(body) or self.is_set(orelse)
             case ast.Name() | ast.Attribute():
                 return self.name_of(node) in self.names
+            case _:
+                return False
+
+    def is_set_or_view(self, node: ast.AST) -> bool:
+        match node:
+            case ast.Call(func=ast.Attribute(attr=method), args=[]) if method in VIEWS:
+                return True
+            case _:
+                return self.is_set(node)
+
+    @staticmethod
+    def is_mapping_to_sets(annotation: ast.expr) -> bool:
+        match annotation:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple(elts=[_, value])) if name in MAPPINGS:
+                return SetNames.is_set_type(value)
             case _:
                 return False
 
@@ -154,7 +215,7 @@ def iterated_by(node: ast.AST) -> Iterable[ast.expr]:
             return arguments
         case ast.Call(func=ast.Name(id="min" | "max"), args=arguments, keywords=[_, *_]):
             return arguments
-        case ast.Call(func=ast.Attribute(attr="join" | "extend" | "fromkeys"), args=arguments):
+        case ast.Call(func=ast.Attribute(attr=name), args=arguments) if name in ORDERED_CONSUMERS | ORDERED_METHODS:
             return arguments
         case ast.Call(func=ast.Attribute(value=owner, attr="pop"), args=[]):
             return [owner]
@@ -244,6 +305,20 @@ def test_the_linter_refuses_the_ways_round_in_a_pure_room(source: str) -> None:
         "text = ','.join({'a', 'b'})",
         "total = sum({0.1, 0.2})",
         "for job in a.union(b) if x else {1}: ...",
+        "for name in a.keys() & b.keys(): ...",
+        "changed = [key for key, _ in a.items() - b.items()]",
+        "def found() -> set[int]: ...\nfor job in found(): ...",
+        "class State:\n    def found(self) -> frozenset[int]: ...\njobs = list(state.found())",
+        "class State:\n    @property\n    def held(self) -> set[int]: ...\njobs = list(state.held)",
+        "waiting = set()\nothers = waiting\nfor job in others: ...",
+        "victims: dict[str, set[int]] = {}\nfor job in victims['a']: ...",
+        "victims: dict[str, set[int]] = {}\nfor job in victims.get('a', ()): ...",
+        "def f(victims: Mapping[str, set[int]]):\n    for each in victims.values():\n        return list(each)",
+        "def f(victims: Mapping[str, set[int]]): return [job for _, each in victims.items() for job in each]",
+        "waiting = set()\nline = deque(waiting)",
+        "waiting = set()\nfirst = heapq.nsmallest(1, waiting, key=cost)",
+        "waiting = set()\nfirst = next(itertools.chain(waiting, [1]))",
+        "waiting = set()\nfirst = next(filter(None, waiting))",
         "open('x')",
         "print('x')",
         "__builtins__['open']('x')",
@@ -269,6 +344,11 @@ def test_what_would_depend_on_chance_is_found(source: str) -> None:
         "for job in [1, 2]: ...",
         "for name in {'a': 1}: ...",
         "bits = a & b\nfor index in members(bits): ...",
+        "for name in sorted(a.keys() & b.keys()): ...",
+        "for name in a.keys(): ...",
+        "victims: dict[str, list[int]] = {}\nfor job in victims['a']: ...",
+        "victims: dict[str, set[int]] = {}\nfor name in victims: ...",
+        "def found() -> list[int]: ...\nfor job in found(): ...",
         "job.id = 3\nkey = job.id",
         "def decide(state, now: int): ...",
         "def cost(step_ms: float): ...",

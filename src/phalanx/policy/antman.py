@@ -1,8 +1,9 @@
 """antman: opportunistic jobs live on what guaranteed ones leave of their GPUs (Xiao et al., OSDI 2020).
 
 A job that fits the quota of its queue is guaranteed: its share of a device is all of it, and it goes ahead of everybody
-else. Any other is opportunistic: it takes idle GPUs, or what guaranteed jobs leave of theirs, with its memory on the
-host and as much compute as leaves those their own measured step times. When its queue has quota again, it is promoted.
+else. Any other is opportunistic: it takes idle GPUs, or what guaranteed jobs leave of theirs: the memory that they do
+not use, with the rest of its own on the host, and as much compute as leaves those their own measured step times. When
+its queue has quota again, it is promoted.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from phalanx.cluster.device import Mode
 from phalanx.policy.about import About
 from phalanx.policy.gandiva import load_of
+from phalanx.policy.lending import Lending, observe_memory
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Policy, as_they_are
 from phalanx.policy.portions import with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
-from phalanx.policy.throttle import Throttle, observe_levels
-from phalanx.policy.view import JobView, Moment, Place
+from phalanx.policy.throttle import Throttle, allowed, observe_levels, opportunistic_on
+from phalanx.policy.view import Adjustment, JobView, Moment, Place
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Kind
 from phalanx.workload.share import ShareAsk, ShareKind
@@ -28,7 +31,9 @@ LEFT = ShareAsk(ShareKind.FRACTION, PERMILLE, revocable=True)
 
 
 def antman(parameters: Parameters) -> Policy:
-    """`quota` is GPUs by queue; `share=false` has opportunistic jobs on idle GPUs only, `throttle=false` unchecked.
+    """`quota` is GPUs by queue; `share=false` has opportunistic jobs on idle GPUs only, `throttle=false` unchecked;
+    `lend=false` has their memory on the host for good. `headroom` is the part of a device, in percent, that guaranteed
+    jobs may grow into unasked.
 
     `tolerance` is by how many percent steps of guaranteed jobs may take longer, `interval` how long that is measured,
     `retry` after which time opportunistic jobs are given more again.
@@ -38,6 +43,8 @@ def antman(parameters: Parameters) -> Policy:
     promote = parameters.boolean("promote", default=True)
     throttles = parameters.boolean("throttle", default=True)
     tolerance = parameters.integer("tolerance", default=5, least=0)
+    lends = parameters.boolean("lend", default=True)
+    lending = Lending(parameters.integer("headroom", default=5, least=0, most=100))
     throttle = Throttle(tolerance, parameters.duration_ms("interval", "1m"), parameters.duration_ms("retry", "30m"))
 
     def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
@@ -63,16 +70,33 @@ def antman(parameters: Parameters) -> Policy:
         idle = Place(names)
         return (idle, Place(names, crowded=True)) if share or job.sizes else (idle,)
 
+    def adjusts(memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
+        """How much compute and memory opportunistic jobs may have: the job, if it is one, or those beside it."""
+        name, devices = job.job.id, at.sharing(job.job.id)
+        # All who share a device share it in the same way.
+        if not devices or any(device[name].mode is not Mode.FRACTION for device in devices):
+            return {}
+        if devices[0][name].revocable:
+            return {name: allotted(memory, name, at)}
+        beside = throttle.control(memory, name, at) if throttles else opportunistic_on(devices, None, at)
+        return {each: allotted(memory, each, at) for each in beside}
+
+    def allotted(memory: Memory, job: str, at: Moment) -> Adjustment:
+        permille = allowed(memory, at.sharing(job)) if throttles else None
+        # Who is suspended uses no memory, and could not give any back.
+        lent_mb = lending.lent_mb(memory, job, at) if lends and permille != 0 else 0
+        return Adjustment(compute_permille=permille, lent_mb=lent_mb)
+
     return Policy(
         "antman",
         order=guaranteed_first,
         sizes=sizes,
         shape=shape,
         places=places,
-        adjusts=throttle.adjusts if throttles else as_they_are,
-        observe=observe_with_levels if throttles else observe,
+        adjusts=adjusts if throttles or lends else as_they_are,
+        observe=observe_with_reports if throttles or lends else observe,
         next_wakeup=next_round,
-        reports_ms=throttle.interval_ms if throttles else None,
+        reports_ms=throttle.interval_ms if throttles or lends else None,
         parameters=parameters.given,
         about=ABOUT,
     )
@@ -106,9 +130,10 @@ def observe(memory: Memory, event: Any, now: int) -> None:
             memory["next_ms"] = now
 
 
-def observe_with_levels(memory: Memory, event: Any, now: int) -> None:
-    """Likewise, and takes note of what jobs say of their steps."""
+def observe_with_reports(memory: Memory, event: Any, now: int) -> None:
+    """Likewise, and takes note of what jobs say of their steps and their memory."""
     observe_levels(memory, event, now)
+    observe_memory(memory, event)
     observe(memory, event, now)
 
 

@@ -1,9 +1,10 @@
 """gandiva: jobs of one size side by side, in turns where there are too many, moved together (Xiao et al., OSDI 2018).
 
 A job goes to a node on which jobs of its own size are, else to an empty one, else to any other, the least loaded first.
-Where no GPU is free it takes turns with others on nodes of its own size; two of those are tried at the same time, and
-stay so if they get more done. When GPUs come free, jobs that take turns move to them; then jobs that are spread over
-nodes gather on one, and those on nearly empty nodes leave them. Elastic jobs take what is idle and give it back.
+Where no GPU is free it takes turns with others on nodes of its own size; a turn ends with a step of the job, where it
+has least in memory. Two of those are tried at the same time, and stay so if they get more done. When GPUs come free,
+jobs that take turns move to them; then jobs that are spread over nodes gather on one, and those on nearly empty nodes
+leave them. Elastic jobs take what is idle and give it back.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ NODES_TRIED = 16
 
 
 def gandiva(parameters: Parameters) -> Policy:
-    """`turns` is how many jobs take turns on a device at most, `threshold` the free GPUs, in percent of a node, that
-    need no moving; `interval` is how long a pair runs before it is judged, `retry` when one that was undone is tried
-    again.
+    """`turns` is how many jobs take turns on a device at most; `switch` is where one ends, `threshold` the free GPUs,
+    in percent of a node, that need no moving; `interval` is how long a pair runs before it is judged, `retry` when one
+    that was undone is tried again.
     """
     turns = parameters.integer("turns", default=2, least=1, most=8)
+    at_step = parameters.choice("switch", ("iteration", "now")) == "iteration"
     threshold = parameters.integer("threshold", default=75, least=0)
     affinity = parameters.boolean("affinity", default=True)
     migrate = parameters.boolean("migrate", default=True)
@@ -46,7 +48,7 @@ def gandiva(parameters: Parameters) -> Policy:
 
     return Policy(
         "gandiva",
-        shape=_shape(turns),
+        shape=_shape(turns, at_step),
         places=by_affinity if affinity else anywhere,
         relocates=relocates if migrate else all_stay,
         sizes=lend_idle if grow else at_minimum,
@@ -59,12 +61,12 @@ def gandiva(parameters: Parameters) -> Policy:
     )
 
 
-def _shape(turns: int) -> Shape:
+def _shape(turns: int, at_step: bool) -> Shape:
     if turns == 1:
         return as_asked
 
     def shape(job: JobView, at: Moment) -> Gang:
-        return with_share(job.job.gang, turn_ask(turns))
+        return with_share(job.job.gang, turn_ask(turns, at_step))
 
     return shape
 

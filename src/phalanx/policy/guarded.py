@@ -20,6 +20,7 @@ from phalanx.workload.gang import Gang
 KEY = "a tuple of whole numbers"
 TRUTH = "True or False"
 SIZES = "by job, the members of each role by name: whole numbers"
+ADJUSTMENT = "by job, an Adjustment: a job or None, 0 to 1000 or None, and MB or None"
 SHOWN_MAX = 80
 
 WAKE_UP = "TimerDue"
@@ -90,7 +91,7 @@ class Guard:
             return self.function(*arguments)
         except PolicyError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             told = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise PolicyError(
                 f"policy {self.policy}: {self.part}({subject}) raised {told}{where(error.__traceback__)}"
@@ -253,7 +254,7 @@ def _adjusts(policy: Policy) -> Callable[[Memory, JobView, Moment], Mapping[str,
     def adjusts(memory: Memory, job: JobView, at: Moment) -> Any:
         answer = guard.call(_job(job), memory, job, at)
         if not isinstance(answer, Mapping) or not all(map(_is_adjustment, answer.values())):
-            raise guard.refuse(_job(job), answer, "by job, an Adjustment: a job or None, and 0 to 1000 or None")
+            raise guard.refuse(_job(job), answer, ADJUSTMENT)
         return answer
 
     return adjusts
@@ -361,8 +362,12 @@ def _job(job: JobView) -> str:
 def _is_adjustment(value: object) -> bool:
     if not isinstance(value, Adjustment):
         return False
-    beside, permille = value
-    return isinstance(beside, str | None) and (permille is None or (_is_moment(permille) and 0 <= permille <= 1000))
+    beside, permille, lent_mb = value
+    return (
+        isinstance(beside, str | None)
+        and (permille is None or (_is_moment(permille) and 0 <= permille <= 1000))
+        and (lent_mb is None or (_is_moment(lent_mb) and lent_mb >= 0))
+    )
 
 
 def _is_moment(value: object) -> bool:

@@ -100,6 +100,8 @@ def is_file(spec: str) -> bool:
 def policy(spec: str) -> Policy:
     """The policy written as NAME or NAME:key=value,…"""
     name, rest = split(spec)
+    if not rest and spec != name:
+        raise ValueError(f"policy {spec!r}: expected key=value after the last ':', got nothing")
     parameters = Parameters(name, _pairs(spec, rest))
     made = _make(name, parameters)
     parameters.check_all_read()
@@ -127,7 +129,7 @@ def _from_outside(name: str, parameters: Parameters) -> Policy:
         made = _REGISTERED[name](parameters)
     except (ParameterError, PolicyError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         told = f"{type(error).__name__}: {error}{where(error.__traceback__)}"
         raise PolicyError(f"policy {name}: making it raised {told}") from error
     if not isinstance(made, Policy):
@@ -141,6 +143,8 @@ def _pairs(spec: str, rest: str) -> dict[str, str]:
         key, equals, value = pair.partition("=")
         if not equals or not key or not value:
             raise ValueError(f"policy {spec!r}: expected key=value, got {pair!r}")
+        if key in given:
+            raise ValueError(f"policy {spec!r}: {key} is given twice, as {given[key]!r} and as {value!r}")
         given[key] = value
     return given
 

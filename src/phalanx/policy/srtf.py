@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Targets
-from phalanx.policy.sjf import MEASURES, duration_ms, measure
+from phalanx.policy.sjf import MEASURES, duration_ms
 from phalanx.policy.view import JobView, Moment
 
 
@@ -13,13 +13,35 @@ def srtf(parameters: Parameters) -> Policy:
     """`by` says what is least: remaining time, GPUs, or remaining time times GPUs. Who is behind is stopped."""
     by = parameters.choice("by", MEASURES)
 
-    def order(job: JobView, at: Moment) -> Key:
-        remaining_ms = max(duration_ms(job) - job.executed_ms(at.now), 0)
-        return (measure(by, remaining_ms, job.gpus), job.submitted_ms, job.number)
+    return Policy(
+        "srtf",
+        order=ORDERS[by],
+        targets=Targets.RANK if by == "gpus" else Targets.RISE,
+        parameters=parameters.given,
+        about=ABOUT,
+    )
 
-    targets = Targets.RANK if by == "gpus" else Targets.RISE
-    return Policy("srtf", order=order, targets=targets, parameters=parameters.given, about=ABOUT)
 
+# Asked of everybody who runs at every decision: each asks for no more than it needs.
+def _by_time(job: JobView, at: Moment) -> Key:
+    return (remaining_ms(job, at.now), job.submitted_ms, job.number)
+
+
+def _by_gpus(job: JobView, at: Moment) -> Key:
+    return (job.gpus, job.submitted_ms, job.number)
+
+
+def _by_gpu_time(job: JobView, at: Moment) -> Key:
+    return (remaining_ms(job, at.now) * job.gpus, job.submitted_ms, job.number)
+
+
+def remaining_ms(job: JobView, now: int) -> int:
+    """How long the job still takes, as its duration says."""
+    remaining = duration_ms(job) - job.executed_ms(now)
+    return remaining if remaining > 0 else 0
+
+
+ORDERS = {"time": _by_time, "gpus": _by_gpus, "gpu_time": _by_gpu_time}
 
 ABOUT = About(
     summary="least remaining time first, stopping who has more; knows durations",

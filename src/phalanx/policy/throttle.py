@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
+from phalanx.cluster.device import FULL_PERMILLE, Portion
 from phalanx.policy.company import companions, observe_steps, step_ms
 from phalanx.policy.policy import Memory
-from phalanx.policy.view import Adjustment, JobView, Moment
+from phalanx.policy.view import Moment
 
 FIRST_PERMILLE = 50
 """What opportunistic jobs have of a device at first: its idle moments."""
@@ -50,19 +50,9 @@ class Throttle:
     interval_ms: int
     retry_ms: int
 
-    def adjusts(self, memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
-        """What opportunistic jobs may have: the job, if it is one, or those beside it."""
-        name, devices = job.job.id, at.sharing(job.job.id)
-        # All who share a device share it in the same way.
-        if not devices or any(device[name].mode is not Mode.FRACTION for device in devices):
-            return {}
-        if devices[0][name].revocable:
-            return {name: Adjustment(compute_permille=allowed(memory, devices))}
-        beside = self._control(memory, name, devices, at)
-        return {each: Adjustment(compute_permille=allowed(memory, at.sharing(each))) for each in beside}
-
-    def _control(self, memory: Memory, job: str, devices: Devices, at: Moment) -> tuple[str, ...]:
-        """Works out what those beside a guaranteed job may have; who they are, if that is something else."""
+    def control(self, memory: Memory, job: str, at: Moment) -> tuple[str, ...]:
+        """Works out what those beside a guaranteed job may have, by what it has reported; and who they are."""
+        devices = at.sharing(job)
         levels, own = memory.setdefault("levels", {}), memory.setdefault("own_ms", {})
         level: Level | None = levels.get(job)
         beside = opportunistic_on(devices, level, at)
@@ -74,14 +64,12 @@ class Throttle:
             levels.pop(job, None)
         elif level is None or level.beside != beside:
             levels[job] = Level(beside, since_ms=at.now)
-            return beside
         elif measured_ms is not None:
             held = _held_permille(devices, beside)
             if all(has == allowed(memory, at.sharing(each)) for has, each in zip(held, beside, strict=True)):
                 harmed = measured_ms * PERCENT > own[job] * (PERCENT + self.tolerance)
                 levels[job] = self._next(level, max(held), harmed, at.now)
-                return beside if levels[job].permille != level.permille else ()
-        return ()
+        return beside
 
     def _next(self, level: Level, held: int, harmed: bool, now: int) -> Level:
         """What is tried next. Where nothing is, a little more is tried after a while."""

@@ -44,10 +44,12 @@ class Adjustment(NamedTuple):
 
     On devices that are taken in turns `beside` is the job with which it shares its turn, or empty: nobody.
     `compute_permille` is the most that revocable shares may have; at 0 the job is suspended until it may have more.
+    `lent_mb` is what they may use of a device's memory; what of theirs does not fit in there goes to the host.
     """
 
     beside: str | None = None
     compute_permille: int | None = None
+    lent_mb: int | None = None
 
 
 class Moment(Protocol):

@@ -44,11 +44,15 @@ NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False)
 def costs_of(text: str) -> Costs:
     """Costs as they are written on a command line: `default`, `none`, or either changed by name=time,…"""
     costs = Costs()
+    given: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         if part in ("default", "none"):
             costs = Costs() if part == "default" else NO_COSTS
             continue
         name, _, value = part.partition("=")
+        if name in given:
+            raise CostsError(f"--costs: {name} is given twice, as {given[name]} and as {value}")
+        given[name] = value
         costs = replace(costs, **{_field(name): _value(name, value)})  # type: ignore[arg-type]
     return costs
 

@@ -17,11 +17,14 @@ from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import DEFAULT_TRAFFIC, fabric_of, plan_for
 from phalanx.placement.sharing import INTERFERENCE, Interference, slowdown
 from phalanx.simulate.locality import CURVES, TOGETHER, Curve, Room, spread_of, tasks_of
+from phalanx.simulate.moved import speed_with_moved
 from phalanx.simulate.packed import guaranteed_speed, kept, packed_speed
 from phalanx.simulate.step import best_communication_ms, communication_ms, compute_ms
 from phalanx.simulate.training import best_batch, gets_done, is_adaptive, noise_scale
+from phalanx.simulate.turns import speed_in_turns, stint_of
 from phalanx.workload.family import Family, family_of
 from phalanx.workload.family import relative_speed as relative_speed
+from phalanx.workload.footprint import footprint_of
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 from phalanx.workload.pairing import may_pair, pair_speed
@@ -145,6 +148,12 @@ class SpeedModel:
         return known.shared[1]
 
     def _shared(self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None]) -> float:
+        if not portion.revocable or portion.mode is not Mode.FRACTION:
+            return self._left(job, portion, beside, company)
+        return speed_with_moved(self._left(job, portion, beside, company), job, portion, self._interference(job))
+
+    def _left(self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None]) -> float:
+        """The same, wherever its memory is."""
         throttled = portion.revocable and portion.mode is Mode.FRACTION
         held = portion.compute_permille / FULL_PERMILLE if throttled else 1.0
         if not beside:
@@ -156,11 +165,22 @@ class SpeedModel:
             ]
             if packed:
                 return packed_speed(packed, len(beside) + 1, self._interference(job).switch_overhead)
+            if any(footprint_of(each) is not None for each in (job, *(other for _, other in others))):
+                return self._in_turns(job, portion, beside, company)
         if throttled:
             kept_beside = [self.kept(job, other) for each, other in others if not each.revocable]
             if kept_beside:
                 return held * min(kept_beside) * min(1.0, FULL_PERMILLE / _revocable_permille((portion, *beside)))
         return held * self._divided(job, portion, beside) * self._undisturbed(job, portion, others)
+
+    def _in_turns(self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None]) -> float:
+        """The part of a round that a job runs in, where it is known what it costs somebody to hand on."""
+        jobs = company or [None] * len(beside)
+        others = [
+            stint_of(other, each, INTERFERENCE if other is None else self._interference(other))
+            for each, other in zip(beside, jobs, strict=True)
+        ]
+        return speed_in_turns(stint_of(job, portion, self._interference(job)), others)
 
     def _divided(self, job: Job, portion: Portion, beside: Sequence[Portion]) -> float:
         """What is left of a portion that is divided in time or space from those beside it."""

@@ -13,10 +13,11 @@ from zlib import crc32
 
 from phalanx.simulate.trace import Ending
 from phalanx.simulate.work import Work
+from phalanx.workload.footprint import step_ms_of
 from phalanx.workload.job import Job
 
 STEP_MS = 1000
-"""The time of a step at speed 1, with all the GPUs a job asked for."""
+"""The time of a step at speed 1, with all the GPUs a job asked for, where it does not say another."""
 
 EPOCHS = 50
 """Epochs until a job has converged."""
@@ -113,9 +114,15 @@ class Training:
         return self.floor + (self.loss(step) - self.floor) * (1 + off)
 
 
+def step_time_ms(job: Job) -> float:
+    """The time of a step of a job at speed 1."""
+    return step_ms_of(job) or STEP_MS
+
+
 def training_of(job: Job, work: Work) -> Training:
     """The training that a job is. One that does not complete in its trace does not converge either."""
-    steps = max(work.duration_ms or 0, STEP_MS) / STEP_MS
+    step_ms = step_time_ms(job)
+    steps = max(work.duration_ms or 0, step_ms) / step_ms
     fall, floor = _between(FALLS, f"{job.id} fall"), _between(FLOORS, f"{job.id} floor")
     return Training(job.id, steps, fall, floor, converges=work.ending is Ending.COMPLETED)
 

@@ -28,7 +28,8 @@ class ShareAsk:
     """A part of one device. `amount` counts thousandths (fraction), percent (mps) or jobs in a round (turns).
 
     One type for all kinds, since it travels in the journal. No memory given: the same part of the device's memory. A
-    `revocable` one has no claim to compute, and keeps its memory on the host: only policies ask for it.
+    `revocable` one has no claim to compute or memory: what it has of the device is what others leave it. Turns
+    `at_step` end with a step of the job, where it has least in the device's memory. Only policies ask for these two.
     """
 
     kind: ShareKind
@@ -36,6 +37,7 @@ class ShareAsk:
     profile: str = ""
     memory_mb: int | None = None
     revocable: bool = False
+    at_step: bool = False
 
     def __post_init__(self) -> None:
         match self.kind:
@@ -68,9 +70,9 @@ def mps_ask(percent: int, memory_mb: int | None = None) -> ShareAsk:
     return ShareAsk(ShareKind.MPS, percent, memory_mb=memory_mb)
 
 
-def turn_ask(turns: int) -> ShareAsk:
+def turn_ask(turns: int, at_step: bool = False) -> ShareAsk:
     """`{turns: 2}`: the device is taken in turns by up to so many jobs that ask for the same number."""
-    return ShareAsk(ShareKind.TURNS, turns)
+    return ShareAsk(ShareKind.TURNS, turns, at_step=at_step)
 
 
 def _check_range(key: str, value: int, low: int, high: int) -> None:

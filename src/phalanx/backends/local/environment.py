@@ -30,6 +30,9 @@ class Surroundings:
     checkpoint_dir: str
     notice_file: str
     gang_file: str
+    rest_file: str = ""
+    steps_pipe: str = ""
+    share_file: str = ""
     deadline_ms: int | None = None
     device_names: Mapping[str, Sequence[str]] | None = None
     extra: Mapping[str, str] | None = None
@@ -98,6 +101,8 @@ def _promised(slot: Slot, placement: Placement, around: Surroundings) -> dict[st
         "PHALANX_CHECKPOINT_DIR": around.checkpoint_dir,
         "PHALANX_NOTICE_FILE": around.notice_file,
         "PHALANX_GANG_FILE": around.gang_file,
+        "PHALANX_REST_FILE": around.rest_file,
+        "PHALANX_STEPS_PIPE": around.steps_pipe,
         "PHALANX_GRACE_MS": str(job.grace_ms),
     }
     if around.deadline_ms is not None:
@@ -129,13 +134,17 @@ def _devices(slot: Slot, around: Surroundings) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": visible,
         "PHALANX_DEVICES": ",".join(map(str, slot.devices)),
-        **(_portion(slot.portion) if slot.portion is not None else {}),
+        **(_portion(slot.portion, around) if slot.portion is not None else {}),
     }
 
 
-def _portion(portion: Portion) -> dict[str, str]:
+def _portion(portion: Portion, around: Surroundings) -> dict[str, str]:
     """What keeps a task to its part of a device, where the driver does, and tells it, where nobody else does."""
-    told = {"PHALANX_GPU_PERMILLE": str(portion.compute_permille), "PHALANX_GPU_MEMORY_MB": str(portion.memory_mb)}
+    told = {
+        "PHALANX_GPU_PERMILLE": str(portion.compute_permille),
+        "PHALANX_GPU_MEMORY_MB": str(portion.memory_mb),
+        "PHALANX_SHARE_FILE": around.share_file,
+    }
     if portion.mode is Mode.MPS:
         told["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(max(portion.compute_permille // 10, 1))
         told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={portion.memory_mb}MB"

@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, cast
 
-from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order, Turn
+from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order, Share, Turn
 
 PRIVATE, SHARED = 0o600, 0o644
 """Orders hold secrets; what tasks of another user read holds none."""
@@ -22,6 +22,9 @@ class AttemptFolder:
         self.state_path = f"{path}/state.json"
         self.notice_path = f"{path}/shared/notice.json"
         self.gang_path = f"{path}/shared/gang.json"
+        self.rest_path = f"{path}/shared/rest.json"
+        self.steps_path = f"{path}/shared/steps"
+        self.share_path = f"{path}/shared/share.json"
         self.lock_path = f"{path}/lock"
         self._turn_path = f"{path}/turn.json"
 
@@ -82,6 +85,11 @@ class AttemptFolder:
         """Puts down which devices it takes in turns, if any."""
         if turn["places"]:
             write_durably(self._turn_path, turn)
+
+    def write_shares(self, shares: list[Share]) -> None:
+        """Puts down what tasks may have of the devices they share, if any, for tasks that look."""
+        if shares:
+            write_durably(self.share_path, {"tasks": shares}, SHARED)
 
     def write_state(self, state: AttemptState) -> None:
         """Puts down what became of it."""

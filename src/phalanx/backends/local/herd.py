@@ -12,7 +12,7 @@ from typing import Any
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.fence import Fence
 from phalanx.backends.local.flock import Flock, PassedOn
-from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.orders import Yard, shares_of
 from phalanx.backends.local.orphans import end_orphans
 from phalanx.backends.local.papers import Answer, AttemptState, Ending
 from phalanx.backends.local.rota import Key, turn_of
@@ -115,6 +115,7 @@ class Herd:
         flock.folder.make()
         self._make_folders(job, order["tasks"][0]["user"])
         flock.folder.write_turn(turn_of(action.placement))
+        flock.folder.write_shares(shares_of(action.placement))
         flock.folder.write_order(order)
         self._fence.mark(flock.job, flock.attempt)
         self._listen(flock, flock.spawn().fileno())
@@ -167,7 +168,9 @@ class Herd:
             case Resume():
                 return {"do": "resume", **numbers}
             case Resize(placement=placement):
-                self._yard.folder(action.id.job, action.id.attempt).write_turn(turn_of(placement))
+                folder = self._yard.folder(action.id.job, action.id.attempt)
+                folder.write_turn(turn_of(placement))
+                folder.write_shares(shares_of(placement))
                 return {"do": "resize", **self._change(action.id, placement), **numbers}
 
     def _change(self, action: ActionId, placement: Placement) -> Message:
@@ -231,6 +234,8 @@ class Herd:
         messages = flock.wire.receive() if flock.wire is not None else None
         for message in messages or ():
             self._tell(flock, message["answers"], message["ending"])
+            if message.get("rests", False):
+                self._turns.rests((flock.job, flock.attempt))
         if messages is None:
             self._selector.unregister(handle)
             del self._flocks[flock.job, flock.attempt]

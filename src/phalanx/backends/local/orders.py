@@ -14,7 +14,7 @@ from phalanx.backends.local.container import Contained, Limits, contain
 from phalanx.backends.local.environment import Surroundings, environment_of
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.mps import mps_variables
-from phalanx.backends.local.papers import Grounds, Order, TaskOrder
+from phalanx.backends.local.papers import Grounds, Order, Share, TaskOrder
 from phalanx.backends.local.unix_user import home_of, user_ids
 from phalanx.backends.registry import TURN_MS, no_variables, same_user
 from phalanx.cluster.device import Mode
@@ -110,6 +110,9 @@ class Yard:
             checkpoint_dir=str(self.data / "checkpoints" / job.id),
             notice_file=folder.notice_path,
             gang_file=folder.gang_path,
+            rest_file=folder.rest_path,
+            steps_pipe=folder.steps_path,
+            share_file=folder.share_path,
             deadline_ms=deadline_ms,
             device_names=self.device_names,
             extra={**self._secrets(job), **self.environment(job.id, attempt)},
@@ -153,6 +156,19 @@ class Yard:
             enter=list(how.enter),
             remove=list(how.remove),
         )
+
+
+def shares_of(placement: Placement) -> list[Share]:
+    """What the tasks of a placement may have of devices that they share."""
+    return [
+        Share(
+            rank=slot.rank,
+            gpu_permille=slot.portion.compute_permille,
+            gpu_memory_mb=slot.portion.memory_mb + slot.portion.lent_mb,
+        )
+        for slot in placement.slots
+        if slot.portion is not None
+    ]
 
 
 def tasks_by_role(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class Probe(TypedDict):
@@ -55,10 +55,22 @@ class Order(TypedDict):
 
 
 class Turn(TypedDict):
-    """The devices that an attempt takes in turns, each a node and a number, and the job it shares its turn with."""
+    """The devices that an attempt takes in turns, each a node and a number, and the job it shares its turn with.
+
+    With `at_step` a turn goes on to the end of a step. Papers of older versions do not have it.
+    """
 
     places: list[list[str | int]]
     beside: str
+    at_step: NotRequired[bool]
+
+
+class Share(TypedDict):
+    """What a task may have of a device that it shares: thousandths of its compute, and memory, with what is lent."""
+
+    rank: int
+    gpu_permille: int
+    gpu_memory_mb: int
 
 
 class Answer(TypedDict):

@@ -27,6 +27,7 @@ def turn_of(placement: Placement) -> Turn:
     return Turn(
         places=[[slot.node, device] for slot in slots for device in slot.devices],
         beside=next((slot.portion.beside for slot in slots if slot.portion is not None), ""),
+        at_step=any(slot.portion is not None and slot.portion.at_step for slot in slots),
     )
 
 
@@ -67,6 +68,12 @@ class Rota:
         """Lets somebody go; whoever waited for their devices has them at once."""
         if self._members.pop(key, None) is not None:
             self._fill(each for each in self.running if each != key)
+
+    def meet(self, one: Key, other: Key) -> bool:
+        """Whether two have a device in common, and are not to run at the same time."""
+        if one not in self._members or other not in self._members or self._are_packed(one, other):
+            return False
+        return not self._members[one].places.isdisjoint(self._members[other].places)
 
     def turn(self) -> None:
         """Goes on to the next turn."""

@@ -10,22 +10,34 @@ from phalanx.backends.local.rota import Key, Rota
 from phalanx.backends.local.wire import Message
 
 LEASE_TURNS, LEASE_MS = 2, 10_000
-"""A rest ends by itself after so many turns and so long: nobody stays frozen for want of a scheduler."""
+"""A rest ends by itself after so many turns and so long: nobody stays frozen for want of a scheduler. A turn that is
+prolonged to the end of a step takes two at most.
+"""
+
+ANSWER_MS = 1_000
+"""How much longer than a shepherd waits for the end of a step its word is waited for."""
 
 
 class Turns:
-    """Keeps a rota and the time. `send` reaches the shepherd of an attempt."""
+    """Keeps a rota and the time. `send` reaches the shepherd of an attempt.
+
+    Who is to rest only at the end of a step has up to one more turn for that; until it rests, who comes after it on its
+    devices is not let go on.
+    """
 
     def __init__(self, turn_ms: int, send: Callable[[Key, Message], None]) -> None:
         self._turn_ms = turn_ms
         self._send = send
         self._rota = Rota()
         self._told_to_rest: dict[Key, bool] = {}
+        self._at_step: dict[Key, bool] = {}
+        self._finishing: dict[Key, float] = {}
         self._ends_s: float | None = None
 
     def join(self, key: Key, turn: Turn) -> None:
         """Has somebody take turns from now on."""
         self._rota.join(key, turn)
+        self._at_step[key] = turn.get("at_step", False)
         # What it does now is not known: it may just have been started, or resumed.
         self._told_to_rest.pop(key, None)
         self._arrange()
@@ -33,20 +45,35 @@ class Turns:
     def leave(self, key: Key) -> None:
         """Has somebody take turns no longer."""
         self._rota.leave(key)
-        self._told_to_rest.pop(key, None)
+        for known in (self._told_to_rest, self._at_step, self._finishing):
+            known.pop(key, None)
         self._arrange()
 
+    def rests(self, key: Key) -> None:
+        """Takes note that somebody rests, as it was told to."""
+        if self._finishing.pop(key, None) is not None:
+            self._arrange()
+
     def patience_s(self) -> float | None:
-        """How long until the turn is over; None if nobody waits for it."""
-        return None if self._ends_s is None else max(self._ends_s - time.monotonic(), 0)
+        """How long until a turn is over, or nobody is waited for any more; None if nobody waits for it."""
+        moments_s = list(self._finishing.values())
+        if self._ends_s is not None:
+            moments_s.append(self._ends_s)
+        return max(min(moments_s) - time.monotonic(), 0) if moments_s else None
 
     def look(self) -> None:
         """Goes on to the next turn once this one is over."""
-        if self._ends_s is not None and self._ends_s <= time.monotonic():
+        now_s = time.monotonic()
+        late = [key for key, until_s in self._finishing.items() if until_s <= now_s]
+        for key in late:
+            del self._finishing[key]
+        if self._ends_s is not None and self._ends_s <= now_s:
             self._rota.turn()
             # Who rests on is told again, lest the rest end by itself.
             self._told_to_rest = {key: rests for key, rests in self._told_to_rest.items() if not rests}
             self._ends_s = None
+            self._arrange()
+        elif late:
             self._arrange()
 
     def _arrange(self) -> None:
@@ -54,12 +81,23 @@ class Turns:
         resting = self._rota.resting
         for key in resting:
             if not self._told_to_rest.get(key, False):
-                self._send(key, {"do": "rest", "for_ms": LEASE_TURNS * self._turn_ms + LEASE_MS})
+                self._have_rest(key)
         for key in self._rota.running:
-            if self._told_to_rest.get(key, True):
+            self._finishing.pop(key, None)
+            if self._told_to_rest.get(key, True) and not any(self._rota.meet(key, each) for each in self._finishing):
                 self._send(key, {"do": "go on"})
-        self._told_to_rest = {**dict.fromkeys(resting, True), **dict.fromkeys(self._rota.running, False)}
-        if not resting:
+                self._told_to_rest[key] = False
+        if not resting or self._finishing:
             self._ends_s = None
         elif self._ends_s is None:
             self._ends_s = time.monotonic() + self._turn_ms / 1000
+
+    def _have_rest(self, key: Key) -> None:
+        """Has somebody rest; one that runs, and is to end its turn so, at the end of a step."""
+        finishes = self._at_step.get(key, False) and self._told_to_rest.get(key) is False
+        patience_ms = self._turn_ms if finishes else 0
+        for_ms = LEASE_TURNS * self._turn_ms + LEASE_MS
+        self._send(key, {"do": "rest", "for_ms": for_ms, "patience_ms": patience_ms})
+        self._told_to_rest[key] = True
+        if finishes:
+            self._finishing[key] = time.monotonic() + (patience_ms + ANSWER_MS) / 1000

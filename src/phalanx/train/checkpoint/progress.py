@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 URL = "PHALANX_PROGRESS_URL"
@@ -85,9 +86,11 @@ class ProgressReporter:
                 self._send(progress)
 
     def _send(self, progress: Progress) -> None:
+        # JSON has no NaN: a metric that is no number, as when a training has diverged, is sent as null.
+        metrics = {name: value if isfinite(value) else None for name, value in progress.metrics.items()}
         request = urllib.request.Request(
             self._url,
-            data=json.dumps(asdict(progress)).encode(),
+            data=json.dumps({**asdict(progress), "metrics": metrics}).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
         try:

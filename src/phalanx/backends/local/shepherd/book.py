@@ -67,6 +67,10 @@ class Book:
         """Tells of the end of an attempt that has no folder any more to put it down in."""
         self._tell({"answers": [_answer_to(action, why) for action, why in answers], "ending": ending})
 
+    def tell_rest(self) -> None:
+        """Tells that its devices are left to others, or that nothing runs on them anyway."""
+        self._tell({"answers": [], "ending": None, "rests": True})
+
     def put_down(self) -> None:
         """Writes all that is known. A full disk is no reason to give up what runs: it is written the next time."""
         with suppress(OSError):

@@ -15,6 +15,7 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Ending, Order, TaskOrder
 from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.book import Book, Pending
+from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.muster import Failure, Muster
@@ -53,7 +54,8 @@ class Shepherd:
         self._book = Book(folder, order["seq"])
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
-        self._rest = Rest(self.loop, lambda: self._sessions.pids)
+        self._boundary = Boundary(self.loop, folder, self._ranks_alive)
+        self._rest = Rest(self.loop, self._boundary, lambda: self._sessions.pids, self._book.tell_rest)
         self._watches: dict[int, Watch] = {}
         self._muster: Muster | None = None
         self._unstarted: Failure | None = None
@@ -70,6 +72,7 @@ class Shepherd:
         """Starts the attempt and stays with it to its end. `first` is the line to who asked for it."""
         door = listen_at(self.folder.path)
         self.loop.watch(door, lambda: self._admit(Wire(door.accept()[0])))
+        self._boundary.open()
         wire = Wire(first)
         self._admit(wire)
         self._book.show(wire)
@@ -102,7 +105,9 @@ class Shepherd:
                 self._sessions.open(message, wire, self._tasks.get(message["rank"]))
             case "rest":
                 if self._book.phase == "running" and self._muster is None and self._resizing is None:
-                    self._rest.begin(message["for_ms"])
+                    self._rest.begin(message["for_ms"], message.get("patience_ms", 0))
+                else:
+                    self._book.tell_rest()
             case "go on":
                 self._rest.end()
             case "stop" | "suspend" | "resume" | "resize":
@@ -306,6 +311,9 @@ class Shepherd:
             self._ending = Ending(outcome="failed", exit_code=task.exit_code, reason=reason)
             self._end_tasks(self.order["grace_ms"], "failed")
 
+    def _ranks_alive(self) -> list[int]:
+        return [task.rank for task in self._tasks.values() if task.alive]
+
     def _is_awake(self) -> bool:
         return self._book.phase != "suspended" and not self._rest
 
@@ -354,6 +362,7 @@ class Shepherd:
         for task in self._tasks.values():
             task.clear()
             run_quietly(task.order["remove"])
+        self._boundary.close()
         over = self._unstarted or Failure(f"the attempt has ended: {ending['reason']}")
         under_way = [(action, over) for action in (self._starting, self._resizing) if action is not None]
         answers = [*under_way, *((stop, None) for stop in self._stops)]
