@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from phalanx.simulate.fairness import served
 from phalanx.simulate.metrics import Cost, Totals, summarize
 from phalanx.simulate.never_fit import NeverFit, TooSmall
 from phalanx.simulate.result import JobResult, Result, Stay, Timeline
@@ -154,7 +155,8 @@ class _Line:
         )
         alone_s = {stay.job_id: stay.end_s - stay.start_s for stay in self.stays}
         summary = summarize(self.jobs, totals, alone_s, Cost(0.5, 60.0))
-        return Result(summary, setup, self.jobs, timeline, self.stays)
+        end_s = max(job.end_s or 0.0 for job in self.jobs)
+        return Result(summary, setup, self.jobs, timeline, self.stays, served=served(self.jobs, end_s))
 
     def _timeline(self, gpus: int) -> Timeline:
         changes = sorted(

@@ -53,6 +53,21 @@ def test_people_get_a_row_for_each_policy_and_a_star_for_the_best(say: Any) -> N
     assert "JAIN" in say(*RUN, *POLICIES, "-o", "wide").splitlines()[0]
 
 
+@pytest.mark.parametrize("several", [(), ("--seeds", "2"), ("--vary", "load=0.5:1.0:0.5", "--seeds", "2")])
+def test_a_narrow_terminal_has_all_columns_one_table_below_another(
+    several: tuple[str, ...], say: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped, *rows = say(*RUN, *POLICIES, *several).splitlines()
+    named_by = "POLICY  LOAD" if several else "POLICY"
+    monkeypatch.setattr("phalanx.cli.output._room", lambda: 80)
+    shown = say(*RUN, *POLICIES, *several).splitlines()
+    assert max(map(len, shown)) <= 80
+    headers = [line for line in shown if line.startswith(named_by)]
+    assert len(headers) > 1
+    assert " ".join(headers).replace(named_by, "").split() == piped.removeprefix(named_by).split()
+    assert len(shown) == len(headers) * (len(rows) + 1) + len(headers) - 1
+
+
 def test_a_job_that_can_never_fit_its_queue_ends_no_comparison(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +122,10 @@ def test_a_report_holds_the_policies_and_the_curves(say: Any, tmp_path: Path) ->
         ((), "Missing option '--policy'"),
         (("--policy", "fifo", "--policy", "fifo"), "policy 'fifo' is given twice"),
         (("--policy", "fifo", "--policy", "nope"), "unknown policy 'nope'"),
+        (
+            ("--policy", "fifo", "--load", "0.9", "--vary", "load=0.5:1.0:0.5"),
+            "the load is 0.9 (--load) and is to vary",
+        ),
         (("--policy", "fifo", "--report", "nowhere/report.html"), "there is no folder nowhere"),
     ],
 )
@@ -165,12 +184,13 @@ def test_a_policy_that_raises_in_another_process_is_named(
     assert "policy ./mine.py:Mine: order(job 1) raised KeyError: 'lunch' (mine.py, line 5)" in line
 
 
+@pytest.mark.parametrize("raising", [RAISING, RAISING.replace('KeyError("lunch")', "SystemExit(3)")])
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_policy_that_raises_leaves_the_others_what_they_are_whatever_the_order(
-    workers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    workers: str, raising: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(RAISING)
+    (tmp_path / "mine.py").write_text(raising)
     policies = ["--policy", "./mine.py:Mine", "--policy", "fifo", "--policy", "srtf", "--workers", workers]
     assert run(cli, [*RUN, *policies, "-o", "json"]) == Exit.ERROR
     captured = capsys.readouterr()

@@ -175,6 +175,14 @@ def test_a_resumed_run_keeps_its_setup(refusal: Any, say: Any, tmp_path: Path, c
     assert "--cluster is of a new run" in capsys.readouterr().err
 
 
+def test_a_resumed_run_does_not_go_back(refusal: Any, say: Any, tmp_path: Path) -> None:
+    half = str(tmp_path / "half.sim")
+    say(*RUN, "--until", "12h", "--save", half)
+    told = refusal("simulate", "--resume", half, "--until", "1h")
+    assert told == f"--until 1h: {half} was saved at 12h 0m (43,200 s) of virtual time, and no run goes back"
+    say("simulate", "--resume", half, "--until", "12h")
+
+
 def test_a_journal_goes_on_where_it_was_kept_from_the_beginning(say: Any, tmp_path: Path) -> None:
     saved, half, whole = (str(tmp_path / name) for name in ("half.sim", "half.jsonl", "whole.jsonl"))
     say(*RUN, "--until", "12h", "--save", saved, "--journal", half)
@@ -211,6 +219,20 @@ def test_what_belongs_to_one_run_is_refused_for_several(tmp_path: Path, capsys: 
 def test_a_report_is_written(say: Any, tmp_path: Path) -> None:
     say(*RUN, "--report", str(tmp_path / "report.html"))
     assert "jobs, decided by the scheduler" in (tmp_path / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("placement", ["count", "topology"])
+def test_why_a_job_is_too_large_is_told_alike_where_the_cluster_is_a_number(
+    placement: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,duration_s,gpus\nhuge,0,60,100\nsmall,1,60,8\n")
+    options = ["--trace", str(trace), "--placement", placement, "-o", "json"]
+    assert run(cli, ["simulate", "--cluster", CLUSTER, *options]) == Exit.OK
+    captured = capsys.readouterr()
+    why = json.loads(captured.out)["never_fit"]["cluster"]["why"]
+    assert why.startswith("job huge asks for 100 GPUs, and the cluster has ")
+    assert why in captured.err
 
 
 def test_a_job_larger_than_the_cluster_never_fits_and_holds_up_nobody(
@@ -340,6 +362,8 @@ def test_the_first_of_many_bad_rows_are_named(
         (("--cluster", "nowhere.yaml"), "nowhere.yaml: No such file or directory"),
         (("--trace", CLUSTER), "not a trace known here"),
         (("--policy", "nope"), "unknown policy 'nope' (known: "),
+        (("--policy", "fifo", "--policy", "sjf"), "--policy is given 2 times (fifo, sjf): simulate runs one"),
+        (("--policy", "fifo:skip=true,skip=true"), "skip is given twice, as 'true' and as 'true'"),
         (("--policy", "fifo:speed=9"), "policy fifo has no parameter 'speed' (it has: skip)"),
         (("--policy", "./nope.py:Mine"), "./nope.py: there is no such file"),
         (("--costs", "lunch=1h"), "--costs: there is no cost 'lunch'"),
@@ -348,11 +372,16 @@ def test_the_first_of_many_bad_rows_are_named(
         (("--faults", "nowhere.csv"), "nowhere.csv: No such file or directory"),
         (("--trace", "synthetic:load=1.5"), "synthetic:load=1.5: jobs= is missing"),
         (("--trace", "synthetic:jobs=few"), "jobs=few: expected a whole number"),
+        (("--trace", "synthetic:jobs=9,jobs=8"), "jobs is given twice, as 9 and as 8"),
         (("--trace", "synthetic:size=1"), "size=1: expected key=value, where key is one of jobs, gpus, "),
         (("--save", "nowhere/half.sim"), "--save nowhere/half.sim: there is no folder nowhere"),
         (("--resume", "nowhere.sim"), "--cluster is of a new run"),
         (("--placement", "nope"), "'nope' is not one of 'count', "),
         (("--vary", "load=1"), "--vary load=1: expected KEY=START:STOP:STEP"),
+        (
+            ("--load", "1", "--vary", "load=0.5:0.9:0.4"),
+            "the load is 1 (--load) and is to vary from 0.5 to 0.9 (--vary)",
+        ),
         (("--vary", "gpus=1:2:1"), "expected one of load before '='"),
     ],
 )
@@ -426,9 +455,14 @@ def test_a_policy_of_ones_own_can_be_saved_and_resumed(
     whole = say(*RUN, "--policy", "./own.py:Mine", "-o", "json")
     resumed = ["simulate", "--resume", "half.sim", "-o", "json"]
     assert without_run(say(*resumed, "--policy", "./own.py:Mine")) == without_run(whole)
-    fresh = subprocess.run(phalanx(*resumed), capture_output=True, text=True)
-    assert fresh.returncode == Exit.ERROR
-    assert "takes it by --policy" in fresh.stderr
+    fresh = subprocess.run(phalanx(*resumed), capture_output=True, text=True, check=True)
+    assert without_run(fresh.stdout) == without_run(whole)
+    assert "note: half.sim was decided by ./own.py:Mine, which is loaded for it" in fresh.stderr
+    (tmp_path / "own.py").unlink()
+    gone = subprocess.run(phalanx(*resumed), capture_output=True, text=True)
+    assert gone.returncode == Exit.ERROR
+    assert "./own.py: there is no such file" in gone.stderr
+    assert "put the file back" in gone.stderr
 
 
 def test_the_first_ctrl_c_is_a_wish_and_the_second_an_order() -> None:

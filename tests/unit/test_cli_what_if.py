@@ -160,6 +160,12 @@ def test_a_job_without_a_duration_is_taken_to_run_for_ever(
         (("--job", "nowhere.yaml"), "nowhere.yaml: No such file or directory", Exit.ERROR),
         (("--fail", "gpu0", "--until", "noon"), "until noon: expected a time", Exit.ERROR),
         (("--policy", "fastest"), "fastest", Exit.ERROR),
+        (("--policy", "fifo", "--policy", "sjf"), "--policy is given 2 times (fifo, sjf)", Exit.USAGE),
+        (
+            ("--fail", "gpu0", "--until", "11h"),
+            "half.sim was saved at 12h 0m (43,200 s) of virtual time, and no run goes back",
+            Exit.ERROR,
+        ),
         (("--add-nodes", "some"), "expected a number from 1 to", Exit.ERROR),
         (("--add-nodes", "2:gpu9"), "there is no node 'gpu9'", Exit.NOT_FOUND),
     ],

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from phalanx.simulate.metrics import summarize
 from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.report.gantt import NODES_MAX, bars_of, gantt
-from phalanx.simulate.report.groups import QUEUES_MAX, wait_by_queue, wait_by_size
+from phalanx.simulate.report.groups import QUEUES_MAX, served_by_queue, wait_by_queue, wait_by_size
 from phalanx.simulate.report.page import BARS_MAX, report_page
 from phalanx.simulate.report.scripts import ReportError
 from phalanx.simulate.report.series import POINTS_MAX, cumulative, thin
@@ -80,7 +80,7 @@ def a_page(policies: tuple[str, ...] = ("fifo", "priority"), evil: bool = False)
     name = {"queues": (EVIL, "b"), "job_prefix": EVIL, "node_prefix": EVIL} if evil else {}
     results = [a_result(policy, **name) for policy in policies]  # type: ignore[arg-type]
     if evil:
-        results = [Result(r.summary, {EVIL: {EVIL: EVIL}, "seed": 1}, r.jobs, r.timeline, r.stays) for r in results]
+        results = [msgspec.structs.replace(r, setup={EVIL: {EVIL: EVIL}, "seed": 1}) for r in results]
     runs = [
         (load, a_result(policy, 30, seed, load=load).summary)
         for policy in policies
@@ -94,7 +94,7 @@ def a_page(policies: tuple[str, ...] = ("fifo", "priority"), evil: bool = False)
 def test_every_chart_has_a_place_a_figure_a_caption_and_a_table() -> None:
     _, page = a_page()
     assert page.charts == list(page.figures)
-    assert len(page.charts) == 11 + 2 + 4 + 3 + 2
+    assert len(page.charts) == 11 + 2 + 4 + 4 + 2
     assert len(page.of("figure")) == len(page.of("figcaption")) == len(page.of("details")) == len(page.charts)
     described = [attributes for attributes in page.of("div") if attributes.get("class") == "chart"]
     assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in described)
@@ -238,6 +238,27 @@ def test_a_run_to_which_nobody_came_makes_a_page_that_says_so() -> None:
     assert Page(text).charts == []
     assert "There is no such job." in text
     assert "No job has run." in text
+
+
+def test_what_jains_index_is_made_of_is_drawn_by_queue() -> None:
+    """a has half of what it asks for, b all of it: (0.5 + 1)² ÷ (2 · 1.25) = 0.9."""
+    jobs = [a_job_result("1", queue="a"), a_job_result("2", queue="b")]
+    summary = summarize(jobs, some_totals())
+    summary["fairness"]["jain"] = 0.9
+    result = Result(summary, {}, jobs, Timeline([], [], [], [], []), [], served={"a": 0.5, "b": 1.0})
+    page = Page(report_page([result], "Queues"))
+    (bars,) = page.figures["chart-served-by-queue"]["traces"]
+    assert (bars["x"], bars["y"]) == (["a", "b"], [0.5, 1])
+    rows = served_by_queue([("fifo", result)]).grid.rows
+    assert rows == (("a", "50.0%"), ("b", "100.0%"), ("Jain's index of all queues", "0.900"))
+
+
+def test_a_page_of_many_runs_says_how_many_were_made() -> None:
+    runs = tuple(RunOf("fifo", load / 10, 0, "d") for load in range(1, 25))
+    text = report_page([a_result("fifo"), a_result("sjf")], "Many", (), Repeat("phalanx compare", runs))
+    assert "24 runs of " in text
+    assert "2 of them are shown in detail." in text
+    assert "of them are shown in detail" not in report_page([a_result("fifo")], "One")
 
 
 def test_jobs_that_all_wait_make_a_page() -> None:

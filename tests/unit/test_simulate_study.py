@@ -24,6 +24,7 @@ from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.load import offered_load
 from phalanx.simulate.traces.redraw import redrawn
+from phalanx.simulate.vary import VariationError
 from phalanx.workload.job import Job
 
 CLUSTER = flat(nodes=4, gpus=8)
@@ -103,12 +104,25 @@ def test_a_mistake_of_ours_keeps_its_kind_and_says_under_which_policy() -> None:
     [
         ({"placement": "nope"}, "there is no placement 'nope' (there is: count, topology, pack, spread, random)"),
         ({"until": "noon"}, "until noon: expected a time"),
+        ({"cost": "none"}, "there is no option cost; did you mean costs? (there are: placement, costs, seed, "),
+        ({"untill": "3d"}, "there is no option untill; did you mean until?"),
+        ({"foo": 1}, "there is no option foo (there are: placement, costs, seed, load, faults, until, "),
     ],
 )
 def test_options_that_there_are_not_are_refused(options: Any, line: str) -> None:
     with pytest.raises(StudyError) as caught:
         phalanx.simulate(CLUSTER, TRACE, **options)
     assert line in str(caught.value)
+
+
+def test_options_of_compare_that_there_are_not_are_refused_as_python_refuses_arguments() -> None:
+    with pytest.raises(TypeError, match="there is no option placment; did you mean placement"):
+        phalanx.compare(CLUSTER, TRACE, ["fifo"], placment="pack")  # type: ignore[call-arg]
+
+
+def test_one_load_and_several_are_refused_together() -> None:
+    with pytest.raises(VariationError, match=r"the load is 0\.9 .* and is to vary from 0\.5 to 1 "):
+        phalanx.compare(CLUSTER, TRACE, ["fifo"], vary="load=0.5:1.0:0.5", load=0.9)
 
 
 def test_the_load_of_any_trace_can_be_asked_for() -> None:

@@ -18,9 +18,12 @@ from phalanx.cluster.cluster import flat
 from phalanx.engine.event import JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.turn import replay, verify
+from phalanx.policy.guarded import PolicyError
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
+from phalanx.simulate import run as run_module
 from phalanx.simulate.costs import NO_COSTS, Costs, CostsError, costs_of
+from phalanx.simulate.fairness import jain
 from phalanx.simulate.outcome import outcome
 from phalanx.simulate.result import NodeUse
 from phalanx.simulate.saved import SavedError, fork, load, save
@@ -228,6 +231,33 @@ def test_a_policy_that_wakes_up_for_ever_does_not_keep_a_run_from_its_end(larges
     assert outcome(simulation, "restless").summary["jobs"]["completed"] == (2 if largest_gpus == 1 else 1)
 
 
+def test_a_policy_that_has_itself_woken_without_end_for_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "CREEPING_WAKES", 500)
+    register("restless", lambda parameters: Policy("restless", next_wakeup=lambda memory, now: now + 1))
+    trace = Trace("t", (TraceJob("a", 0, 3_600_000, 1),))
+    with pytest.raises(PolicyError, match=r"policy restless: next_wakeup had it woken 500 times in a row between"):
+        run(Setup(flat(1, 4), trace, "restless", costs=NO_COSTS))
+
+
+def test_a_policy_that_wakes_up_often_enough_for_nothing_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "CREEPING_WAKES", 500)
+    register("busy", lambda parameters: Policy("busy", next_wakeup=lambda memory, now: now + 1000))
+    trace = Trace("t", (TraceJob("a", 0, 1_200_000, 1),))
+    assert ends_s(run(Setup(flat(1, 4), trace, "busy", costs=NO_COSTS))) == {"a": 1200}
+
+
+def test_what_queues_had_of_what_they_asked_for_is_what_jains_index_is_of() -> None:
+    """b waits for the 30 s that a runs, then runs for 10 s; c never fits and counts for nothing."""
+    jobs = (
+        TraceJob("a", 0, 30_000, 4, "x"),
+        TraceJob("b", 0, 10_000, 4, "y"),
+        TraceJob("c", 0, 10_000, 64, "z"),
+    )
+    result = outcome(run(Setup(flat(1, 4), Trace("t", jobs), "fifo", costs=NO_COSTS)), "fifo")
+    assert result.served == {"x": 1, "y": 0.25}
+    assert result.summary["fairness"]["jain"] == pytest.approx(jain([1, 0.25]), abs=1e-6)
+
+
 def test_a_run_without_jobs_comes_to_nothing() -> None:
     summary = outcome(run(Setup(flat(1, 4), Trace("t", ()))), "fifo").summary
     assert summary["jobs"]["submitted"] == 0
@@ -241,7 +271,7 @@ def test_a_job_larger_than_the_cluster_never_fits_and_holds_up_nobody() -> None:
     assert summary["jobs"] | {"completed": 1, "never_fit": 1, "unfinished": 0} == summary["jobs"]
 
 
-@pytest.mark.parametrize("text", ["start=soon", "speed=1s", "locality=maybe"])
+@pytest.mark.parametrize("text", ["start=soon", "speed=1s", "locality=maybe", "start=1s,start=2s"])
 def test_a_cost_that_there_is_not_is_named(text: str) -> None:
     with pytest.raises(CostsError, match=text.partition("=")[0]):
         costs_of(text)

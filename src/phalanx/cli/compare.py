@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from phalanx.cli.compare_suite import compare_suite
-from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.output import Column, Output, emit, emit_parts, output_option
 from phalanx.cli.runs import (
     check_targets,
     measure_columns,
@@ -81,7 +81,7 @@ def _show(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[str, An
     if output in ("json", "yaml"):
         emit([result.summary for result in results], (POLICY,), output)
     else:
-        emit([row.texts() for row in comparison_rows(results)], (POLICY, *measure_columns(results)), output)
+        emit_parts([row.texts() for row in comparison_rows(results)], (POLICY, *measure_columns(results)), output)
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}")
     _tell_counts(results)
 
@@ -91,7 +91,7 @@ def _show_varied(study: Study, runs: Sequence[tuple[Case, Result]], given: dict[
     if output in ("json", "yaml"):
         emit(varied.objects(), VARIED_COLUMNS, output)
     else:
-        emit(varied.rows(), VARIED_COLUMNS, output)
+        emit_parts(varied.rows(), VARIED_COLUMNS, output, naming=2)
     results, which = varied.shown_in_detail()
     report(given, results, f"{results[0].setup['trace']} on {study.cluster.name}; {which}", varied.curves, runs)
     _tell_counts(results)

@@ -69,7 +69,8 @@ def _tell(run: Run, plan: Plan) -> None:
     for claim in plan.claims:
         job = state.record(claim.job).job
         where = ", ".join(claim.placement.nodes)
-        waits = f", once {', '.join(claim.victims) or 'those leaving'} has left" if claim.waits else ""
+        leave = "has left" if len(claim.victims) == 1 else "have left"
+        waits = f", once {', '.join(claim.victims) or 'those leaving'} {leave}" if claim.waits else ""
         click.echo(f"{_time(state.now)} {letters[claim.job]}  {_name(claim.job, job.name)}: {where}{waits}")
     for verdict in plan.verdicts:
         job = state.record(verdict.job).job

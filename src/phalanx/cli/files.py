@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
@@ -9,8 +10,9 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
 from phalanx.simulate.plugins import read_policy
+from phalanx.workload.after import AfterError, bound, by_dependency, check_known
 from phalanx.workload.array import members
-from phalanx.workload.formats.native import read_job
+from phalanx.workload.formats.native import place_of_after, read_job
 from phalanx.workload.job import Job
 
 TEXT_BYTES_MAX = 64 * 1024 * 1024
@@ -28,7 +30,19 @@ def cluster_from(path: str) -> Cluster:
 def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:
     """The job of a file, or the members of its array."""
     types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
-    return members(read_job(text_of(path), path, job_id=str(first_id), gpu_types=types))
+    job = read_job(text_of(path), path, job_id=str(first_id), gpu_types=types, levels=cluster.levels)
+    return members(job)
+
+
+def check_after(jobs: list[Job], paths: Mapping[str, str]) -> None:
+    """Refuses jobs of which one waits for itself or for none of them, where its file (by its id) says so."""
+    try:
+        check_known(by_dependency(bound(jobs)))
+    except AfterError as error:
+        other = next((job for job in jobs if job.id == error.other), None)
+        names = (error.other,) if other is None else (other.id, other.name, other.array_of)
+        path = paths[error.job]
+        raise place_of_after(text_of(path), path, names).error(str(error)) from error
 
 
 def save_journal(journal: Journal, path: str) -> None:

@@ -90,6 +90,17 @@ def emit_one(row: Row, columns: Sequence[Column], output: Output) -> None:
             click.echo(_lines(row, [column for column in columns if output == "wide" or not column.wide]), nl=False)
 
 
+def emit_parts(rows: Sequence[Row], columns: Sequence[Column], output: Output, naming: int = 1) -> None:
+    """Prints rows as `emit` does, but for a table that is too wide: in several, one below another, with all columns.
+
+    For tables of few rows, in which no column may be missing. Each has the first columns, which name the row.
+    """
+    if output == "table":
+        click.echo(as_tables(rows, [column for column in columns if not column.wide], naming), nl=False)
+    else:
+        emit(rows, columns, output)
+
+
 def as_json(data: object) -> str:
     import json
 
@@ -109,6 +120,19 @@ def as_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
         needed, rest = columns[:1], [replace(column, spare=True) for column in columns[1:]]
         table = fitted_table(rows, [*needed, *rest], _room())
     return _printed(table) if table is not None else _by_rows(rows, columns)
+
+
+def as_tables(rows: Sequence[Row], columns: Sequence[Column], naming: int = 1) -> str:
+    """Tables as wide as the terminal at most that together have all columns, and each of them those that name a row."""
+    first, room = columns[:naming], _room()
+    parts = [[*first]]
+    for column in columns[naming:]:
+        if len(parts[-1]) > naming and fitted_table(rows, [*parts[-1], column], room) is None:
+            parts.append([*first])
+        parts[-1].append(column)
+    tables = [fitted_table(rows, part, room) for part in parts]
+    known = [table for table in tables if table is not None]
+    return "\n".join(map(_printed, known)) if len(known) == len(tables) else _by_rows(rows, columns)
 
 
 def _whole(rows: Sequence[Row], columns: Sequence[Column]) -> str:

@@ -19,15 +19,15 @@ from phalanx.cli.progress import bar
 from phalanx.cli.trace import skip_bad_rows_option, tell_bad_rows
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import run_cases
-from phalanx.simulate.entry import PLACEMENTS, Options, study_of
+from phalanx.simulate.entry import PLACEMENTS, Options, study_of, until_of
 from phalanx.simulate.never_fit import never_fit_notes
 from phalanx.simulate.report import Repeat, RunOf, write_report
 from phalanx.simulate.result import Result
-from phalanx.simulate.simulation import COUNT
+from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.source import Recorded
 from phalanx.simulate.study import Case, Study
 from phalanx.simulate.submission import as_pool
-from phalanx.simulate.table import measures_of
+from phalanx.simulate.table import duration_text, measures_of
 from phalanx.simulate.throughputs import gaps
 from phalanx.simulate.vary import Curve, Variation
 
@@ -62,6 +62,10 @@ _OPTIONS = (
     click.option("--report", metavar="FILE", help="Write a page with charts, one HTML file that opens offline."),
     skip_bad_rows_option,
 )
+
+
+class PastError(PhalanxError):
+    """A moment before that at which a run was saved."""
 
 
 class TargetError(PhalanxError):
@@ -107,6 +111,22 @@ def _not_measured(study: Study) -> Iterable[str]:
 def variation_from(given: dict[str, Any]) -> Variation | None:
     """What `--vary` asks for."""
     return Variation.parse(given["vary"]) if given["vary"] else None
+
+
+def one_policy(policies: Sequence[str], why: str) -> str | None:
+    """The policy where only one has a meaning; None if none is given."""
+    if len(policies) > 1:
+        raise click.UsageError(f"--policy is given {len(policies)} times ({', '.join(policies)}): {why}.")
+    return policies[0] if policies else None
+
+
+def until_after(simulation: Simulation, until: str | None, path: str) -> int | None:
+    """The moment up to which a saved run is to go on; one that has passed is an error."""
+    until_ms = until_of(until)
+    if until_ms is not None and until_ms < simulation.now_ms:
+        saved = f"{duration_text(simulation.now_ms / 1000)} ({simulation.now_ms / 1000:,.15g} s)"
+        raise PastError(f"--until {until}: {path} was saved at {saved} of virtual time, and no run goes back")
+    return until_ms
 
 
 def check_targets(given: dict[str, Any], names: Iterable[str]) -> None:

@@ -13,18 +13,21 @@ from click.core import ParameterSource
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.interrupt import Interrupt
-from phalanx.cli.output import Column, Output, emit, emit_one, output_option
+from phalanx.cli.output import Column, Output, emit, emit_one, emit_parts, output_option
 from phalanx.cli.progress import Follower, bar
 from phalanx.cli.runs import (
     check_targets,
     note_kept_advice,
     note_never_fit,
+    one_policy,
     report,
     run_all,
     run_options,
     study_from,
+    until_after,
     variation_from,
 )
+from phalanx.cli.saved import run_from
 from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
 from phalanx.engine.journal import Count, Journal
@@ -34,7 +37,6 @@ from phalanx.simulate.entry import policies_of, until_of
 from phalanx.simulate.metrics import per_job_csv
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.result import Result
-from phalanx.simulate.saved import load as load_simulation
 from phalanx.simulate.saved import save as save_simulation
 from phalanx.simulate.simulation import Simulation
 from phalanx.simulate.study import Case, Study
@@ -80,24 +82,30 @@ class ResumeError(PhalanxError):
 
 @click.command()
 @run_options
-@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME[:key=value,…]",
+    help="One; or ./mine.py:NAME. Default: the cluster's.",
+)
 @click.option("--save", metavar="FILE", help="Write the run as it is at its end, or at --until, to go on from there.")
 @click.option("--resume", metavar="FILE", help="Go on with a saved run.")
 @click.option("--per-job", metavar="FILE", help="Write a CSV with a line for each job.")
 @click.option("--journal", metavar="FILE", help="Write every record, for `phalanx replay` and `phalanx why`.")
 @output_option
-def simulate(output: Output, **given: Any) -> int | None:
+def simulate(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
     """Run a trace on a cluster under a policy in virtual time, by the scheduler that runs clusters.
 
     Ctrl-C ends it early and shows what it had come to.
     """
+    policy = one_policy(policies, "simulate runs one; to see several side by side: phalanx compare")
     check_targets(given, TARGETS)
     if given["resume"] is not None:
-        return _resume(given, output)
+        return _resume(policy or "", given, output)
     study = study_from(given)
-    policies = policies_of([given["policy"] or study.cluster.policy])
     variation = variation_from(given)
-    cases = study.cases(policies, given["seeds"], variation)
+    cases = study.cases(policies_of([policy or study.cluster.policy]), given["seeds"], variation)
     if variation is not None or given["seeds"] > 1:
         return _run_several(study, cases, given, output)
     return _run_one(study, cases[0], given, output)
@@ -112,25 +120,23 @@ def _run_one(study: Study, case: Case, given: dict[str, Any], output: Output) ->
     return _follow(simulation, case.policy, began_s, given, output)
 
 
-def _resume(given: dict[str, Any], output: Output) -> int | None:
+def _resume(policy: str, given: dict[str, Any], output: Output) -> int | None:
     context = click.get_current_context()
     for name in OF_A_NEW_RUN:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} is of a new run: --resume goes on with what was saved.")
     began_s = perf_counter()
-    simulation = saved_run(given["resume"], given["policy"])
+    simulation = saved_run(given["resume"], policy)
+    until_after(simulation, given["until"], given["resume"])
     if given["journal"] is not None and isinstance(simulation.run.journal, Count):
         raise ResumeError(f"{given['resume']}: was saved by a run without --journal, so its records are not there")
     return _follow(simulation, simulation.setup.policy, began_s, given, output)
 
 
 def saved_run(path: str, policy: str = "") -> Simulation:
-    """A saved run. A policy may be named, where its file has to be loaded first; another than its own is an error."""
+    """A saved run. A policy may be named; another than its own is an error."""
     spec = resolve_policy(policy) if policy else ""
-    try:
-        simulation = load_simulation(path)
-    except ValueError as error:
-        raise ResumeError(f"{path}: {error} (`phalanx simulate --resume` takes it by --policy)") from error
+    simulation = run_from(path)
     own = simulation.setup.policy
     if spec and spec != own:
         raise ResumeError(
@@ -182,7 +188,7 @@ def _run_several(study: Study, cases: list[Case], given: dict[str, Any], output:
     if output in ("json", "yaml"):
         emit_one(varied.objects()[0], VARIED_COLUMNS, output)
     else:
-        emit(varied.rows(), VARIED_COLUMNS, output)
+        emit_parts(varied.rows(), VARIED_COLUMNS, output, naming=2)
     results, which = varied.shown_in_detail()
     title = f"{results[0].setup['trace']} on {results[0].setup['cluster']}; {which}"
     report(given, results, title, varied.curves, runs.finished)

@@ -16,8 +16,8 @@ import msgspec
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import text_of
-from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit, output_option
-from phalanx.cli.runs import measure_columns, note_never_fit
+from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit_parts, output_option
+from phalanx.cli.runs import measure_columns, note_never_fit, one_policy, until_after
 from phalanx.cli.saved import Kind, kind_of, run_from
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
@@ -26,7 +26,6 @@ from phalanx.engine.event import ClusterChanged, Event, JobSubmitted, NodeHealth
 from phalanx.engine.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import carry_on, naming
-from phalanx.simulate.entry import until_of
 from phalanx.simulate.metrics import rounded
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.result import Result
@@ -62,7 +61,7 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 )
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
-@click.option("--policy", metavar="NAME", help="This policy decides from now on.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME", help="This policy decides from now on.")
 @click.option("--add-nodes", metavar="N[:NODE]", help="N more nodes come now, like NODE or like most.")
 @click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
 @output_option
@@ -70,7 +69,7 @@ def what_if(
     state_path: str | None,
     fail: tuple[str, ...],
     jobs: tuple[str, ...],
-    policy: str | None,
+    policies: tuple[str, ...],
     add_nodes: str | None,
     until: str | None,
     output: Output,
@@ -79,6 +78,7 @@ def what_if(
 
     Nodes can fail or come, jobs can be submitted, and another policy can take over.
     """
+    policy = one_policy(policies, "what-if shows one future beside that as it is")
     if not fail and not jobs and policy is None and add_nodes is None:
         raise click.UsageError("Say what happens: --fail NODE, --job FILE, --policy NAME or --add-nodes N.")
     if state_path is None or kind_of(state_path) is not Kind.RUN:
@@ -93,12 +93,13 @@ def what_if(
             what_if_state(state_path, changes, output)
         return
     as_it_is, other = run_from(state_path), run_from(state_path)
+    until_ms = until_after(other, until, state_path)
     now_s = other.now_ms / 1000
     events = [*_failures(other, fail), *_other_policy(policy), *_more_nodes(other, add_nodes)]
     submitted = _known_jobs(other, jobs)
     with naming(policy or other.setup.policy):
         other.happen(*events, *map(JobSubmitted, submitted))
-    before, after = (carry_on(each, each.setup.policy, perf_counter(), until_of(until)) for each in (as_it_is, other))
+    before, after = (carry_on(each, each.setup.policy, perf_counter(), until_ms) for each in (as_it_is, other))
     _show(Difference(before, after, submitted, now_s, partial(_why, other)), output)
 
 
@@ -164,7 +165,7 @@ def _known_jobs(simulation: Simulation, paths: Sequence[str]) -> list[Job]:
 
 def _read(simulation: Simulation, path: str, number: str) -> tuple[Job, ...]:
     types = tuple(dict.fromkeys(node.gpu_type for node in simulation.cluster.nodes if node.gpu_type))
-    read = read_job(text_of(path), path, number, simulation.now_ms, types)
+    read = read_job(text_of(path), path, number, simulation.now_ms, types, simulation.cluster.levels)
     if read.duration_ms is None:
         click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)
     return members(read)
@@ -241,7 +242,7 @@ def _show(difference: Difference, output: Output) -> None:
 
 def _tell(difference: Difference, output: Output) -> None:
     futures = difference.futures()
-    emit([row.texts() for row in comparison_rows(futures)], (FUTURE, *measure_columns(futures)), output)
+    emit_parts([row.texts() for row in comparison_rows(futures)], (FUTURE, *measure_columns(futures)), output)
     if output == "name":
         return
     delays = difference.delays()

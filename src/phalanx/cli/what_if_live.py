@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import click
 
 from phalanx.cli.client import connect
-from phalanx.cli.job_text import read_checked
+from phalanx.cli.job_text import Site, read_checked, site_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit
 from phalanx.cli.when import clock, span
 
@@ -50,14 +50,16 @@ class Changes:
 def what_if_live(changes: Changes, output: Output) -> None:
     """Asks the server and prints both futures. Nothing is changed."""
     count, like = changes.nodes()
+    client = connect()
+    site = site_of(client) if changes.jobs else Site()
     body = {
         "fail": list(changes.fail),
-        "jobs": [read_checked(path) for path in changes.jobs],
+        "jobs": [read_checked(path, site) for path in changes.jobs],
         "policy": changes.policy,
         "add_nodes": count,
         "like": like,
     }
-    told = connect().post("/what-if", body)
+    told = client.post("/what-if", body)
     show_futures(told["base"], told["changed"], lambda at_ms: f"at {clock(at_ms)}", output)
 
 

@@ -49,7 +49,7 @@ def _begin(work: Callable[[int], Any], number: int) -> tuple[Any, Connection]:
 def _work(pipe: Connection, work: Callable[[int], Any], number: int) -> None:
     try:
         pipe.send((True, work(number)))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         pipe.send((False, f"{type(error).__name__}: {error}"))
     finally:
         pipe.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import TypeAlias, TypedDict, Unpack
 
@@ -27,6 +28,10 @@ from phalanx.simulate.vary import Variation
 
 File: TypeAlias = str | PathLike[str]
 PLACEMENTS = (COUNT, *PACKINGS)
+
+
+class OptionError(StudyError, TypeError):
+    """An option that there is not."""
 
 
 class Options(TypedDict, total=False):
@@ -87,6 +92,7 @@ def compare(
 
 def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> Study:
     """A study, out of what people write."""
+    _check_names(options)
     if not isinstance(cluster, Cluster):
         cluster = read_trace_cluster(fspath(cluster))
     skip_bad_rows = options.get("skip_bad_rows", False)
@@ -104,6 +110,16 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         until_of(options.get("until")),
         None if throughputs is None else read_throughputs(fspath(throughputs)),
     )
+
+
+def _check_names(options: Options) -> None:
+    """A type checker finds these too; who has none would wait for an answer to another question."""
+    known = Options.__annotations__
+    for name in options:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise OptionError(f"there is no option {brief(name)}{meant} (there are: {', '.join(known)})")
 
 
 def placement_of(name: str) -> str:

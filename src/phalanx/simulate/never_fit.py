@@ -14,6 +14,7 @@ from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.run import Run
+from phalanx.simulate.submission import is_pool
 
 WANTING = {
     "gpu_type": "and no node has GPUs of its type",
@@ -68,6 +69,8 @@ def _cause(state: State, record: JobRecord) -> str:
     if too_small is not None:
         return misfit_words(too_small, len(state.cluster.nodes))
     asks = f"asks for {_number(record.job.gang.gpus_max, 'GPU')}"
+    if is_pool(state.cluster):
+        return f"{asks}, and the cluster has {state.cluster.gpus}"
     found = refusal(state.fit, record.asked)
     if not found.ruled_out:
         return asks

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.policy.registry import described
+from phalanx.simulate.fairness import served
 from phalanx.simulate.ledger import FULL_PERMILLE, Account
 from phalanx.simulate.metrics import Cost, Totals, rounded, summarize
 from phalanx.simulate.never_fit import never_fit
 from phalanx.simulate.result import JobResult, Result
 from phalanx.simulate.run import Refused
+from phalanx.simulate.sampler import Stretch, mean_fragmentation, timeline_of
 from phalanx.simulate.simulation import Simulation
 from phalanx.simulate.tiers import Promised, promises_under
 from phalanx.workload.tier import tier_of
@@ -23,7 +26,8 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
     """What a run came to, so far. `policy` is the policy as its user wrote it."""
     jobs = [_job_result(simulation, record) for record in simulation.run.state.jobs.values()]
     jobs.extend(_refused(refused, simulation.now_ms) for refused in simulation.run.refused.values())
-    totals = _totals(simulation, policy, jobs)
+    stretches = simulation.stretches(round(_span_s(simulation, jobs)[1] * 1000))
+    totals = _totals(simulation, policy, jobs, stretches)
     backend = simulation.backend
     stays, nodes = backend.ledger.stays.seen_at(simulation.now_ms, backend.present())
     alone_s = {job: work.duration_ms / 1000 for job, work in simulation.works.items() if work.duration_ms is not None}
@@ -31,11 +35,17 @@ def outcome(simulation: Simulation, policy: str, cost: Cost | None = None) -> Re
         summarize(jobs, totals, alone_s, cost, _promised(simulation), _deadlines_s(simulation)),
         _setup(simulation, policy),
         jobs,
-        simulation.sampler.timeline(),
+        timeline_of(stretches),
         stays,
         nodes,
         backend.ledger.stays.left_out,
+        _served(jobs, totals),
     )
+
+
+def _served(jobs: Sequence[JobResult], totals: Totals) -> dict[str, float]:
+    fitting = [job for job in jobs if job.job_id not in totals.never_fit]
+    return {queue: round(share, 6) for queue, share in served(fitting, totals.end_s or 0.0).items()}
 
 
 def _promised(simulation: Simulation) -> Promised:
@@ -114,12 +124,17 @@ def _seconds(at_ms: int | None) -> float | None:
     return at_ms / 1000 if at_ms is not None else None
 
 
-def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Totals:
-    state, backend = simulation.run.state, simulation.backend
+def _span_s(simulation: Simulation, jobs: list[JobResult]) -> tuple[float, float]:
+    """From the first submission to the last end, or up to now where not all is over."""
     begin_s = min((job.submit_s for job in jobs), default=0.0)
     ends = [job.end_s for job in jobs if job.end_s is not None]
     all_over = len(ends) == len(jobs)
-    end_s = max(ends, default=begin_s) if all_over else simulation.now_ms / 1000
+    return begin_s, max(ends, default=begin_s) if all_over else simulation.now_ms / 1000
+
+
+def _totals(simulation: Simulation, policy: str, jobs: list[JobResult], stretches: Sequence[Stretch]) -> Totals:
+    state, backend = simulation.run.state, simulation.backend
+    begin_s, end_s = _span_s(simulation, jobs)
     held, computed, lost, useful = backend.totals(simulation.now_ms)
     return Totals(
         policy=policy,
@@ -129,7 +144,7 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult]) -> Total
         busy_gpu_s=computed / GPU_S,
         useful_gpu_s=useful / GPU_S,
         lost_gpu_s=(held - computed + lost) / GPU_S,
-        fragmentation=simulation.sampler.mean_fragmentation(state.now if all_over else simulation.now_ms),
+        fragmentation=mean_fragmentation(stretches),
         moves=backend.moves,
         resizes=backend.resizes,
         never_fit=never_fit(simulation.run),
@@ -160,6 +175,6 @@ def _setup(simulation: Simulation, policy: str) -> dict[str, Any]:
         "cluster": setup.cluster.name,
         "nodes": len(setup.cluster.nodes),
         "gpus": setup.cluster.gpus,
-        "peak_queue": simulation.sampler.waiting_peak,
+        "peak_queue": max(simulation.sampler.waiting_peak, simulation.run.state.in_line),
         "advice_kept": simulation.run.state.memory.get("kept", 0) if simulation.run.state.policy.adviser else 0,
     }

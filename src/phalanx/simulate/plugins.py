@@ -77,7 +77,7 @@ def load_entry_point(name: str) -> None:
     for entry in entry_points(group=ENTRY_POINTS, name=name):
         try:
             offered = entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PolicyError(f"policy {name}: {entry.value} cannot be loaded: {_told(error)}") from error
         register(name, _factory(offered, f"{entry.value}, the entry point {name}"))
         return

@@ -27,13 +27,17 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The cluster over time: from `at_s[i]` on, up to the next, the i-th values hold. Shares are 0 to 1."""
+    """The cluster over time: the i-th values are means from `at_s[i]` up to the next, and the last up to `end_s`.
+
+    Shares are 0 to 1. Without `end_s` it is not known how long the last ones hold.
+    """
 
     at_s: list[float]
     allocated: list[float]
-    waiting_jobs: list[int]
-    waiting_gpus: list[int]
+    waiting_jobs: list[float]
+    waiting_gpus: list[float]
     fragmentation: list[float]
+    end_s: float | None = None
 
 
 class Stay(msgspec.Struct, frozen=True):
@@ -58,6 +62,7 @@ class Result(msgspec.Struct, frozen=True):
     """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run.
 
     `stays` are those that took the most GPU time; `stays_left_out` counts the others, which `nodes` has as well.
+    `served` is for each queue the GPU time its jobs had ÷ what they asked for: what Jain's index is of.
     """
 
     summary: dict[str, Any]
@@ -67,3 +72,4 @@ class Result(msgspec.Struct, frozen=True):
     stays: list[Stay]
     nodes: dict[str, NodeUse] = {}
     stays_left_out: int = 0
+    served: dict[str, float] = {}

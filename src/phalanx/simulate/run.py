@@ -13,12 +13,17 @@ from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.engine.turn import record, turn
+from phalanx.policy.guarded import PolicyError
 from phalanx.workload.job import Job
 
 Adviser = Callable[[State, int], Advice]
 
 IDLE_WAKES_MAX = 10_000
 """Wake-ups in a row that may lead to nothing while there is nothing else to come: whoever waits then waits for ever."""
+
+
+CREEPING_WAKES, CREEPING_MS = 100_000, 100
+"""So many wake-ups in a row that lead to nothing, and on average less than so long apart, are a mistake of a policy."""
 
 
 class Refused(NamedTuple):
@@ -44,6 +49,7 @@ class Run:
     refused: dict[str, Refused] = field(default_factory=dict)
     _next: tuple[int, Event] | None = None
     _idle_wakes: int = 0
+    _idle_since_ms: int = 0
     _unfinished: str = ""
 
     @classmethod
@@ -68,6 +74,8 @@ class Run:
         # Ends before arrivals, as in the simulators of the field.
         events = self.backend.events(now)
         self._idle_wakes = 0 if events else self._idle_wakes + 1
+        if self._idle_wakes % CREEPING_WAKES == 1:
+            self._note_creeping(now)
         self.fold(events, now)
         self._arrive(now)
         if self.adviser is not None:
@@ -75,6 +83,16 @@ class Run:
             if due is not None and due <= now:
                 self.fold((self.adviser(self.state, now),), now)
         return self.decide(now)
+
+    def _note_creeping(self, now: int) -> None:
+        """Ends a run whose policy has itself woken without end for nothing: it would take for ever, without a word."""
+        if self._idle_wakes > 1 and now - self._idle_since_ms < CREEPING_WAKES * CREEPING_MS:
+            raise PolicyError(
+                f"policy {self.state.policy.spec}: next_wakeup had it woken {CREEPING_WAKES:,} times in a row between "
+                f"{self._idle_since_ms:,} ms and {now:,} ms, and nothing came of it: expected the next moment at which "
+                "its order changes, or None"
+            )
+        self._idle_since_ms = now
 
     def decide(self, now: int) -> Plan:
         """Decides, and has the plan carried out."""

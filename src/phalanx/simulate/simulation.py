@@ -26,7 +26,7 @@ from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.run import Run
-from phalanx.simulate.sampler import SAMPLES, Sampler, mix_of
+from phalanx.simulate.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
 from phalanx.simulate.speed import NEUTRAL, SpeedModel, commonest_type
 from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool
@@ -141,6 +141,7 @@ class Simulation:
     def happen(self, *events: Event) -> None:
         """Has events happen at the moment the run has reached: other nodes, another policy, jobs, failures."""
         run, now = self.run, self.now_ms
+        self.sampler.pass_time(run.state, self.backend.ledger.held_now, now)
         run.fold(events, now)
         for event in events:
             if isinstance(event, ClusterChanged):
@@ -177,11 +178,10 @@ class Simulation:
                 if at is None or (until_ms is not None and at > until_ms):
                     self._reached_ms = max(self._reached_ms, until_ms or 0)
                     return
+                sampler.pass_time(state, ledger.held_now, at)
                 plan = run.turn(at)
                 if plan.actions:
                     self.strife.look(plan, state, self.backend)
-                if state.now >= sampler.next_ms or state.in_line > sampler.waiting_peak:
-                    sampler.look(state, ledger.held_now)
                 if watch is not None:
                     watch(state)
 
@@ -195,9 +195,15 @@ class Simulation:
             arrivals = sorted([*health, *arrivals, *cancels], key=lambda arrival: arrival[0])
         return Arrivals(arrivals)
 
+    def stretches(self, end_ms: int) -> list[Stretch]:
+        """The cluster over time, from the first submission to an end."""
+        return self.sampler.seen(self.run.state, self.backend.ledger.held_now, end_ms)
+
     def _sampler(self) -> Sampler:
         jobs = self.jobs
         times = [job.submit_ms for job in self.setup.trace.jobs]
-        span_ms = max(times, default=0) - min(times, default=0)
+        first_ms = min(times, default=0)
+        # A short trace begins with a stretch for every turn; a long one with about those that it will have.
+        every_ms = (max(times) - first_ms) // (STRETCHES_MAX // 2) if len(times) > STRETCHES_MAX else 1
         lender = jobs[0] if jobs and self.setup.placement != COUNT else None
-        return Sampler(self.cluster.gpus, max(span_ms // SAMPLES, 1), mix_of(jobs), lender)
+        return Sampler(self.cluster.gpus, max(every_ms, 1), mix_of(jobs), lender, first_ms)

@@ -91,6 +91,8 @@ def _made(text: str) -> Made:
         name, equals, value = pair.partition("=")
         if not equals or name not in FIELDS:
             raise TraceError(brief(text), f"{brief(pair)}: expected key=value, where key is one of {', '.join(FIELDS)}")
+        if name in given:
+            raise TraceError(brief(text), f"{name} is given twice, as {given[name]} and as {brief(value)}")
         given[name] = _value(text, name, value)
     return Made(tuple(given.items()))
 

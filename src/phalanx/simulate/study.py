@@ -13,7 +13,7 @@ from phalanx.simulate.faults import NodeFault
 from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
 from phalanx.simulate.source import Source
-from phalanx.simulate.vary import Curve, Variation, curves
+from phalanx.simulate.vary import Curve, Variation, VariationError, curves
 from phalanx.workload.throughputs import Throughputs
 
 
@@ -53,6 +53,11 @@ class Study:
         """A case for every value, seed and policy; policies are given as written, with what the engine takes."""
         if seeds < 1:
             raise StudyError(f"expected 1 seed or more, got {seeds}")
+        if variation is not None and self.load is not None:
+            first, last = variation.values[0], variation.values[-1]
+            raise VariationError(
+                f"the load is {self.load:g} (--load) and is to vary from {first:g} to {last:g} (--vary): give only one"
+            )
         loads: Sequence[float | None] = (self.load,) if variation is None else variation.values
         return [
             Case(policy, spec, seed, load)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL, commonest_type
 from phalanx.simulate.trace import TraceJob
 from phalanx.simulate.traces.gpu_names import catalogue_name
 from phalanx.simulate.training import ADAPTIVE
+from phalanx.workload.footprint import LOW_LABEL, STEP_LABEL
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Checkpointing, Job, Kind
 from phalanx.workload.share import fraction_ask
@@ -27,6 +29,11 @@ def as_pool(cluster: Cluster) -> Cluster:
     return Cluster((Node(POOL, (), cluster.gpus),), policy=cluster.policy, name=cluster.name, queues=cluster.queues)
 
 
+def is_pool(cluster: Cluster) -> bool:
+    """Whether a cluster is taken as one number of GPUs."""
+    return len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
+
+
 class Submitter:
     """Turns jobs of a trace into jobs of one cluster.
 
@@ -36,9 +43,10 @@ class Submitter:
 
     def __init__(self, cluster: Cluster, throughputs: Throughputs | None = None) -> None:
         self._throughputs = throughputs
-        self._pool = len(cluster.nodes) == 1 and cluster.nodes[0].name == POOL
+        self._pool = is_pool(cluster)
         self._has_cpus = any(node.cpus_milli for node in cluster.nodes)
         self._has_memory = any(node.memory_mb for node in cluster.nodes)
+        self._has_gpu_memory = any(node.gpu_memory_gb for node in cluster.nodes)
         self._largest = {"": max((node.gpus for node in cluster.nodes), default=0)}
         for node in cluster.nodes:
             self._largest[node.gpu_type] = max(self._largest.get(node.gpu_type, 0), node.gpus)
@@ -66,7 +74,7 @@ class Submitter:
         """Gangs are few and jobs are many: those of one shape share one."""
         key = (
             *(traced.gpus, traced.gpus_per_node, traced.gpu_type, traced.min_gpus, traced.max_gpus),
-            *(traced.gpu_milli, traced.cpus_milli, traced.memory_mb),
+            *(traced.gpu_milli, traced.cpus_milli, traced.memory_mb, traced.gpu_memory_mb),
             traced.model if self._throughputs is not None else "",
         )
         gang = self._gangs.get(key)
@@ -78,7 +86,7 @@ class Submitter:
         types = self._types(traced) if not self._pool else ()
         least, most = traced.min_gpus or traced.gpus, traced.max_gpus or traced.gpus
         if least != most:
-            return Gang((Role("worker", least, most, Task(1, types)),))
+            return Gang((Role("worker", least, most, Task(1, types, self._gpu_memory_gb(traced))),))
         if self._pool:
             return Gang((Role("worker", task=Task(traced.gpus)),))
         if traced.gpu_milli:
@@ -117,15 +125,23 @@ class Submitter:
         """With its CPUs and memory, where the cluster says what it has of them."""
         return replace(
             task,
+            gpu_memory_gb=self._gpu_memory_gb(traced),
             cpus_milli=traced.cpus_milli if self._has_cpus else 0,
             memory_mb=traced.memory_mb if self._has_memory else 0,
         )
 
+    def _gpu_memory_gb(self, traced: TraceJob) -> float:
+        return traced.gpu_memory_mb / MB_PER_GB if self._has_gpu_memory else 0.0
+
 
 def _labels(traced: TraceJob) -> tuple[tuple[str, str], ...]:
-    """Model, tier, whether its batch adapts, and of an elastic job with how many GPUs its duration was measured."""
+    """Model, tier, whether its batch adapts, what it says of its steps, and of an elastic job with how many GPUs its
+    duration was measured.
+    """
     model = ((MODEL_LABEL, traced.model),) if traced.model else ()
     elastic = (traced.min_gpus or traced.gpus) != (traced.max_gpus or traced.gpus)
     tier = ((TIER_LABEL, traced.tier),) if traced.tier else ()
     batch = (ADAPTIVE,) if traced.batch == "adaptive" else ()
-    return (*model, *tier, *batch, *(((GPUS_LABEL, str(traced.gpus)),) if elastic else ()))
+    step = ((STEP_LABEL, str(traced.step_ms)),) if traced.step_ms else ()
+    low = ((LOW_LABEL, str(traced.gpu_memory_low_mb / MB_PER_GB)),) if traced.gpu_memory_low_mb else ()
+    return (*model, *tier, *batch, *step, *low, *(((GPUS_LABEL, str(traced.gpus)),) if elastic else ()))

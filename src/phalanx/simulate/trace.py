@@ -22,9 +22,10 @@ class TraceJob:
 
     `duration_ms` is how long it runs with all its GPUs, well placed, on the hardware it was measured on. One that ends
     `cancelled` is cancelled by its user after it has run so long; `cancel_ms`, where given, is when its user cancels
-    it, whether it runs or not. `gpus_per_node` 0 leaves it to the cluster how many of its GPUs lie on one node.
+    it, whether it runs or not. `gpus_per_node` is the size of its tasks, each on one node; 0 leaves it to the cluster.
     A job whose `min_gpus` or `max_gpus` differ from `gpus` is elastic. `gpu_type` may name several, as `A|B`. With
     `gpu_milli` it asks for so many thousandths of each of its GPUs; `cpus_milli`, `memory_mb` are those of each task.
+    `gpu_memory_mb` is the most that it has on each GPU within a step, of `step_ms`; `gpu_memory_low_mb` the least.
     """
 
     id: str
@@ -49,6 +50,9 @@ class TraceJob:
     cpus_milli: int = 0
     memory_mb: int = 0
     batch: str = ""
+    gpu_memory_mb: int = 0
+    gpu_memory_low_mb: int = 0
+    step_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

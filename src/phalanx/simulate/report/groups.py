@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from phalanx.engine.records import JobState
 from phalanx.simulate.metrics import percentile
-from phalanx.simulate.report.chart import SPREAD_HEADER, Chart, Grid, Labelled, axis, layout, spread_row
+from phalanx.simulate.report.chart import SPREAD_HEADER, Chart, Grid, Labelled, axis, layout, share_axis, spread_row
 from phalanx.simulate.report.clock import LEAST_S, Unit, log_axis, unit_for
 from phalanx.simulate.report.series import short
 from phalanx.simulate.report.text import chart_text, labels
 from phalanx.simulate.result import JobResult
-from phalanx.simulate.table import duration_text
+from phalanx.simulate.table import duration_text, index_text, share_text
 
 QUEUES_MAX = 20
 
@@ -31,6 +31,30 @@ def jct_by_queue(results: Labelled) -> Chart:
         ("jct-by-queue", "Mean time to completion by queue"),
         results,
         lambda job: job.jct_s if job.state == JobState.SUCCEEDED else None,
+    )
+
+
+def served_by_queue(results: Labelled) -> Chart:
+    """What Jain's index is made of."""
+    counts = [_grouped(result.jobs, lambda job: job.queue, lambda job: 1.0) for _, result in results]
+    queues = [queue for queue in _most_used(counts) if any(queue in result.served for _, result in results)]
+    shown = sorted(queues[:QUEUES_MAX])
+    shares = [(label, [result.served.get(queue) for queue in shown]) for label, result in results]
+    names = labels(shown)
+    indices = [result.summary["fairness"]["jain"] for _, result in results]
+    return Chart(
+        "served-by-queue",
+        "Service by queue",
+        f"GPU time that the jobs of a queue had ÷ what they asked for. {_queue_note(len(shown), len(queues))}",
+        tuple(_bars(label, series, names, own, "") for series, (label, own) in enumerate(shares)) if shown else (),
+        layout(axis("", type="category"), share_axis(""), barmode="group"),
+        Grid(
+            ("queue", *(label for label, _ in shares)),
+            (
+                *((queue, *(_share(own[index]) for _, own in shares)) for index, queue in enumerate(names)),
+                ("Jain's index of all queues", *("-" if index is None else index_text(index) for index in indices)),
+            ),
+        ),
     )
 
 
@@ -78,7 +102,9 @@ def _by_queue(name: tuple[str, str], results: Labelled, value: Callable[[JobResu
     return Chart(
         *name,
         _queue_note(len(shown), len(queues)),
-        tuple(_bars(label, series, names, own, unit) for series, (label, own) in enumerate(means)) if shown else (),
+        tuple(_bars(label, series, names, _in(unit, own), unit.name) for series, (label, own) in enumerate(means))
+        if shown
+        else (),
         layout(axis("", type="category"), axis(unit.name, rangemode="tozero"), barmode="group"),
         Grid(
             ("queue", *(label for label, _ in means)),
@@ -103,13 +129,17 @@ def _queue_note(shown: int, total: int) -> str:
     return note if shown == total else f"{note} Shown are the {shown} of {total} queues with the most jobs."
 
 
-def _bars(label: str, series: int, names: Sequence[str], means: Sequence[float | None], unit: Unit) -> dict[str, Any]:
+def _in(unit: Unit, times_s: Sequence[float | None]) -> list[float | None]:
+    return [None if time_s is None else unit.of(time_s) for time_s in times_s]
+
+
+def _bars(label: str, series: int, names: Sequence[str], values: Sequence[float | None], unit: str) -> dict[str, Any]:
     return {
         "type": "bar",
         "name": chart_text(label),
         "x": [chart_text(name) for name in names],
-        "y": [None if mean is None else short(unit.of(mean)) for mean in means],
-        "hovertemplate": f"%{{x}}: %{{y:.3g}} {unit.name}",
+        "y": [None if value is None else short(value) for value in values],
+        "hovertemplate": f"%{{x}}: %{{y:.3g}} {unit}".rstrip(),
         "meta": {"series": series},
     }
 
@@ -155,6 +185,10 @@ def _grouped(
 
 def _mean(values: Sequence[float]) -> float | None:
     return fsum(values) / len(values) if values else None
+
+
+def _share(share: float | None) -> str:
+    return "-" if share is None else share_text(share)
 
 
 def _text(seconds: float | None) -> str:

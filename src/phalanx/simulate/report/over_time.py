@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import fsum
 
 from phalanx.simulate.report.chart import Chart, Grid, Labelled, axis, layout, line, share_axis
@@ -23,6 +24,8 @@ class _Track:
     values: Callable[[Timeline], Sequence[float]]
     text: Callable[[float], str]
 
+
+MEANS = "Each value is the mean of a stretch of time; a run of few jobs has one for every change."
 
 TRACKS = (
     _Track(
@@ -57,13 +60,13 @@ def over_time(results: Labelled) -> list[Chart]:
 
 
 def _chart(track: _Track, drawn: Sequence[tuple[int, str, Timeline]]) -> Chart:
-    unit = unit_for(max((timeline.at_s[-1] for _, _, timeline in drawn), default=0.0))
+    unit = unit_for(max((_edges(timeline)[-1] for _, _, timeline in drawn), default=0.0))
     return Chart(
         track.key,
         track.title,
-        track.note if drawn else "Nothing happened in this run.",
+        f"{track.note} {MEANS}" if drawn else "Nothing happened in this run.",
         tuple(
-            line(label, series, thin([unit.of(at_s) for at_s in timeline.at_s], track.values(timeline)))
+            line(label, series, thin([unit.of(at_s) for at_s in _edges(timeline)], _lasting(track, timeline)))
             for series, label, timeline in drawn
         ),
         layout(
@@ -77,14 +80,26 @@ def _chart(track: _Track, drawn: Sequence[tuple[int, str, Timeline]]) -> Chart:
     )
 
 
+def _edges(timeline: Timeline) -> list[float]:
+    """When each of the values begins to hold, and when the last one no longer does."""
+    return timeline.at_s if timeline.end_s is None else [*timeline.at_s, timeline.end_s]
+
+
+def _lasting(track: _Track, timeline: Timeline) -> Sequence[float]:
+    """The values, the last one again where it is known how long it holds: lines are drawn to there."""
+    values = track.values(timeline)
+    return values if timeline.end_s is None else [*values, values[-1]]
+
+
 def _figures(track: _Track, timeline: Timeline) -> tuple[str, ...]:
     values = track.values(timeline)
-    return tuple(map(track.text, (_mean(timeline.at_s, values), min(values), max(values))))
+    return tuple(map(track.text, (_mean(_edges(timeline), values), min(values), max(values))))
 
 
-def _mean(at_s: Sequence[float], values: Sequence[float]) -> float:
-    """Each value counts for as long as it holds; how long the last one does is not known."""
-    length_s = at_s[-1] - at_s[0]
+def _mean(edges_s: Sequence[float], values: Sequence[float]) -> float:
+    """Each value counts for as long as it holds; how long the last one does may not be known."""
+    length_s = edges_s[-1] - edges_s[0]
     if not length_s:
         return float(values[-1])
-    return fsum(value * (at_s[index + 1] - at_s[index]) for index, value in enumerate(values[:-1])) / length_s
+    spans_s = [until_s - at_s for at_s, until_s in pairwise(edges_s)]
+    return fsum(value * span_s for value, span_s in zip(values, spans_s, strict=False)) / length_s

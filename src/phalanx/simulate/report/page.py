@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from phalanx.simulate.report.cdf import jct_cdf, wait_cdf
 from phalanx.simulate.report.chart import Chart, Labelled
 from phalanx.simulate.report.gantt import gantt
-from phalanx.simulate.report.groups import jct_by_queue, wait_by_queue, wait_by_size
+from phalanx.simulate.report.groups import jct_by_queue, served_by_queue, wait_by_queue, wait_by_size
 from phalanx.simulate.report.over_time import over_time
 from phalanx.simulate.report.repeat import NOTHING_TOLD, Repeat, repeat_parts
 from phalanx.simulate.report.scripts import ReportError, own_file, plotly_source, security
@@ -22,6 +22,8 @@ from phalanx.simulate.vary import Curve
 
 BARS_MAX = 3000
 """Bars of all gantts together: a browser draws each as an element of its own."""
+
+WHO_WAITED = (wait_by_queue, jct_by_queue, served_by_queue, wait_by_size)
 
 Content: TypeAlias = Chart | str
 Section: TypeAlias = tuple[str, str, list[Content]]
@@ -54,7 +56,7 @@ def report_page(
         raise ReportError("a report needs at least one result")
     names = labels(str(result.summary["policy"]) for result in results)
     sections = _sections(list(zip(names, results, strict=True)), curves, repeat)
-    return html_page(title, _overview(results), sections, len(results))
+    return html_page(title, _overview(results, len(repeat.runs)), sections, len(results))
 
 
 def html_page(title: str, overview: str, sections: Sequence[Section], series: int) -> str:
@@ -93,10 +95,12 @@ def html_page(title: str, overview: str, sections: Sequence[Section], series: in
 """
 
 
-def _overview(results: Sequence[Result]) -> str:
+def _overview(results: Sequence[Result], all_runs: int) -> str:
     submitted = max(int(result.summary["jobs"]["submitted"]) for result in results)
-    runs = "1 run" if len(results) == 1 else f"{len(results)} runs"
-    return f"{runs} of {submitted:,} jobs, decided by the scheduler that runs clusters, in virtual time."
+    count = max(all_runs, len(results))
+    runs = "1 run" if count == 1 else f"{count:,} runs"
+    detail = f" {len(results)} of them are shown in detail." if count > len(results) else ""
+    return f"{runs} of {submitted:,} jobs, decided by the scheduler that runs clusters, in virtual time.{detail}"
 
 
 def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> list[Section]:
@@ -105,7 +109,7 @@ def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> lis
         ("outcome", "Outcome", [comparison(results), outcomes(results)]),
         ("jobs", "How long jobs took and waited", [jct_cdf(results), wait_cdf(results)]),
         ("cluster", "The cluster over time", [*over_time(results)]),
-        ("fairness", "Who waited", [wait_by_queue(results), jct_by_queue(results), wait_by_size(results)]),
+        ("fairness", "Who waited", [each(results) for each in WHO_WAITED]),
         ("gantt", "Where jobs ran", [gantt(i, label, result, bars_max) for i, (label, result) in enumerate(results)]),
         ("repeat", "To repeat it", [*repeat_parts(results, repeat)]),
     ]

@@ -73,7 +73,11 @@ COLUMNS = (
     Column("memory_mb", "memory_mb", values.MEMORY_MB, values.memory_mb),
     Column("tier", "tier", _TIERS, values.tier),
     Column("batch", "batch", "fixed or adaptive", values.batch),
+    Column("gpu_memory_mb", "gpu_memory_mb", values.MEMORY_MB, values.memory_mb),
+    Column("gpu_memory_low_mb", "gpu_memory_low_mb", values.MEMORY_MB, values.memory_mb),
+    Column("step_s", "step_ms", values.SECONDS, values.milliseconds, seconds_of),
 )
+UNEVEN = "jobs whose gpus_per_node does not divide their gpus, with a last task of the rest"
 REQUIRED = tuple(column for column in COLUMNS if column.is_required)
 NAMES = tuple(column.name for column in COLUMNS)
 DEFAULTS = {each.name: each.default for each in fields(TraceJob)}
@@ -121,6 +125,8 @@ def _read(header: tuple[str, ...], rows: Iterable[tuple[int | str, list[str]]], 
             job = _job_of(row, reads)
             _check(job, intake.source, place)
             intake.name(job.id, place, "job_id")
+            if job.gpus_per_node and job.gpus % job.gpus_per_node:
+                intake.remark(UNEVEN)
             jobs.append(with_gpus(job))
         except ValueError:
             intake.refuse(_unfit(row, columns, intake.source, place))
@@ -176,6 +182,11 @@ def _check(job: TraceJob, source: str, place: int | str) -> None:
         column, expected = "max_gpus", f"at least its {job.gpus} gpus, got {job.max_gpus}"
     elif job.gpu_milli and (job.min_gpus or job.max_gpus):
         column, expected = "gpu_milli", "none for a job that is elastic: its members have whole GPUs"
+    elif job.gpu_memory_low_mb > job.gpu_memory_mb:
+        column, expected = (
+            "gpu_memory_low_mb",
+            f"at most its {job.gpu_memory_mb} gpu_memory_mb, got {job.gpu_memory_low_mb}",
+        )
     elif job.deadline_ms is not None and job.deadline_ms < job.submit_ms:
         column, expected = "deadline_s", f"a time after its submit_s, got {seconds_of(job.deadline_ms)}"
     elif job.cancel_ms is not None and job.cancel_ms < job.submit_ms:

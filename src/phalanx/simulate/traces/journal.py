@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.engine.journal import decode
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.errors import PhalanxError
@@ -17,12 +18,15 @@ from phalanx.simulate.traces.course import Course, Watch
 from phalanx.simulate.traces.error import TraceError
 from phalanx.simulate.traces.intake import Intake, LeftOut, with_gpus
 from phalanx.simulate.training import is_adaptive
+from phalanx.workload.footprint import Footprint, footprint_of, step_ms_of
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 from phalanx.workload.share import ShareKind
 from phalanx.workload.tier import named_tier
 
 T = TypeVar("T")
+
+NO_FOOTPRINT = Footprint(0.0, 0.0)
 
 ENDINGS = {
     JobState.SUCCEEDED: Ending.COMPLETED,
@@ -92,7 +96,7 @@ def _submission(record: JobRecord, first_ms: int, intake: Intake) -> TraceJob:
     elastic, gpu_milli = gang.elastic, _gpu_milli(tasks)
     if any(task.share for task in tasks) and not (gpu_milli and not elastic):
         intake.remark(SHARING)
-    tier = named_tier(job)
+    tier, footprint = named_tier(job), footprint_of(job) or NO_FOOTPRINT
     return TraceJob(
         id=job.id,
         submit_ms=record.submitted_ms - first_ms,
@@ -113,6 +117,9 @@ def _submission(record: JobRecord, first_ms: int, intake: Intake) -> TraceJob:
         cpus_milli=_same([task.cpus_milli for task in tasks]) or 0,
         memory_mb=_same([task.memory_mb for task in tasks]) or 0,
         batch="adaptive" if is_adaptive(job) else "",
+        gpu_memory_mb=round(footprint.high_gb * MB_PER_GB),
+        gpu_memory_low_mb=round(footprint.low_gb * MB_PER_GB) if footprint.low_gb < footprint.high_gb else 0,
+        step_ms=round(step_ms_of(job) or 0),
     )
 
 

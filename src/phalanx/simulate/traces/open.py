@@ -23,6 +23,13 @@ HEAD_BYTES = 65_536
 
 PARQUET_MAGIC = b"PAR1"
 
+NO_TRACES = {
+    b"\x1f\x8b": "this is packed by gzip: unpack it first, as by gunzip",
+    b"PK\x03\x04": "this is a zip archive: unpack it first",
+    b"phalanx simulation ": "this is a saved run: go on with it by phalanx simulate --resume FILE",
+}
+"""What people take for a trace or a cluster, by its first bytes."""
+
 TraceReader = Callable[[str, bool], Trace]
 ClusterReader = Callable[[str], Cluster]
 
@@ -135,6 +142,9 @@ def _recognise(path: str) -> Format | None:
         head = file.read(HEAD_BYTES)
     if head.startswith(PARQUET_MAGIC):
         return PARQUET
+    for magic, found in NO_TRACES.items():
+        if head.startswith(magic):
+            raise TraceError(path, found)
     text = _text(head, path).lstrip()
     if not text:
         raise TraceError(path, "the file is empty")
@@ -155,7 +165,9 @@ def _text(head: bytes, path: str) -> str:
         # The last character may be cut off, which only ends the text here.
         text = codecs.getincrementaldecoder(ENCODING)().decode(head)
     except UnicodeDecodeError as error:
-        raise TraceError(path, f"expected text in UTF-8, or Parquet; found the byte {head[error.start]:#04x}") from None
+        line = head.count(b"\n", 0, error.start) + 1
+        found = f"expected text in UTF-8, or Parquet; found the byte {head[error.start]:#04x}"
+        raise TraceError(path, found, line) from None
     if "\0" in text:
         raise TraceError(path, "expected text in UTF-8, or Parquet; found a zero byte")
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,10 +41,36 @@ class Rows:
     def __init__(self, file: TextIO, source: str, layout: Layout) -> None:
         self.source = source
         self._delimiter = layout.delimiter
-        quoted = csv.reader(file, strict=True, delimiter=layout.delimiter)
-        plain = csv.reader(file, strict=True, delimiter=layout.delimiter, quoting=csv.QUOTE_NONE)
-        self._reader = quoted if layout.quotes else plain
+        self._quotes = layout.quotes
+        self._file = file
+        self._taken: list[str] = []
+        self._given_back: deque[str] = deque()
+        self._read_on(lines_before=0)
         self.header = layout.header or self._read_header()
+
+    def _read_on(self, lines_before: int) -> None:
+        """Reads what follows after so many lines."""
+        self._lines_before = lines_before
+        lines, delimiter = self._lines(), self._delimiter
+        if self._quotes:
+            self._reader = csv.reader(lines, strict=True, delimiter=delimiter)
+        else:
+            self._reader = csv.reader(lines, strict=True, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+
+    def _lines(self) -> Iterator[str]:
+        """Lines that were given back, then those of the file. What was taken for the present row is kept."""
+        taken, given_back = self._taken, self._given_back
+        while given_back:
+            taken.append(given_back.popleft())
+            yield taken[-1]
+        for line in self._file:
+            taken.append(line)
+            yield line
+
+    @property
+    def _line(self) -> int:
+        """The line that was read last."""
+        return self._lines_before + self._reader.line_num
 
     def _read_header(self) -> tuple[str, ...]:
         header = next(filter(None, self._reader), None)
@@ -52,14 +79,14 @@ class Rows:
         names = tuple(name.strip() for name in header)
         for i, name in enumerate(names):
             if name in names[:i]:
-                raise TraceError(self.source, f"column {brief(name)!r} is there twice", self._reader.line_num)
+                raise TraceError(self.source, f"column {brief(name)!r} is there twice", self._line)
         return names
 
     def column(self, name: str) -> int:
         """Where a column is; one that is missing is an error."""
         if name not in self.header:
             reason = f"expected a column {name!r}, found {brief(', '.join(self.header))}"
-            raise TraceError(self.source, reason, self._reader.line_num)
+            raise TraceError(self.source, reason, self._line)
         return self.header.index(name)
 
     def reader(self, name: str, read: Callable[[str], _Value], expected: str) -> Callable[[int, list[str]], _Value]:
@@ -76,22 +103,32 @@ class Rows:
         return value
 
     def rows(self, refuse: Refuse = strict) -> Iterator[tuple[int, list[str]]]:
-        """Rows that have as many fields as the header, each with the line it begins on. Empty lines are passed over."""
-        reader, width = self._reader, len(self.header)
+        """Rows that have as many fields as the header, each with the line it begins on. Empty lines are passed over.
+
+        A quote that nobody closes would take in all that follows: of a bad row of several lines only the first is lost.
+        """
+        width, taken = len(self.header), self._taken
         while True:
-            line = reader.line_num + 1
+            line = self._line + 1
+            taken.clear()
             try:
-                row = next(reader)
+                row = next(self._reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                refuse(TraceError(self.source, f"expected a row of CSV: {error}", line))
-                continue
-            if len(row) == width:
-                yield line, row
-            elif row:
+                open_quote = " (a quote that begins in this line does not end in it)" if len(taken) > 1 else ""
+                reason = f"expected a row of CSV: {error}{open_quote}"
+            else:
+                if len(row) == width:
+                    yield line, row
+                    continue
+                if not row:
+                    continue
                 reason = f"expected {width} fields as in the header, got {len(row)}: {brief(self._delimiter.join(row))}"
-                refuse(TraceError(self.source, reason, line))
+            refuse(TraceError(self.source, reason, line))
+            if len(taken) > 1:
+                self._given_back.extendleft(reversed(taken[1:]))
+                self._read_on(lines_before=line)
 
 
 @contextmanager
