@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import line, wards
+from phalanx.engine import draft, line, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
@@ -46,24 +47,31 @@ def a_tree(rng: Random, gpus: int) -> tuple[Queue, ...]:
 class History:
     """An engine whose queues are always crowded, and whose actions are carried out sooner or later."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, policies: tuple[str, ...] = POLICIES, max_wait_ms: int | None = None) -> None:
         self.rng = rng
+        self.max_wait_ms = max_wait_ms
         count = rng.choice([4, 8, 12])
         nodes = tuple(Node(f"n{i}", (f"r{i // 4}",), GPUS) for i in range(count))
         cluster = Cluster(nodes, ("rack", "node"), queues=a_tree(rng, GPUS * count))
         self.state, self.journal = State(), Count()
         self.asked: dict[ActionId, None] = {}
         self.now = self.submitted = 0
-        record(self.state, self.journal, ClusterDefined(cluster, rng.choice(POLICIES)), 0)
+        record(self.state, self.journal, ClusterDefined(cluster, rng.choice(policies)), 0)
         self.queues = self.state.quotas.leaves()
-        self.happen([self.a_submission() for _ in range(rng.choice([15, 40]))])
+        self.happen(
+            [self.a_submission() for _ in range(rng.choice([15, 40, 120] if max_wait_ms is not None else [15, 40]))]
+        )
 
     def a_submission(self) -> JobSubmitted:
         rng = self.rng
         self.submitted += 1
         gpus, count = rng.choice([(1, 1), (1, 1), (2, 1), (4, 1), (4, 2)])
         gang = Gang((Role("worker", count, count, Task(gpus)),), Topology(rng.choice(["", "rack"])))
-        return JobSubmitted(Job(str(self.submitted), gang, queue=rng.choice(self.queues), priority=rng.randrange(2)))
+        queue, priority = rng.choice(self.queues), rng.randrange(2)
+        job = Job(str(self.submitted), gang, queue=queue, priority=priority)
+        if self.max_wait_ms is not None and rng.random() < 0.3:
+            return JobSubmitted(replace(job, duration_ms=rng.choice([2_000, 5_000])))
+        return JobSubmitted(replace(job, max_wait_ms=self.max_wait_ms if rng.random() < 0.3 else None))
 
     def happen(self, events: list[Event]) -> None:
         for event in events:
@@ -93,20 +101,28 @@ class History:
         )
 
 
+def never_over(_: int) -> bool:
+    return False
+
+
 @contextmanager
 def nobody_sleeps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Line, "_sleeps", lambda *_, **__: False)
         patch.setattr(Line, "_lay_down", lambda _, classes, *__: list(classes))
+        patch.setattr(Line, "_is_over", lambda _: never_over)
         yield
 
 
 @contextmanager
 def other_bounds(rng: Random) -> Iterator[None]:
-    """As on a large cluster, where nodes are not looked at one by one and kinds are too many to have wards."""
+    """As on a large cluster, where nodes are not looked at one by one, kinds are too many to have wards, and not all
+    who may have something back are tried.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line, "FRESH_MAX", rng.choice([0, line.FRESH_MAX]))
         patch.setattr(wards, "KINDS_MAX", rng.choice([1, wards.KINDS_MAX]))
+        patch.setattr(draft, "RECLAIMS_MAX", rng.choice([1, 3, draft.RECLAIMS_MAX]))
         yield
 
 
@@ -131,6 +147,22 @@ def test_what_is_decided_is_the_same_as_if_nobody_slept(rng: Random) -> None:
         plan = decide(history.state, history.now)
         with nobody_sleeps():
             assert decide(history.state, history.now) == plan
+        history.decide()
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_a_kind_of_which_everybody_got_devices_is_told_no_reason(rng: Random) -> None:
+    history = History(rng, ("kai", "fair:backfill=easy"), max_wait_ms=3_000)
+    for _ in range(10):
+        plan = decide(history.state, history.now)
+        placed = [claim.job for claim in plan.claims]
+        in_line = [job for kind in history.state.classes.values() for _, job in kind.jobs]
+        in_line += [key.rpartition("/")[0] for key in plan.withdrawn]
+        waiting = {history.state.jobs[job].shape: job for job in in_line if job not in placed}
+        for verdict in plan.verdicts:
+            assert history.state.jobs[verdict.job].shape in waiting, f"{verdict.job} is told {verdict.reason}"
         history.decide()
         history.go_on()
 

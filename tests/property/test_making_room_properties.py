@@ -37,8 +37,9 @@ def settle(world: World, plan: Plan) -> list[tuple[str, str]]:
 @st.composite
 def crowded(draw: st.DrawFn) -> World:
     """A few nodes full of jobs of low priority that have lost more or less of their work if they are stopped."""
-    world = World(flat(draw(st.integers(1, 3)), 4), "priority")
-    jobs = [a_job(f"j{i}", draw(SIZES), priority=draw(st.integers(0, 2))) for i in range(8)]
+    world = World(draw(st.sampled_from([flat(1, 4), flat(2, 4), flat(3, 4), racked(2, 2, gpus=4)])), "priority")
+    count = draw(st.sampled_from([1, 2]))
+    jobs = [a_job(f"j{i}", draw(SIZES), count, priority=draw(st.integers(0, 2))) for i in range(8)]
     world.turn(*map(JobSubmitted, jobs))
     settle(world, world.turn())
     for job in jobs:
@@ -68,10 +69,11 @@ def _fits_without(world: World, head: Job, victims: tuple[AttemptRecord, ...]) -
         return trial.seat_job(head) is not None
 
 
-@settings(max_examples=60)
-@given(crowded(), SIZES)
-def test_the_victims_of_a_head_on_one_node_are_the_cheapest_there_are(world: World, gpus: int) -> None:
-    head = a_job("head", gpus, priority=9)
+@settings(max_examples=80)
+@given(crowded(), SIZES, st.integers(1, 3), st.booleans())
+def test_the_victims_of_a_head_are_the_cheapest_there_are(world: World, gpus: int, count: int, in_rack: bool) -> None:
+    required = "rack" if in_rack and "rack" in world.state.cluster.levels else ""
+    head = a_job("head", gpus, count, required=required, priority=9)
     best = optimum(world, head)
     running = {attempt.key: attempt for attempt in world.state.attempts()}
     loss = {key: attempt.lost_gpu_ms(world.state.now) for key, attempt in running.items()}

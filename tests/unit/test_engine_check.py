@@ -63,6 +63,14 @@ REFUSED: list[tuple[Event, str]] = [
     (JobSubmitted(a_job("new", required="pod")), "job new asks for the level 'pod'; this cluster has rack, node"),
     (JobSubmitted(a_job("new", preferred="pod")), "job new asks for the level 'pod'"),
     (JobSubmitted(SUBGANG), "job new asks for the level 'pod'"),
+    (
+        JobSubmitted(a_job("new", task={"storage_gb": (("tape", 1),)})),
+        "job new, role worker asks for storage of the tier 'tape'; this cluster has none",
+    ),
+    (
+        JobSubmitted(a_job("new", 3, (2, 3), parallel=ParallelPlan(4, 1, 2))),
+        "job new: no size of the gang from 6 to 9 GPUs is whole replicas of its parallel plan",
+    ),
     (JobSubmitted(Job("new", Gang(()))), "job new has no roles"),
     (JobSubmitted(ILL_SIZED), "job new, role w: replicas 3 to 2"),
     (JobSubmitted(a_job("new", 1, 0)), "job new, role worker: replicas 0 to 0"),

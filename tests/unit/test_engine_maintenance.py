@@ -15,6 +15,8 @@ from phalanx.engine.action import Stop
 from phalanx.engine.event import ClusterChanged, NodeHealthChanged
 from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
+from phalanx.engine.why import why
+from phalanx.words import because
 from phalanx.workload.job import Kind
 
 HOUR_MS = 3_600_000
@@ -73,6 +75,25 @@ def test_who_does_not_say_how_long_it_runs_is_stopped_when_the_time_comes_and_go
     assert starts(world.turn(after_ms=HOUR_MS)) == ["open"]
     assert everything(replay(world.journal)) == everything(world.state)
     assert everything(verify(world.journal)) == everything(world.state)
+
+
+@pytest.mark.parametrize("policy", ["fifo:skip=true", "phalanx", "priority", "backfill", "fair"])
+def test_who_does_not_say_how_long_it_runs_starts_also_behind_one_that_would_run_into_it(policy: str) -> None:
+    world = World(closing(), policy)
+    jobs = (a_job("long", 4, duration_ms=2 * HOUR_MS), a_job("longer", 4, duration_ms=3 * HOUR_MS), a_job("open", 4))
+    plan = world.submit(*jobs)
+    assert starts(plan) == ([] if policy == "backfill" else ["open"])
+    answer = why(world.state, "long")
+    assert "()" not in because(answer)
+    assert everything(verify(world.journal)) == everything(world.state)
+
+
+def test_a_reason_of_another_of_its_kind_is_not_told_of_one_that_would_not_run_into_it() -> None:
+    world = World(closing(), "backfill")
+    world.submit(a_job("long", 4, duration_ms=2 * HOUR_MS), a_job("open", 4))
+    answer = why(world.state, "open")
+    assert answer.reason is Reason.RESERVED
+    assert "maintenance" not in because(answer)
 
 
 @pytest.mark.parametrize("said", [{"preemptible": False}, {"kind": Kind.SERVICE}])

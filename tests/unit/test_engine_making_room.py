@@ -7,7 +7,7 @@ import pytest
 from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import DeviceHealthChanged, JobCancelled
+from phalanx.engine.event import DeviceHealthChanged, JobCancelled, Progress
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.workload.gang import Role, Task
@@ -197,3 +197,27 @@ def test_a_decision_leaves_the_state_as_it_was() -> None:
     before = everything(world.state)
     decide(world.state, world.now + 5)
     assert everything(world.state) == before
+
+
+def test_what_an_elastic_job_loses_is_what_it_had_and_not_what_it_has() -> None:
+    """grown had 1 GPU for an hour and 4 for a second, fixed has had 4 for three quarters of an hour since it saved."""
+    world = World(flat(3, 4), "priority")
+    world.run(a_job("fixed", 4))
+    world.run(a_job("x", 3, preemptible=False), a_job("y", 4, preemptible=False))
+    world.run(a_job("grown", 1, (1, 4)))
+    world.turn(Progress("fixed", 1, step=10, durable_step=10), after_ms=900_000)
+    world.end("x", after_ms=2_700_000)
+    world.done("grown")
+    plan = world.submit(a_job("head", 4, priority=9), after_ms=1_000)
+    assert world.job("grown").attempt.lost_gpu_ms(world.now) == 3_600_000 + 4_000
+    assert stops(plan) == ["grown"]
+
+
+def test_what_is_durable_is_not_lost_whatever_size_it_was_done_at() -> None:
+    world = World(flat(1, 4), "priority")
+    world.run(a_job("x", 3))
+    world.run(a_job("grown", 1, (1, 4)))
+    world.end("x", after_ms=60_000)
+    world.done("grown")
+    world.turn(Progress("grown", 1, step=90, durable_step=60), after_ms=30_000)
+    assert world.job("grown").attempt.lost_gpu_ms(world.now) == 4 * 30_000, "two thirds of it: the time with one GPU"

@@ -10,7 +10,7 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import ClusterChanged, JobSubmitted
+from phalanx.engine.event import ClusterChanged, JobSubmitted, Progress
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.workload.job import Job
@@ -227,8 +227,8 @@ def test_without_queues_any_name_goes_and_nobody_is_refused() -> None:
     assert starts(world.submit(of("anything", "a", 2))) == ["a"]
 
 
-def test_what_was_lent_in_the_same_decision_is_had_back_once_it_runs() -> None:
-    """vision deserves 2 and starts 8; llm deserves 6 and has 4: the last job of llm is due its share."""
+def test_what_somebody_is_due_in_the_same_decision_is_not_lent_to_another() -> None:
+    """vision deserves 2 and would start 8; llm deserves 6 and has 4: the last job of llm is due its share."""
     queues = (
         Queue("research", limit=gpus(12)),
         Queue("research/llm", guaranteed=gpus(4), deserved=gpus(6)),
@@ -238,8 +238,64 @@ def test_what_was_lent_in_the_same_decision_is_had_back_once_it_runs() -> None:
     world = world_of(*queues, policy="fifo:skip=true", each=8)
     vision, llm = "research/vision", "research/llm"
     plan = world.submit(of(vision, "v1", 4), of(vision, "v2", 4), of(llm, "l1", 4), of(llm, "l2", 2))
-    assert starts(plan) == ["v1", "v2", "l1"]
-    assert len(stops(world.done("v1", "v2", "l1"))) == 1
-    for name in ("v1", "v2"):
-        if world.asks(name):
-            assert starts(world.done(name)) == ["l2"]
+    assert starts(plan) == ["v1", "l1", "l2"]
+    assert not stops(world.done("v1", "l1", "l2"))
+    assert world.reason("v2") is Reason.QUOTA
+
+
+def test_who_lacks_quota_and_no_devices_need_not_wait_until_who_borrows_has_left() -> None:
+    world = world_of(Queue("r", limit=gpus(4)), Queue("r/a"), Queue("r/b", deserved=gpus(2)))
+    world.run(of("r/a", "a1", 4))
+    plan = world.submit(of("r/b", "b1", 2), after_ms=1_000)
+    assert stops(plan) == ["a1"]
+    assert starts(plan) == ["b1"]
+
+
+def test_of_those_who_borrow_the_cheapest_makes_way_where_nothing_but_quota_is_short() -> None:
+    """r may have 6, which a has: lo loses 4 GPU-hours, lo2 loses 2, and 2 GPUs are due to b. There are free ones."""
+    queues = (Queue("r", limit=gpus(6)), Queue("r/a", deserved=gpus(4)), Queue("r/b", deserved=gpus(2)))
+    world = world_of(*queues, policy="priority", each=4)
+    world.run(of("r/a", "lo", 4))
+    world.run(of("r/a", "lo2", 2))
+    plan = world.submit(of("r/b", "due", 2), after_ms=HOUR_MS)
+    assert stops(plan) == ["lo2"]
+    assert starts(plan) == ["due"]
+
+
+def test_who_borrows_cpus_keeps_the_gpus_that_its_queue_deserves() -> None:
+    """b has its 4 GPUs and more CPUs than its 50; c has 8 GPUs and deserves 4. The 4 GPUs of a come from c."""
+    cluster = replace(
+        flat(3, 4),
+        nodes=tuple(replace(node, cpus_milli=100_000) for node in flat(3, 4).nodes),
+        queues=tuple(Queue(name, deserved=(4_000, 50_000, None)) for name in "abc"),
+    )
+    world = World(cluster, "priority")
+    for name, queue, on, cpus in (("c1", "c", 4, 4), ("c2", "c", 4, 4), ("cpus", "b", 0, 80), ("b1", "b", 4, 4)):
+        world.run(a_job(name, on, queue=queue, task={"cpus_milli": 1000 * cpus}), after_ms=1_000)
+    plan = world.submit(a_job("a1", 4, queue="a", task={"cpus_milli": 4000}), after_ms=1_000)
+    assert stops(plan) in (["c1"], ["c2"])
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "priority", "backfill", "fair", "kai", "srtf"])
+def test_who_is_due_takes_what_the_same_decision_would_lend_before_anybody_is_stopped(policy: str) -> None:
+    """a has what it deserves and b nothing. Of the free node a2 would borrow, b1 is due it: a1 need not stop for b1."""
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(4)), policy=policy)
+    world.run(a_job("a1", 4, queue="a", duration_ms=10 * HOUR_MS))
+    long = [a_job(name, 4, queue=queue, duration_ms=20 * HOUR_MS) for name, queue in (("a2", "a"), ("b1", "b"))]
+    plan = world.submit(*long, after_ms=HOUR_MS)
+    assert starts(plan) == ["b1"]
+    assert not stops(plan)
+    assert world.status("a2") is JobState.WAITING
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fair", "fair-tree", "multifactor", "backfill", "drf"])
+def test_who_has_what_another_queue_is_due_moves_if_it_lands_elsewhere_at_once(policy: str) -> None:
+    """Two nodes are half used by a, which borrows 2: b is due a whole node, and there is room for both of a on one."""
+    world = world_of(Queue("a", deserved=gpus(2)), Queue("b", deserved=gpus(4)), policy=policy)
+    for name in ("a1", "x", "a2"):
+        world.run(of("a", name, 2))
+    world.end("x", after_ms=1_000)
+    world.turn(*(Progress(name, 1, step=1, durable_step=1) for name in ("a1", "a2")), after_ms=1_000)
+    plan = world.submit(of("b", "b1", 4), after_ms=HOUR_MS)
+    assert not stops(plan)
+    assert [type(action).__name__ for action in plan.actions] == ["Resize"]

@@ -6,10 +6,9 @@ import pytest
 
 from builders import World, a_job, racked
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine import cycle, shortcut
+from phalanx.engine import shortcut
 from phalanx.engine.event import ClusterChanged
 from phalanx.engine.plan import Plan
-from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement import gang
 from phalanx.simulate.simulation import Setup, Simulation
@@ -29,35 +28,36 @@ def digest(policy: str, placement: str = "topology") -> str:
 
 @pytest.mark.parametrize("policy", ["fifo", "fifo:skip=true", "backfill", "tiresias-las", "priority", "yarn-cs"])
 def test_who_waits_alone_starts_just_as_it_would_from_the_line(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual, found = shortcut._who_waits_alone, []
-
-    def watched(state: State) -> JobRecord | None:
-        alone = usual(state)
-        found.append(alone)
-        return alone
-
-    monkeypatch.setattr(shortcut, "_who_waits_alone", watched)
-    short = digest(policy)
-    assert any(alone is not None for alone in found)
-    assert any(alone is None for alone in found)
-    monkeypatch.setattr(shortcut, "_who_waits_alone", lambda state: None)
-    assert digest(policy) == short
-
-
-@pytest.mark.parametrize("policy", ["fifo", "sjf", "fifo:skip=true", "priority", "backfill"])
-def test_those_behind_a_head_that_still_does_not_fit_wait_on_just_as_the_line_would_have_it(
-    policy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usual, found = cycle.wait_on, []
+    usual, found = shortcut.start_alone, []
 
     def watched(state: State) -> Plan | None:
         found.append(usual(state))
         return found[-1]
 
-    monkeypatch.setattr(cycle, "wait_on", watched)
+    monkeypatch.setattr(shortcut, "start_alone", watched)
     short = digest(policy)
-    assert any(plan is not None for plan in found) == (policy == "fifo")
-    monkeypatch.setattr(cycle, "wait_on", lambda state: None)
+    assert any(plan is not None for plan in found)
+    monkeypatch.setattr(shortcut, "start_alone", lambda state: None)
+    monkeypatch.setattr(shortcut, "start_in_order", lambda state: None)
+    assert digest(policy) == short
+
+
+@pytest.mark.parametrize("policy", ["fifo", "sjf", "edf", "fifo:skip=true", "priority", "backfill"])
+def test_those_whom_nobody_may_pass_start_in_their_order_just_as_the_line_would_have_it(
+    policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, found = shortcut.start_in_order, []
+
+    def watched(state: State) -> Plan | None:
+        found.append(usual(state))
+        return found[-1]
+
+    monkeypatch.setattr(shortcut, "start_in_order", watched)
+    short = digest(policy)
+    plans = [plan for plan in found if plan is not None]
+    assert any(plan.head for plan in plans) == (policy == "fifo")
+    assert any(plan.claims for plan in plans) == (policy == "fifo")
+    monkeypatch.setattr(shortcut, "start_in_order", lambda state: None)
     assert digest(policy) == short
 
 

@@ -46,6 +46,13 @@ def test_who_is_among_the_best_goes_on() -> None:
     assert stops(report(made, "7.3", 11, loss=0.45)) == ["7.3"]
 
 
+def test_a_member_that_has_diverged_is_stopped_though_nobody_has_come_as_far() -> None:
+    made = world()
+    plan = made.turn(Progress("7.0", 1, step=10, diverged=("loss",)))
+    assert stops(plan) == ["7.0"]
+    verify(made.journal)
+
+
 def test_other_metrics_and_steps_before_the_first_rung_stop_nobody() -> None:
     made = world()
     report(made, "7.0", 10, loss=0.5)

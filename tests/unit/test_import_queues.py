@@ -96,6 +96,15 @@ def test_every_field_of_a_kai_queue_has_its_place_or_is_named() -> None:
     )
 
 
+def test_what_the_api_server_prints_of_volcanos_queues_is_read_as_it_is() -> None:
+    imported = read_volcano_queues((DATA / "volcano-get.yaml").read_text(), "get.yaml")
+    assert by_path(imported) == {
+        "default": Queue("default"),
+        "research": Queue("research", deserved=Quota(8_000), limit=Quota(12_000, 10_000), weight=2, priority=10),
+    }
+    assert imported.notes == ("queue root: deserved (line 18): it deserves the whole cluster here",)
+
+
 @pytest.mark.parametrize("system", ["volcano", "kai"])
 def test_what_is_printed_is_read_back_as_the_same_queues(system: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = DATA / f"{system}.yaml"
@@ -199,7 +208,12 @@ def test_quantities_are_read_as_kubernetes_means_them(written: str, permille: in
         (["metadata: {name: a}\nspec: {deserved: {cpu: 4X}}"], "expected a quantity such as 16, 500m or 64Gi, got 4X"),
         (["metadata: {name: root}\nspec: {capability: {cpu: 4}}"], "the root is the whole cluster; remove the key"),
         (["metadata: {name: a}\nspec: {dequeueStrategy: lifo}"], "expected one of traverse, fifo, got lifo"),
-        (["metadata: {name: a, ownerReferences: []}"], "unknown key"),
+        (["metadata: {name: root}\nspec: {parent: a}"], "the root is the whole cluster; remove the key"),
+        (
+            ["metadata: {name: root}\nspec: {guarantee: {resource: {cpu: 4}}}"],
+            "v.yaml:4: key 'spec.guarantee': the root is the whole cluster; remove the key",
+        ),
+        (["metadata: {name: a, owner: me}"], "unknown key"),
     ],
 )
 def test_a_wrong_volcano_queue_is_refused_at_its_place(queues: list[str], told: str) -> None:

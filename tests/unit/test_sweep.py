@@ -12,7 +12,7 @@ from phalanx.workload.formats.native import read_job
 from phalanx.workload.halving import Contest, Halving
 from phalanx.workload.sweep import Choice, Range, Sweep, drawn, grid
 
-HEAD = "command: [python, train.py, '--lr={lr}', '{other}', '{optimizer}']\ngpus: 1\nenv: {A: b}\n"
+HEAD = "command: [python, train.py, '--lr={lr}', '{{other}}', '${shell}']\ngpus: 1\nenv: {A: b}\n"
 
 
 def points(sweep: str, head: str = HEAD) -> list[dict[str, str]]:
@@ -36,9 +36,18 @@ def test_members_have_their_values_in_command_and_variables() -> None:
     assert (first.id, first.array_of, second.id) == ("7.0", "7", "7.1")
     assert first.array is not None
     assert (first.array.indices, first.array.parallel_max) == ((0,), 3)
-    assert second.execution.command == ("python", "train.py", "--lr=0.01", "{other}", "adam")
+    assert second.execution.command == ("python", "train.py", "--lr=0.01", "{other}", "${shell}")
     assert second.execution.env == (("A", "b"), ("PHALANX_SWEEP_LR", "0.01"), ("PHALANX_SWEEP_OPTIMIZER", "adam"))
     assert second.sweep == Sweep(((("lr", "0.01"), ("optimizer", "adam")),), Halving("loss", False, 5, 3))
+
+
+@pytest.mark.parametrize("command", ["[python, t.py, '--lr={lrr}']", "python t.py --lr={lrr}"])
+def test_a_place_for_a_parameter_that_there_is_not_is_refused(command: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        read_job(f"gpus: 1\ncommand: {command}\nsweep: {{parameters: {{lr: [1, 2]}}}}\n", "job.yaml")
+    assert str(refused.value).startswith("job.yaml:2: key 'command")
+    words = "'{lrr}' is no parameter of the sweep (the text itself is written '{{lrr}}'), did you mean 'lr'?"
+    assert str(refused.value).endswith(words)
 
 
 def test_random_points_are_the_same_for_the_same_seed() -> None:

@@ -1,7 +1,8 @@
 """Adjustments: shares of devices that are changed where they are, while their jobs run on.
 
 What is counted stays the same: a job changes with whom it shares its turn, or how much compute a revocable share may
-have. So a change needs no room, can always be taken back, and is a `Resize` in which nobody joins or leaves.
+have, or how much of the memory that others hold. So a change needs no room, can always be taken back, and is a `Resize`
+in which nobody joins or leaves.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def step_towards(state: State, attempt: AttemptRecord, wanted: Adjustment) -> Ac
         return Resume(action)
     if attempt.phase is not Phase.RUNNING:
         return None
-    if rests:
+    if rests and ("resize" in state.lacks or _is_lent(attempt, wanted)):
         return Suspend(action) if "suspend" not in state.lacks else None
     if _has(attempt, wanted) or "resize" in state.lacks:
         return None
@@ -50,6 +51,8 @@ def _adjusted(portion: Portion, wanted: Adjustment) -> Portion:
         portion = replace(portion, beside=wanted.beside)
     if wanted.compute_permille and portion.revocable:
         portion = replace(portion, compute_permille=wanted.compute_permille)
+    if wanted.lent_mb is not None and portion.revocable:
+        portion = replace(portion, lent_mb=wanted.lent_mb)
     return portion
 
 
@@ -114,11 +117,18 @@ def _has(attempt: AttemptRecord, wanted: Adjustment) -> bool:
     )
 
 
+def _is_lent(attempt: AttemptRecord, wanted: Adjustment) -> bool:
+    """Whether it has such memory as is wanted: who is suspended could give none back."""
+    portions = (slot.portion for slot in attempt.placement.slots if slot.portion is not None)
+    return all(wanted.lent_mb in (None, portion.lent_mb) for portion in portions if portion.revocable)
+
+
 def _is_as_wanted(portion: Portion, wanted: Adjustment) -> bool:
     beside = portion.mode is not Mode.TURNS or wanted.beside in (None, portion.beside)
-    return beside and not (
-        portion.revocable and wanted.compute_permille and wanted.compute_permille != portion.compute_permille
-    )
+    if not portion.revocable:
+        return beside
+    compute = wanted.compute_permille in (None, 0, portion.compute_permille)
+    return beside and compute and wanted.lent_mb in (None, portion.lent_mb)
 
 
 RUNS = (Phase.RUNNING, Phase.RESIZING, Phase.SUSPENDING, Phase.SUSPENDED, Phase.RESUMING)

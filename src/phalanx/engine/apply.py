@@ -278,10 +278,9 @@ def _progress(state: State, progress: Progress) -> None:
         return
     attempt.stop_cost_ms = progress.stop_cost_ms
     if progress.durable_step > attempt.durable_step:
-        attempt.durable_ms = _done_by(attempt, progress, state.now)
-        attempt.durable_step = progress.durable_step
+        attempt.save(progress.durable_step, _done_by(attempt, progress, state.now))
         state.saving[attempt.key] = attempt
-    sweeps.compete(state, attempt, progress.step, progress.metrics)
+    sweeps.compete(state, attempt, progress)
 
 
 def _done_by(attempt: AttemptRecord, progress: Progress, now: int) -> int:

@@ -36,6 +36,7 @@ from phalanx.policy.policy import Policy
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job
+from phalanx.workload.sizes import whole_steps
 
 
 def check(state: State, event: Event) -> None:
@@ -149,6 +150,11 @@ def _check_request(state: State, job: Job) -> None:
         raise ValueError(
             f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
         )
+    if not whole_steps(job.gang.roles, job.parallel):
+        raise ValueError(
+            f"job {job.id}: no size of the gang from {job.gang.gpus_min} to {job.gang.gpus_max} GPUs is whole replicas "
+            "of its parallel plan"
+        )
 
 
 def _check_values(job: Job) -> None:
@@ -225,8 +231,18 @@ def _check_role(state: State, job: str, role: Role) -> None:
     ):
         if 0 < limit < asked:
             raise ValueError(f"job {job}, role {role.name}: {name} is {limit}, less than the {asked} asked for")
+    for tier, _ in task.storage_gb:
+        if tier not in (tiers := _storage_tiers(state)):
+            has = f"this cluster has {', '.join(tiers)}" if tiers else "this cluster has none"
+            raise ValueError(f"job {job}, role {role.name} asks for storage of the tier {tier!r}; {has}")
     _check_topology(state, job, role.topology)
     _check_roles(state, job, role.members)
+
+
+def _storage_tiers(state: State) -> tuple[str, ...]:
+    """The storage tiers of a cluster, those that its nodes have and those that they share."""
+    local = (tier for node in state.cluster.nodes for tier, _ in node.storage_gb)
+    return tuple(dict.fromkeys((*(tier.name for tier in state.cluster.storage), *local)))
 
 
 def _check_topology(state: State, job: str, topology: Topology) -> None:

@@ -16,7 +16,7 @@ from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.room import Room, make_room, room_by_defragmenting
-from phalanx.engine.shortcut import start_alone, wait_on
+from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
@@ -28,7 +28,7 @@ def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
     if not state.unsettled:
         return Plan(head=state.head)
-    short = wait_on(state) or start_alone(state)
+    short = short_plan(state)
     if short is not None:
         return short
     with Trial(state) as trial:
@@ -51,6 +51,7 @@ def decide(state: State, now: int) -> Plan:
         draft.start_who_is_prepared()
         if line.reconsider():
             _walk(line, draft)
+        draft.holds.keep_from(None)
         # 5. Where a site wants it, others move now and then so that one of those who still wait has a place.
         if state.defragmented_ms == now and state.cells is None:
             _defragment(line, draft)
@@ -68,8 +69,9 @@ def decide(state: State, now: int) -> Plan:
 
 
 def _walk(line: Line, draft: Draft) -> None:
-    reservations = draft.reservations
+    reservations, holds = draft.reservations, draft.holds
     for record in line:
+        holds.keep_from(record)
         if draft.state.cells is not None and record.asked.gang.gpus_min:
             place(line, draft, record)
             continue
@@ -79,6 +81,8 @@ def _walk(line: Line, draft: Draft) -> None:
             line.placed()
             if reservations.started(record, draft.newest_bookings, draft.newest_release):
                 line.readmit()
+        elif short is not None and holds.stand_in_the_way(short):
+            line.held_back(Reason.RESERVED, 0)
         elif short is not None and line.reason_of(record, short) is not Reason.GPUS:
             line.over_quota(short)
         elif _closes_too_soon(draft, record):
@@ -120,8 +124,7 @@ def _closes_too_soon(draft: Draft, record: JobRecord) -> bool:
 
 
 def _place(draft: Draft, record: JobRecord) -> bool:
-    # Where nothing is reserved, nobody can be delayed.
-    seated = draft.reservations.seat(record) if draft.reservations.made else draft.trial.seat(record)
+    seated = draft.seat(record)
     if seated is None:
         return False
     draft.start(record, seated)
@@ -141,6 +144,8 @@ def _lack(draft: Draft, record: JobRecord) -> Lack:
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.cells is not None or not draft.could_make_room(record):
         return False
+    if draft.take_over(record):
+        return True
     room = make_room(draft.trial, record, draft.context(record, fresh))
     if room is not None and draft.reservations.made and draft.reservations.delayed_by(record, room):
         room = _room_elsewhere(draft, record)

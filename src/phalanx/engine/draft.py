@@ -14,11 +14,12 @@ from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, 
 from phalanx.engine.adjust import step_towards
 from phalanx.engine.ceiling import Ceiling, Ceilings
 from phalanx.engine.elastic import does_without, lost, missing, most, surplus
+from phalanx.engine.holds import Holds
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
-from phalanx.engine.reserve import Reservations
+from phalanx.engine.reserve import Reservations, Underway
 from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context, may_stop
@@ -29,6 +30,9 @@ from phalanx.placement.ranks import with_mesh
 from phalanx.policy.policy import Targets
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Kind
+
+LENT_MAX = 16
+"""Starts of one decision, the latest, that are looked at for one who is due what they would borrow."""
 
 RECLAIMS_MAX = 32
 """Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
@@ -61,12 +65,16 @@ class Draft:
         self.promised_gpus = sum(self._held_gpus(claim.bookings) for claim in self.state.waiting_claims.values())
         self.promoted: dict[str, AttemptRecord] = {}
         self.withdrawn: dict[str, AttemptRecord] = {}
-        self.reservations = Reservations(trial, now, self)
+        # Not the draft itself: two that hold one another stay until the collector comes, which is seldom in long runs.
+        self.reservations = Reservations(trial, now, Underway(self.leaving, self.promoted, self.withdrawn))
+        self.holds = Holds(trial)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
         self.growths = 0
         self.opened = False
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
+        self._started: list[tuple[JobRecord, list[Booking]]] = []
+        self.put_back: list[JobRecord] = []
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._ceilings = Ceilings(self.state)
@@ -150,6 +158,43 @@ class Draft:
         self.trial.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
         self._begin(record.job.id, number, 0, placement, bookings)
+        if self.state.quotas:
+            self._started.append((record, bookings))
+
+    def take_over(self, record: JobRecord) -> bool:
+        """Starts a job on what this plan was about to lend to another: that one loses nothing, who runs would."""
+        quotas = self.state.quotas
+        if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
+            return False
+        for lent in reversed(self._started[-LENT_MAX:]):
+            borrower, bookings = lent
+            if not quotas.reclaims(record.job.queue, record.need, borrower.job.queue):
+                continue
+            mark = self.trial.mark()
+            self.trial.release(bookings)
+            self.trial.use(borrower.job.queue, usage_of(bookings), -1)
+            seated = self.seat(record) if self.state.shortfall(record) is None else None
+            if seated is not None:
+                self._put_back(lent)
+                self.start(record, seated)
+                return True
+            self.trial.undo_to(mark)
+        return False
+
+    def seat(self, record: JobRecord) -> GangTrial | None:
+        """Seats a job on what is free, so that it delays nobody for whom something is reserved."""
+        # Where nothing is reserved, nobody can be delayed.
+        return self.reservations.seat(record) if self.reservations.made else self.trial.seat(record)
+
+    def _put_back(self, lent: tuple[JobRecord, list[Booking]]) -> None:
+        """One that was to start waits on."""
+        record, bookings = lent
+        job, number = record.job.id, record.attempts + 1
+        self._started.remove(lent)
+        self.claims = [claim for claim in self.claims if claim.job != job]
+        self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
+        self.reservations.put_back(bookings)
+        self.put_back.append(record)
 
     def promise(self, record: JobRecord, room: Room) -> None:
         """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
@@ -192,7 +237,8 @@ class Draft:
             self.stopped[attempt.key] = attempt
         if not self._let_run_on(victim, instead):
             self.trial.undo_to(mark)
-            self.actions, self.leaving, (self.leaving_gpus, self.promised_gpus) = actions, leaving, gpus
+            self.actions, (self.leaving_gpus, self.promised_gpus) = actions, gpus
+            self._let_leave(leaving)
             for attempt in instead:
                 del self.stopped[attempt.key], self._touched[attempt.key]
 
@@ -265,10 +311,15 @@ class Draft:
         for claim, room in moved.values():
             if not claim.waits:
                 self._begin(claim.job, claim.attempt, 0, claim.placement, room.bookings)
-        self.leaving = others
+        self._let_leave(others)
         self.leaving_gpus -= victim.gpus
         del self.stopped[victim.key], self._touched[victim.key]
         return True
+
+    def _let_leave(self, leaving: dict[str, AttemptRecord]) -> None:
+        """Has these leave and no others, for all who look at who leaves."""
+        self.leaving.clear()
+        self.leaving.update(leaving)
 
     def _stays(self, victim: AttemptRecord) -> bool:
         """As if a victim stayed after all; not if its queue may not have what it holds any more."""

@@ -148,7 +148,10 @@ class DeviceHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=T
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """What an attempt says of itself: how far it is, what of it would survive, and what stopping it would cost."""
+    """What an attempt says of itself: how far it is, what of it would survive, and what stopping it would cost.
+
+    `diverged` are metrics that are no numbers any more, which JSON cannot write.
+    """
 
     job: str
     attempt: int
@@ -159,6 +162,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     gpu_busy: float = 0.0
     memory_gb: float = 0.0
     metrics: dict[str, float] = {}
+    diverged: tuple[str, ...] = ()
 
 
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
 from phalanx.cluster.queues import ancestors
+from phalanx.engine.maxima import Maxima
 from phalanx.engine.queue_keys import INNER, LEAF, Entry, QueueKeys, flat, flat_then
 from phalanx.engine.queue_tree import QueueTree, Turn
 from phalanx.engine.records import JobRecord
@@ -51,7 +52,7 @@ class Heads:
         self._first: list[Entry] = []
         self._tree = QueueTree(self.keys, state.jobs)
         self._beside: list[QueueTree] = []
-        self._turns: list[Turn] = []
+        self._turns: Maxima[Turn] = Maxima()
         self._moments: list[int] = []
         self._last: dict[int, tuple[int, Turn]] = {}
         state.touched.clear()
@@ -86,6 +87,11 @@ class Heads:
         else:
             self._tree.push(entry)
 
+    def put_all(self, place: int, entries: list[Entry]) -> None:
+        """Takes in some that are not overdue where their queue has its place."""
+        if entries:
+            self._tree.put_all(place, entries)
+
     def pop(self) -> Entry:
         """Gives out the first."""
         self.tick()
@@ -117,6 +123,10 @@ class Heads:
     def drop(self, takes: Callable[[int], bool]) -> None:
         """Gives out the next classes of the queue that the last entry was of, too, as long as these are taken."""
         self._tree.drop(takes)
+
+    def take_out(self, goes: Callable[[int], bool]) -> list[int]:
+        """Gives out at once all classes that go, but for who is overdue."""
+        return self._tree.take_out(goes)
 
     def beside(self) -> QueueTree:
         """A tree of queues, empty, whose keys are kept up to date with those of this one."""
@@ -150,7 +160,7 @@ class Heads:
             at = bisect_right(self._moments, since - 1)
             if begin < at:
                 key = flat_then(chain, entry, self._moments[begin])
-                if (key, entry[1]) < max(self._turns[begin:at]):
+                if (key, entry[1]) < self._turns.greatest(begin, at):
                     return True
                 begin = at
         return False
@@ -160,9 +170,10 @@ class Heads:
         begin, last = self._last.get(after) or (bisect_right(self._moments, after), None)
         end = bisect_right(self._moments, until)
         if begin > end:
-            return max(self._turns[bisect_right(self._moments, after) : end], default=None)
+            begin = bisect_right(self._moments, after)
+            return self._turns.greatest(begin, end) if begin < end else None
         if begin < end:
-            newest = max(self._turns[begin:end])
+            newest = self._turns.greatest(begin, end)
             last = newest if last is None else max(last, newest)
             self._last[after] = end, last
         return last

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from phalanx.engine.cells_heads import CellHeads
+from phalanx.engine.demand import Demand, demand_of
+from phalanx.engine.dormitory import Dormitory
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
 from phalanx.engine.offers import Offers
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
-from phalanx.engine.quotas import EVERY, Most, Shortfall
+from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, Reach, WaitingClass
 from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Bed, Sleepers, Wakes
 from phalanx.engine.state import OVERDUE, State
@@ -49,7 +51,7 @@ class Line:
         self.exhaustive = True
         self.may_fit = True
         self._refused: dict[int, bool] = {}
-        self._held_back: dict[int, None] = {}
+        self._held_back: dict[int, int] = {}
         self._classes = list(state.classes.values())
         self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
@@ -57,16 +59,22 @@ class Line:
         self._offers = Offers(state, draft)
         self._growths = draft.growths
         self._means = Means(state.quotas)
-        self._sleepers = Sleepers(state.quotas, self._means)
+        classes, following, jobs = self._classes, self._next, state.jobs
+        # What is kept beside does not hold the line itself, which would stay until the collector comes.
+        self._sleepers = Sleepers(state.quotas, self._means, lambda i: jobs[classes[i].jobs[following[i]][1]].need)
         self._rounds: list[tuple[int, list[int] | None]] = [(0, None)]
         self._heads = Heads(state) if state.cells is None else CellHeads(state)
         has_wards = self._goes_by_means and self._remembers and self._keeps and not self._preempts
         self._wards: Wards | None = None
         if has_wards and self._heads.by_queue:
-            self._wards = Wards(state.quotas, self._heads, self._entry, self._sleepers.in_queue, self._offers.sees_room)
+            in_queue, sees_room = self._sleepers.in_queue, self._offers.sees_room
+            self._wards = Wards(
+                state.quotas, self._heads, lambda i: (*classes[i].jobs[following[i]], i), in_queue, sees_room
+            )
         self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
+        self._gave_up = False
         self._placed_late = False
         self._placed = False
         self._current = 0
@@ -109,7 +117,7 @@ class Line:
         for i in classes:
             waiting = self._classes[i]
             if waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
-                reach, least, group, _, _ = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
+                reach, least, group, *_ = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
                 offering = offers.get(group) or self._offers.to(self.state.jobs[waiting.jobs[0][1]])
                 if not reach & offering[least if least < gpus_max else gpus_max]:
                     self._passed_over.append(i)
@@ -118,49 +126,55 @@ class Line:
         self._heads.add(entries)
 
     def _lay_down(self, classes: Iterable[int], wards: Wards) -> list[int]:
-        """Lets those sleep who were refused for lack of GPUs; the others are left.
+        """Lets those sleep who were refused for lack of GPUs, and those into the line who may have something back; the
+        others are left.
 
         Written out: every decision asks it of every class, and those of a queue have much in common.
         """
+        if self._all:
+            return list(classes)
         left: list[int] = []
-        clean_seq, gpus_max, jobs = self.state.clean_seq, self._offers.gpus_max, self.state.jobs
-        offering: list[int] | None = None
-        beds: dict[str, tuple[Bed, Bed, Most, bool]] = {}
+        clean_seq, by_quota, every, following = self.state.clean_seq, self._by_quota, self._classes, self._next
+        has_luck = dict(by_quota)
+        dormitories: dict[str, Dormitory] = {}
+        offered: dict[Ward, bool] = {}
         for i in classes:
-            waiting = self._classes[i]
-            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or i in self._by_quota or self._all:
+            waiting = every[i]
+            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or i in has_luck:
                 left.append(i)
                 continue
-            reach, least, (_, queue), gpus, need = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
-            known = beds.get(queue)
-            if known is None:
-                known = beds[queue] = self._beds(queue)
-            out, in_line, most, limited = known
-            may_reclaim = need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]
-            if may_reclaim or waiting.jobs[self._next[i]][0][0] == OVERDUE:
+            key, job = waiting.jobs[following[i]]
+            _, _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self.state.jobs[job])
+            dormitory = dormitories.get(queue)
+            if dormitory is None:
+                place = self._heads.keys.place(queue)
+                dormitory = dormitories[queue] = Dormitory(place, queue, self.state.quotas)
+            most = dormitory.most
+            if key[0] == OVERDUE:
                 left.append(i)
-                continue
-            if offering is None:
-                offering = self._offers.to(jobs[waiting.jobs[0][1]])
-            bed = in_line if reach & offering[least if least < gpus_max else gpus_max] else out
-            ward = wards.ward((gpus, need, waiting.asks, limited))
-            if ward is None:
-                left.append(i)
-                continue
-            wards.put(ward, i, bed.in_line)
-            self._sleepers.lay(i, bed, need)
+            elif need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
+                by_quota[i] = False
+                dormitory.lucky.append((key, job, i))
+            else:
+                bunk = dormitory.bunks.get(demand)
+                if bunk is None:
+                    ward = wards.ward((demand, dormitory.limited))
+                    if ward is None:
+                        left.append(i)
+                        continue
+                    if ward not in offered:
+                        offered[ward] = self._offers_to(demand, self._offers.to(self.state.jobs[job]))
+                    bunk = dormitory.bunks[demand] = dormitory.bunk(ward, offered[ward])
+                entries, coming, lying = bunk
+                entries.append((key, job, i))
+                coming.append(i)
+                lying.append(i)
+        for queue, dormitory in dormitories.items():
+            self._heads.put_all(dormitory.place, dormitory.lucky)
+            self._sleepers.lay(Bed(queue, self._heads.clock, True), dormitory.in_line)
+            self._sleepers.lay(Bed(queue, self._heads.clock, False), dormitory.not_in_line)
+        wards.let_in()
         return left
-
-    def _beds(self, queue: str) -> tuple[Bed, Bed, Most, bool]:
-        """What those of a queue have in common who sleep from now on: beds for who is not in line and for who is, the
-        most that they may have back, and whether there are limits.
-        """
-        self._heads.watch(queue)
-        most = self.state.quotas.reclaimable(queue)
-        clock, limited = self._heads.clock, self.state.quotas.accounts[queue].limited
-        # Who needs nothing of something may have none of it back.
-        at_most = [max(amount, 0) for amount in most] if most is not None else [-1] * len(EVERY)
-        return Bed(queue, clock, False), Bed(queue, clock, True), at_most, limited
 
     def _stays_out(self, i: int) -> bool:
         """Passes over a class that would be refused again; one that would not may be tried for its quota."""
@@ -205,13 +219,10 @@ class Line:
 
     def _measure(self, waiting: WaitingClass, record: JobRecord) -> Reach:
         """What all jobs of a class have in common, worked out once."""
-        asks = [self.state.fit.ask(task, record.asked) for task in record.tasks.values()]
-        reach = 0
-        for ask in asks:
-            reach |= ask.eligible
-        least = min(0 if ask.portions else ask.gpus for ask in asks)
+        asks = tuple([self.state.fit.ask(task, record.asked) for task in record.tasks.values()])
+        demand = demand_of(record.gpus_min, record.need, asks)
         group = (record.job.priority, record.job.queue)
-        waiting.asks, waiting.reach = tuple(asks), (reach, least, group, record.gpus_min, record.need)
+        waiting.asks, waiting.reach = asks, (demand.reach, demand.least, group, demand.gpus, demand.need, demand)
         return waiting.reach
 
     def __iter__(self) -> Iterator[JobRecord]:
@@ -233,7 +244,7 @@ class Line:
             if self._is_refused_again(waiting, record):
                 self._passed_over.append(self._current)
                 continue
-            if self._is_remembered(waiting) and len(self._offers.fresh_nodes) <= FRESH_MAX:
+            if self._is_remembered(waiting) and self._offers.fresh.bit_count() <= FRESH_MAX:
                 self.may_fit = self._offers.takes_a_task(waiting.asks, record, with_victims=False)
                 if not self.may_fit and not self._offers.takes_a_task(waiting.asks, record, with_victims=True):
                     self._passed_over.append(self._current)
@@ -252,30 +263,62 @@ class Line:
         """Gives out the first in line; None if nobody is. Who sleeps in a ward that is open may be."""
         if self._wards is None:
             return self._heads.pop() if self._heads else None
+        if not self._may_grow and not self._gave_up:
+            self._give_up_reclaiming()
+        if not self._wards.count:
+            return self._heads.pop() if self._heads else None
         self._wards.note(self.state.touched)
         self._heads.tick()
         while True:
             levels = Levels(self.draft.free_soon, self.state.capacity.free_total, self._means.pool)
-            for i in self._wards.narrow(levels):
-                if self._may_have(self._record(i)) and self._has_a_turn_to_come(i):
-                    self._rouse(i)
-                    self._heads.push(self._entry(i))
+            if levels != self._wards.levels:
+                for i in self._wards.narrow(levels):
+                    if self._may_have(self._record(i)) and self._has_a_turn_to_come(i):
+                        self._rouse(i)
+                        self._heads.push(self._entry(i))
+                self._wards.open_up(levels)
             best, drawn = self._heads.best, None
-            for ward in self._wards.open(levels):
-                turn = self._wards.tree(ward).best
+            for ward in self._wards.open:
+                turn = ward.tree.best
                 if turn is not None and (best is None or turn < best):
                     best, drawn = turn, ward
             if best is None:
                 return None
             if drawn is None:
                 return self._heads.take()
-            entry = self._wards.tree(drawn).pop()
+            entry = drawn.tree.pop()
             if self._wards.of(entry[2]) is drawn and entry == self._entry(entry[2]):
                 if self._has_a_turn_to_come(entry[2]):
                     self._rouse(entry[2])
                     self._heads.takes_turn(best)
                     return entry
                 drawn.resting[entry[2]] = None
+
+    def _give_up_reclaiming(self) -> None:
+        """Nobody has anything back any more in this decision: who stood in line for that alone is not looked at."""
+        self._gave_up = True
+        self._passed_over += self._heads.take_out(self._is_over())
+
+    def _is_over(self) -> Callable[[int], bool]:
+        """Tells which classes lack GPUs as before, and will until somebody makes way, which nobody does any more.
+
+        They had no luck but that they might have something back. Where one may have what it asks for, no node has room.
+        """
+        free_soon, free, clean_seq = self.draft.free_soon, self.state.capacity.free_total, self.state.clean_seq
+        accounts, jobs = self.state.quotas.accounts, self.state.jobs
+
+        def is_over(i: int) -> bool:
+            waiting = self._classes[i]
+            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or self._by_quota.get(i):
+                return False
+            _, _, (_, queue), gpus, need, _ = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
+            if gpus > free_soon:
+                return True
+            if gpus <= free or accounts[queue].limited:
+                return False
+            return not self._means.suffice(queue, need) or not self._offers.sees_room(waiting.asks)
+
+        return is_over if not self._all else lambda _: False
 
     def _rouse(self, i: int) -> int:
         """Wakes a class that sleeps."""
@@ -304,14 +347,18 @@ class Line:
     def _with_quota(self) -> list[int]:
         """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
         self._passed_over += [self._rouse(i) for i in self._sleepers.called(self._levels)]
-        found = [
-            i
-            for i in dict.fromkeys((*self._refused, *self._passed_over))
+        tried = dict.fromkeys((*self._refused, *self._passed_over))
+        if self._gave_up:
+            is_over = self._is_over()
+            tried = {i: None for i in tried if not is_over(i)}
+        found = {
+            i: self._has_quota(self._classes[i], self._record(i))
+            for i in tried
             if self._has_more(i) and self._quota_allows(self._classes[i], self._record(i))
-        ]
-        self._by_quota.update((i, self._has_quota(self._classes[i], self._record(i))) for i in found)
-        self._passed_over = [i for i in self._passed_over if i not in self._by_quota]
-        return found
+        }
+        self._by_quota.update(found)
+        self._passed_over = [i for i in self._passed_over if i not in found]
+        return list(found)
 
     def _has_more(self, i: int) -> bool:
         """Whether there is one of a class that was not placed yet, or held back with a shorter one placed."""
@@ -343,11 +390,17 @@ class Line:
                 record = self.state.jobs[attempt.job.id]
                 if record.held:
                     continue
-                alone = WaitingClass(self.state.seq)
-                alone.add(self.state.order(record), record.job.id)
-                self._classes.append(alone)
-                self._next.append(0)
-                self._heads.push(self._entry(len(self._classes) - 1))
+                self._stand_alone(record)
+        while self.draft.put_back:
+            self._stand_alone(self.draft.put_back.pop())
+
+    def _stand_alone(self, record: JobRecord) -> None:
+        """Puts one in line as a class of its own."""
+        alone = WaitingClass(self.state.seq)
+        alone.add(self.state.order(record), record.job.id)
+        self._classes.append(alone)
+        self._next.append(0)
+        self._heads.push(self._entry(len(self._classes) - 1))
 
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
@@ -364,7 +417,9 @@ class Line:
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
         waiting = self._classes[self._current]
-        if self._current not in self._held_back:
+        # Where a shorter one was placed, the one before it that was held back still waits.
+        if self._held_back.get(self._current) in (None, self._next[self._current]):
+            self._held_back.pop(self._current, None)
             self._refused.pop(self._current, None)
             self._verdicts.pop(self._current, None)
         self._next[self._current] += 1
@@ -427,7 +482,7 @@ class Line:
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(waiting.jobs[at][1], reason)
         self._refused[self._current] = True
-        self._held_back[self._current] = None
+        self._held_back[self._current] = at
         if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
             return
         for later in range(at + 1, len(waiting.jobs)):
@@ -550,10 +605,8 @@ class Line:
         waiting = self._classes[i]
         if self._wards is None or waiting.verdict is not Reason.GPUS or self._entry(i)[0][0] == OVERDUE:
             return None
-        asks = waiting.asks or self._asks(waiting, record)
-        return self._wards.ward(
-            (record.gpus_min, record.need, asks, self.state.quotas.accounts[record.job.queue].limited)
-        )
+        *_, demand = waiting.reach or self._measure(waiting, record)
+        return self._wards.ward((demand, self.state.quotas.accounts[record.job.queue].limited))
 
     @property
     def _may_open(self) -> bool:
@@ -599,7 +652,7 @@ class Line:
             self._rouse(i)
         self._heads.add([self._entry(i) for i in woken if back[i]])
         if self._wards is not None:
-            self._wards.look_anew(lambda ward: offering is None or self._offers_to(ward, offering))
+            self._wards.look_anew(lambda ward: offering is None or self._offers_to(ward.demand, offering))
         self._passed_over += [i for i in woken if not back[i]]
 
     def _offering_anew(self) -> list[int] | None:
@@ -607,7 +660,7 @@ class Line:
 
         Where nobody asks for it until something grows again, that may as well be now.
         """
-        if self._wards is not None and len(self._offers.fresh_nodes) > FRESH_MAX and not self._may_open:
+        if self._wards is not None and self._offers.fresh.bit_count() > FRESH_MAX and not self._may_open:
             return self._offers.to(self.state.jobs[self._classes[0].jobs[0][1]]) if self._classes else None
         for i in self._sleepers.newest_first():
             waiting, record = self._classes[i], self._record(i)
@@ -643,12 +696,8 @@ class Line:
         """Whether a node on which something grew may have the GPUs of the smallest task of a class."""
         return self._is_within(waiting, record, self._offers.to(record))
 
-    def _offers_to(self, ward: Ward, offering: list[int]) -> bool:
-        reach = 0
-        for ask in ward.asks:
-            reach |= ask.eligible
-        least = min(0 if ask.portions else ask.gpus for ask in ward.asks)
-        return bool(reach & offering[min(least, self._offers.gpus_max)])
+    def _offers_to(self, demand: Demand, offering: list[int]) -> bool:
+        return bool(demand.reach & offering[min(demand.least, self._offers.gpus_max)])
 
     def _is_within(self, waiting: WaitingClass, record: JobRecord, offering: list[int]) -> bool:
         reach, least, *_ = waiting.reach or self._measure(waiting, record)

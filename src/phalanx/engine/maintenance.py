@@ -9,9 +9,9 @@ from __future__ import annotations
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine import attempts
-from phalanx.engine.records import FOREVER_MS, JobRecord, StopReason
+from phalanx.engine.records import FOREVER_MS, JobRecord, StopReason, estimate_ms
 from phalanx.engine.state import State
-from phalanx.workload.job import Kind
+from phalanx.workload.job import Job, Kind
 
 
 def set_out(state: State) -> None:
@@ -85,11 +85,23 @@ def closing(state: State, record: JobRecord, at_ms: int) -> list[int]:
 
 
 def spare_ms(state: State, record: JobRecord) -> int:
-    """How long another job may run to be kept off fewer nodes than this one."""
+    """How long another job of its class may run to be kept off fewer nodes than this one.
+
+    Who does not say how long it runs may run until the nodes are closed, if it may be stopped. The lengths of a class
+    are in order, so that one without a length is the last.
+    """
+    lengths_ms = state.classes[record.shape].lengths_ms
+    if _stops_in_time(record.job) and lengths_ms and lengths_ms[-1] >= FOREVER_MS:
+        return FOREVER_MS
     return max((window.start_ms for window in too_soon(state, record)), default=state.now) - state.now
 
 
 def _length_ms(record: JobRecord) -> int:
-    unknown = record.estimate_ms >= FOREVER_MS
-    job = record.job
-    return 0 if unknown and job.preemptible and job.kind is not Kind.SERVICE else record.estimate_ms
+    # What a job's like have run is known only once it stands in line.
+    length_ms = min(record.estimate_ms, estimate_ms(record.job))
+    return 0 if length_ms >= FOREVER_MS and _stops_in_time(record.job) else length_ms
+
+
+def _stops_in_time(job: Job) -> bool:
+    """Whether a job can be stopped when the time comes."""
+    return job.preemptible and job.kind is not Kind.SERVICE

@@ -41,8 +41,11 @@ class Moving:
         return self.state.runs
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As the policy says."""
-        return self.state.policy.moves(self.head, attempt, self.state)
+        """As the policy says; and who would be stopped, since it has what is due to the head, rather moves."""
+        quotas, head = self.state.quotas, self.head
+        if self.state.policy.moves(head, attempt, self.state):
+            return True
+        return bool(quotas) and quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
 
     def goes(self, attempt: AttemptRecord) -> bool:
         """Who runs on whole devices, may be stopped at all, lets itself be moved, and saves its work.

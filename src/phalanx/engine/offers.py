@@ -68,18 +68,28 @@ class Offers:
         group = (record.job.priority, record.job.queue) if self._preempts else None
         found = self.by_group.get(group)
         if found is None:
-            found = self.by_group[group] = self._at_least(self._offer(record))
+            found = self._at_least(self._offer(record)) if self._preempts else self._to_everybody()
+            self.by_group[group] = found
         return found
 
+    def _to_everybody(self) -> Offer:
+        """What nodes offer where nobody is stopped for another: what is free, and what those leave who leave anyway."""
+        left, bit, free = self._left, self.state.topology.bit, self.state.capacity.free
+        others = self.fresh & ~self._left_nodes
+        found = [having & others for having in self.state.capacity.with_free]
+        found += [0] * (self.gpus_max + 1 - len(found))
+        for node, gpus in left.items():
+            if bit[node] & self.fresh:
+                found[min(free[node].bit_count() + gpus, self.gpus_max - 1)] |= bit[node]
+        return _at_least(found)
+
     def _at_least(self, offer: list[tuple[int, int]]) -> Offer:
-        """The nodes of an offer that have at least 0, 1, 2, … GPUs, as sets; more than any node has, none offers."""
+        """The nodes of an offer by how many GPUs they have at least; more than any node has, none offers."""
         found = [0] * (self.gpus_max + 1)
         bit = self.state.topology.bit
         for node, gpus in offer:
             found[min(gpus, self.gpus_max - 1)] |= bit[node]
-        for gpus in range(self.gpus_max - 2, -1, -1):
-            found[gpus] |= found[gpus + 1]
-        return found
+        return _at_least(found)
 
     def _offer(self, record: JobRecord) -> list[tuple[int, int]]:
         """For each node on which something grew: the GPUs a job could have there, at most."""
@@ -186,3 +196,10 @@ class Offers:
             for booking in attempt.bookings:
                 self._yielding.pop(booking.node, None)
         self._left_so_far = len(self.draft.leaving)
+
+
+def _at_least(exactly: list[int]) -> Offer:
+    """Of nodes that have 0, 1, 2, … GPUs, as sets, those that have at least so many."""
+    for gpus in range(len(exactly) - 2, -1, -1):
+        exactly[gpus] |= exactly[gpus + 1]
+    return exactly

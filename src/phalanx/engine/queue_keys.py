@@ -35,6 +35,7 @@ class QueueKeys:
         self.clock = 0
         self.now: list[Key] = [()]
         self.places_around: list[int] = [WHOLE]
+        self.places_inside: list[list[int]] = [[]]
         self.places: dict[str, int] = {}
         self._past: list[Past] = [[]]
         self._chains: dict[str, tuple[Past, ...]] = {}
@@ -49,6 +50,8 @@ class QueueKeys:
             key = self._order(path, self.state.usage(path), self.state)
             self.now.append(key)
             self.places_around.append(around)
+            self.places_inside.append([])
+            self.places_inside[around].append(place)
             self._past.append([(self.clock, key)])
         return place
 

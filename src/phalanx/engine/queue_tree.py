@@ -1,13 +1,14 @@
 """A tree of queues with what waits in each: whose turn is next, kept up to date as the keys of queues change.
 
-Each place of the tree knows the best of what waits in it. Where a key changes, only that place and those it lies in are
-worked out again.
+Of each place is known what is best in it, or at first only that nothing in it goes before its own key. Places are
+looked into one by one, in the order of their keys, until the best of all is known: what waits further behind costs
+nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from phalanx.engine.queue_keys import INNER, LEAF, WHOLE, Entry, QueueKeys
 from phalanx.engine.records import JobRecord
@@ -16,7 +17,10 @@ Turn = tuple[tuple[float, ...], str]
 """The key of an entry, with those of its queues before it, and the id of its job."""
 
 Offer = tuple[Turn, int, int]
-"""What was best in a place when it had some version, for the place around it: void once it has another."""
+"""What is best in a place, or its key and no job, until that is known; void once the place has another version."""
+
+UNKNOWN = ""
+"""The job of an offer of which nothing is known but where it comes from."""
 
 NOBODY = -1
 
@@ -27,28 +31,33 @@ class QueueTree:
     def __init__(self, keys: QueueKeys, jobs: Mapping[str, JobRecord]) -> None:
         self.keys = keys
         self.jobs = jobs
+        self._new: dict[int, list[Entry]] = {}
         self._entries: dict[int, list[Entry]] = {}
         self._offers: dict[int, list[Offer]] = {}
         self._versions: dict[int, int] = {}
         self._best: Turn | None = None
+        self._is_known = False
         self._popped = NOBODY
-        self._stale: dict[int, None] = {}
 
     def __iter__(self) -> Iterator[Entry]:
-        for entries in self._entries.values():
-            yield from entries
+        for by_place in (self._entries, self._new):
+            for entries in by_place.values():
+                yield from entries
 
     @property
     def best(self) -> Turn | None:
         """The turn that is next."""
-        if self._stale or self._popped != NOBODY:
+        if self._popped != NOBODY:
             self._settle()
+        if not self._is_known:
+            self._best = self._best_inside(WHOLE)
+            self._is_known = True
         return self._best
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, entries: Iterable[Entry]) -> None:
         """Takes in many at once."""
-        filled: dict[int, list[Entry]] = {}
         jobs, places = self.jobs, self.keys.places
+        filled: dict[int, list[Entry]] = {}
         for entry in entries:
             queue = jobs[entry[1]].job.queue
             place = places[queue] if queue in places else self.keys.place(queue)
@@ -57,25 +66,31 @@ class QueueTree:
             else:
                 filled[place] = [entry]
         for place, some in filled.items():
-            if place in self._entries:
-                some += self._entries[place]
-            if len(some) > 1:
-                heapify(some)
-            self._entries[place] = some
-        self._refresh_all(filled)
+            self.put_all(place, some)
+
+    def put_all(self, place: int, entries: list[Entry]) -> None:
+        """Takes in some where their queue has its place."""
+        if place in self._new:
+            self._new[place] += entries
+            return
+        self._new[place] = entries
+        if self._offers and place != self._popped:
+            self._look_again(place)
+
+    def newcomers(self, place: int) -> list[Entry]:
+        """A list into which entries of a queue may be put before anybody looks into the tree."""
+        if place not in self._new:
+            self.put_all(place, [])
+        return self._new[place]
 
     def push(self, entry: Entry) -> None:
         """Takes one in."""
-        place = self.keys.place(self.jobs[entry[1]].job.queue)
-        entries = self._entries.setdefault(place, [])
-        heappush(entries, entry)
-        if entries[0] is entry and place != self._popped:
-            self._refresh(place)
+        self.put_all(self.keys.place(self.jobs[entry[1]].job.queue), [entry])
 
     def pop(self) -> Entry:
         """Gives out the first."""
-        if self._stale or self._popped != NOBODY:
-            self._settle()
+        found = self.best
+        assert found is not None, "nobody is in line"
         place = WHOLE
         while not (entries := self._entries.get(place)):
             place = self._offers[place][0][1]
@@ -84,67 +99,110 @@ class QueueTree:
 
     def drop(self, takes: Callable[[int], bool]) -> None:
         """Gives out the next of the queue that the last entry was of, too, as long as these are taken."""
-        entries = self._entries.get(self._popped)
+        entries = self._waiting_in(self._popped)
         while entries and takes(entries[0][2]):
             heappop(entries)
 
+    def take_out(self, goes: Callable[[int], bool]) -> list[int]:
+        """Gives out at once all classes that go."""
+        self._settle()
+        gone: list[int] = []
+        for by_place in (self._entries, self._new):
+            for place, entries in by_place.items():
+                going = [entry[2] for entry in entries if goes(entry[2])]
+                if going:
+                    gone += going
+                    out = dict.fromkeys(going)
+                    by_place[place] = [entry for entry in entries if entry[2] not in out]
+                    heapify(by_place[place])
+                    self._look_again(place)
+        return gone
+
     def changed(self, places: Iterable[int]) -> None:
         """Takes note that queues have other keys."""
-        self._stale.update(dict.fromkeys(places))
+        if self._offers:
+            around = self.keys.places_around
+            found: dict[int, None] = {}
+            for place in places:
+                while place != WHOLE and place not in found:
+                    found[place] = None
+                    place = around[place]
+            for place in found:
+                self._doubt(place)
 
     def _settle(self) -> None:
-        """Works out what is best where the last entry was taken from, or keys have changed."""
-        if self._stale:
-            places = [place for place in self._stale if place in self._versions]
-            if self._popped != NOBODY:
-                places.append(self._popped)
-            self._stale = {}
-            self._refresh_all(places)
-        else:
-            self._refresh(self._popped)
-        self._popped = NOBODY
+        """Has the place that the last entry was taken from looked into again, and all that it lies in.
 
-    def _refresh_all(self, places: Iterable[int]) -> None:
-        """Works out what is best in many places: the innermost first, and each that they lie in once."""
-        around = self.keys.places_around
-        found: dict[int, None] = {}
-        for place in places:
-            while place != WHOLE and place not in found:
-                found[place] = None
-                place = around[place]
-        # A place has a greater number than the one around it.
-        for place in sorted(found, reverse=True):
-            self._offer(place)
-        self._best = self._best_inside(WHOLE)
+        It was the best of each, so that what it offers now takes its place, unless keys have changed since.
+        """
+        place, self._popped = self._popped, NOBODY
+        if place == NOBODY:
+            return
+        around, now, versions = self.keys.places_around, self.keys.now, self._versions
+        best = self._best_in(place)
+        while place != WHOLE:
+            outside = around[place]
+            offers, version = self._offers[outside], versions.get(place, 0)
+            if not offers or offers[0][1] != place or offers[0][2] != version:
+                self._look_again(place)
+                return
+            if best is None:
+                heappop(offers)
+            else:
+                heapreplace(offers, (best, place, version))
+            place, best = outside, self._best_inside(outside)
+            if place != WHOLE and best is not None:
+                best = (*now[place], INNER, *best[0]), best[1]
+        self._best, self._is_known = best, True
 
-    def _refresh(self, place: int) -> None:
-        """Works out what is best in a place, and so in all that it lies in."""
+    def _look_again(self, place: int) -> None:
+        """What is best in a place, and in all that it lies in, is to be found out anew."""
         around = self.keys.places_around
         while place != WHOLE:
-            self._offer(place)
+            self._doubt(place)
             place = around[place]
-        self._best = self._best_inside(WHOLE)
 
-    def _offer(self, place: int) -> None:
-        """Works out what is best in a place, given what is in those inside it, and has the one around it know."""
-        version = self._versions.get(place, 0) + 1
-        self._versions[place] = version
-        entries = self._entries.get(place)
-        best: Turn
-        if entries:
-            key, job, _ = entries[0]
-            best = ((*self.keys.now[place], LEAF, *key), job)
-        else:
-            inner = self._best_inside(place)
-            if inner is None:
-                return
-            best = ((*self.keys.now[place], INNER, *inner[0]), inner[1])
-        offers = self._offers.setdefault(self.keys.places_around[place], [])
-        heappush(offers, (best, place, version))
+    def _doubt(self, place: int) -> None:
+        """Of a place nothing is known any more but its key, if anybody has looked there."""
+        self._is_known = False
+        offers = self._offers.get(self.keys.places_around[place])
+        if offers is not None:
+            version = self._versions[place] = self._versions.get(place, 0) + 1
+            heappush(offers, ((self.keys.now[place], UNKNOWN), place, version))
 
     def _best_inside(self, place: int) -> Turn | None:
         """What is best in the queues inside; None if nothing waits there."""
-        offers, versions = self._offers.get(place), self._versions
-        while offers and versions[offers[0][1]] != offers[0][2]:
+        offers, versions, now = self._offers.get(place), self._versions, self.keys.now
+        if offers is None:
+            offers = self._offers[place] = [
+                ((now[inner], UNKNOWN), inner, versions.get(inner, 0)) for inner in self.keys.places_inside[place]
+            ]
+            heapify(offers)
+        while offers:
+            turn, inner, version = offers[0]
+            if version == versions.get(inner, 0):
+                if turn[1] is not UNKNOWN:
+                    return turn
+                best = self._best_in(inner)
+                if best is not None:
+                    heapreplace(offers, (best, inner, version))
+                    continue
             heappop(offers)
-        return offers[0][0] if offers else None
+        return None
+
+    def _best_in(self, place: int) -> Turn | None:
+        """What is best in a place: what waits in the queue itself, or in those inside it."""
+        entries = self._waiting_in(place)
+        if entries:
+            key, job, _ = entries[0]
+            return (*self.keys.now[place], LEAF, *key), job
+        inner = self._best_inside(place)
+        return ((*self.keys.now[place], INNER, *inner[0]), inner[1]) if inner is not None else None
+
+    def _waiting_in(self, place: int) -> list[Entry] | None:
+        """What waits in a queue, in a heap."""
+        entries = self._entries.get(place)
+        if place in self._new:
+            entries = self._entries[place] = self._new.pop(place) + (entries or [])
+            heapify(entries)
+        return entries

@@ -18,6 +18,9 @@ EVERY = range(len(RESOURCES))
 Most = list[int]
 """The most of each resource."""
 
+GPUS = 0
+"""The number of GPUs among the resources."""
+
 UNBOUNDED = 1 << 62
 NAMED_MAX = 8
 """Queues that an error names, of those to whom something is guaranteed."""
@@ -131,14 +134,18 @@ class QueueAccount:
 
     def left(self, resource: int) -> int:
         """How much more it may take of what it and those it lies in keep, and of the pool, whatever its limits."""
-        if self.above is None:
-            return self.deserved[resource] - (self.queue.guaranteed[resource] or 0) - self.drawn[resource]
-        # Where quotas were cut under running work the pool may lack something. What a queue keeps is its own even then.
-        return max(self.kept[resource] - self.drawn[resource], 0) + max(self.above.left(resource), 0)
+        whole = self.trail[0]
+        left = whole.deserved[resource] - (whole.queue.guaranteed[resource] or 0) - whole.drawn[resource]
+        for each in self.trail[1:]:
+            # Where quotas were cut under running work the pool may lack something. What a queue keeps is its own even
+            # then.
+            kept = each.kept[resource] - each.drawn[resource]
+            left = (left if left > 0 else 0) + (kept if kept > 0 else 0)
+        return left
 
     def has_room(self, need: Usage) -> bool:
         """Whether it would still have no more than it deserves."""
-        return all(self.used[i] + need[i] <= self.deserved[i] for i in self.lendable if need[i])
+        return not [i for i in self.lendable if need[i] and self.used[i] + need[i] > self.deserved[i]]
 
     def kept_inside(self, resource: int) -> int:
         """What the queues inside keep for themselves: for others it is as good as used."""
@@ -189,12 +196,14 @@ class Quotas:
 
     def shortfall(self, path: str, need: Usage) -> Shortfall | None:
         """What keeps a queue from having so much more; None if nothing does."""
-        for resource in EVERY:
-            if need[resource] and (short := self._over_limit(path, resource, need[resource])) is not None:
-                return short
+        account = self.accounts[path]
+        if account.limited:
+            for resource in EVERY:
+                if need[resource] and (short := self._over_limit(path, resource, need[resource])) is not None:
+                    return short
         for resource in EVERY:
             if need[resource]:
-                left = self.accounts[path].left(resource)
+                left = account.left(resource)
                 if need[resource] > left:
                     return Shortfall(path, "", resource, need[resource], left)
         return None
@@ -320,7 +329,9 @@ class Quotas:
         for each in self.accounts[path].upwards():
             if each.above is None or not each.has_room(need):
                 return
-            yield from (other for other in each.above.borrowing.values() if other is not each)
+            for other in each.above.borrowing.values():
+                if other is not each and self._borrows_what_lacks(other, path, need):
+                    yield other
 
     def reclaims(self, path: str, need: Usage, other: str) -> bool:
         """Whether a queue may have back what another has: that borrows where both lie side by side, and it would not.
@@ -333,12 +344,26 @@ class Quotas:
         mine, theirs = sides
         if not theirs.borrows or not self._gives_back(other, theirs):
             return False
+        if not self._borrows_what_lacks(theirs, path, need):
+            return False
         for each in self.accounts[path].upwards():
             if not each.has_room(need):
                 return False
             if each is mine:
                 return True
         return False
+
+    def _borrows_what_lacks(self, side: QueueAccount, path: str, need: Usage) -> bool:
+        """Whether a side has more than it deserves of what a queue may not have enough of; of GPUs, if it may have
+        enough of all that is asked for, but not where it lies. Who borrows CPUs alone keeps the GPUs that he deserves.
+        """
+        borrowed = [i for i in side.lendable if need[i] and side.used[i] > side.deserved[i]]
+        if not borrowed or len(side.lendable) == 1:
+            return bool(borrowed)
+        lacking = [i for i in EVERY if need[i] > self._allowed(path, i)]
+        if not lacking:
+            return borrowed[0] == GPUS or not need[GPUS]
+        return any(i in lacking for i in borrowed)
 
     def _gives_back(self, other: str, side: QueueAccount) -> bool:
         for each in self.accounts[other].upwards():

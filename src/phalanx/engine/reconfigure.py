@@ -261,7 +261,7 @@ def _let_all_run(state: State) -> None:
     state.adjustments.clear()
     for attempt in state.attempts_present():
         if attempt.is_revocable:
-            state.adjustments[attempt.job.id] = Adjustment(compute_permille=FULL_PERMILLE)
+            state.adjustments[attempt.job.id] = Adjustment(compute_permille=FULL_PERMILLE, lent_mb=0)
             settle(state, attempt.job.id)
 
 

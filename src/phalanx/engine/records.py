@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from phalanx.cluster.capacity import CPUS, MEMORY, Booking
 from phalanx.engine.action import Action
+from phalanx.engine.demand import Demand
 from phalanx.engine.plan import Reason
 from phalanx.placement.cells.ask import LABELS as CELL_LABELS
 from phalanx.placement.fit import Ask
@@ -22,9 +23,9 @@ from phalanx.workload.job import Job, Kind
 Group = tuple[int, str]
 """Priority and queue."""
 
-Reach = tuple[int, int, Group, int, Usage]
+Reach = tuple[int, int, Group, int, Usage, Demand]
 """On which nodes a kind of waiting jobs could ever run, the GPUs that its smallest task takes of one, its group, the
-GPUs without which it cannot start, and what it needs of what queues have quotas of."""
+GPUs without which it cannot start, what it needs of what queues have quotas of, and its demand."""
 
 
 FOREVER_MS = 1 << 62
@@ -91,7 +92,8 @@ class StopReason(StrEnum):
 @dataclass(slots=True, eq=False)
 class AttemptRecord:
     """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it says who
-    gives way.
+    gives way. `unsaved_sizes` are the sizes that it had since its last durable step and has no more: from when on, up
+    to when, and thousandths of GPUs.
     """
 
     key: str = field(init=False)
@@ -106,6 +108,7 @@ class AttemptRecord:
     started_ms: int = -1
     counted_ms: int = 0
     counted_gpu_ms: int = 0
+    unsaved_sizes: tuple[tuple[int, int, int], ...] = ()
     standing: Key | None = None
     durable_ms: int = 0
     durable_step: int = 0
@@ -157,14 +160,25 @@ class AttemptRecord:
 
     def count_service(self, now: int) -> None:
         """Books the service up to now, before its size changes."""
+        if self.started_ms >= 0:
+            self.unsaved_sizes += ((self.counted_ms, now, self.gpu_permille),)
         self.counted_gpu_ms = self.service_gpu_ms(now)
         self.counted_ms = now
+
+    def save(self, step: int, at_ms: int) -> None:
+        """Takes note that what it had done by a moment is durable."""
+        self.durable_step, self.durable_ms = step, at_ms
+        self.unsaved_sizes = tuple(size for size in self.unsaved_sizes if size[1] > at_ms)
 
     def lost_gpu_ms(self, now: int) -> int:
         """GPU time lost if it is stopped now: all since its last durable step, plus stopping and restarting."""
         if self.phase in (Phase.CLAIMED, Phase.STARTING):
             return 0
-        return self.gpu_permille * (now - self.durable_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms) // 1000
+        since_ms = max(self.durable_ms, self.counted_ms)
+        lost = self.gpu_permille * (now - since_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms)
+        for begin_ms, end_ms, gpu_permille in self.unsaved_sizes:
+            lost += gpu_permille * (end_ms - max(begin_ms, self.durable_ms))
+        return lost // 1000
 
     @property
     def gpu_permille(self) -> int:
@@ -268,12 +282,16 @@ class WaitingClass:
         return self.jobs[0]
 
     def add(self, key: Key, job: str) -> None:
-        """Puts a job in its place."""
-        insort(self.jobs, (key, job))
+        """Puts a job in its place: mostly the last, which is seen without a search."""
+        entry = (key, job)
+        if self.jobs and entry < self.jobs[-1]:
+            insort(self.jobs, entry)
+        else:
+            self.jobs.append(entry)
 
     def remove(self, key: Key, job: str) -> None:
-        """Takes a job out."""
-        at = bisect_left(self.jobs, (key, job))
+        """Takes a job out: mostly the first."""
+        at = 0 if self.jobs[0][1] == job else bisect_left(self.jobs, (key, job))
         assert self.jobs[at] == (key, job), f"job {job} is not where its key says"
         del self.jobs[at]
 

@@ -7,7 +7,7 @@ TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import NamedTuple
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Health
@@ -42,7 +42,7 @@ Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved."""
 
 
-class Underway(Protocol):
+class Underway(NamedTuple):
     """What a plan has done so far on its trial to attempts that there are: told to leave, started on what they were
     promised, or lost their claim.
     """
@@ -206,6 +206,10 @@ class Reservations:
                 return True
         self._make_way(record, bookings)
         return False
+
+    def put_back(self, bookings: list[Booking]) -> None:
+        """Forgets a start of this decision that is not to be."""
+        self._planned = [planned for planned in self._planned if planned[2] is not bookings]
 
     def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
         """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and

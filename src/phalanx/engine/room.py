@@ -62,9 +62,8 @@ def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptReco
 
 
 def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
-    for attempt in leaving.values():
-        if to_be_had(trial.state, attempt):
-            trial.vacate(attempt.bookings)
+    state = trial.state
+    trial.vacate([booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings])
 
 
 def _wait(trial: Trial, head: JobRecord) -> Room | None:
@@ -82,7 +81,8 @@ def _move(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     What those hold who are leaving does not count: who moves must land at once.
     """
     state = trial.state
-    if "resize" in state.lacks or state.policy.moves is nobody:
+    reclaims = bool(state.quotas) and state.quotas.may_reclaim(head.job.queue, head.need)
+    if "resize" in state.lacks or (state.policy.moves is nobody and not reclaims):
         return None
     if state.capacity.free_total < head.gpus_min or state.shortfall(head) is not None:
         return None

@@ -1,8 +1,13 @@
-"""Shortcuts of a decision: where one job is all there is to look at, no line is drawn up. The plan is the same."""
+"""Shortcuts of a decision: where only the first who wait are to be looked at, no line is drawn up. The plan is the
+same.
+"""
 
 from __future__ import annotations
 
+from heapq import heapify, heappop, heapreplace
+
 from phalanx.engine.action import ActionId, Start
+from phalanx.engine.heads import Entry
 from phalanx.engine.plan import LACK_REASON, Claim, Plan, Verdict
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
@@ -13,31 +18,11 @@ from phalanx.placement.placement import Lack, Placement
 from phalanx.policy.policy import anywhere, never
 
 
-def wait_on(state: State) -> Plan | None:
-    """The plan by which all wait on behind the head: nobody may pass it or makes room for it, nobody came before it,
-    and it still does not fit. None where that is not so.
-    """
-    head = state.jobs.get(state.head)
-    if head is None or head.queued is None or not _holds_up_all(state):
+def short_plan(state: State) -> Plan | None:
+    """The plan of a decision that needs no line; None where there is more to decide."""
+    if not state.is_plain:
         return None
-    with Trial(state) as trial:
-        if trial.seat(head) is not None:
-            return None
-    missing = lack(state.fit, head.asked)
-    if missing is Lack.NEVER:
-        return None
-    reason, first = LACK_REASON[missing], (head.queued, head.job.id)
-    news = state.classes[head.shape].verdict is not reason
-    behind = any(waiting.head > first for waiting in state.classes.values())
-    return Plan(verdicts=(Verdict(head.job.id, reason),) if news else (), head=head.job.id, exhaustive=not behind)
-
-
-def _holds_up_all(state: State) -> bool:
-    """Whether nothing but the head is to be looked at, as long as it does not fit."""
-    policy = state.policy
-    if policy.backfill is not never or policy.orders_queues or policy.preempts or state.reserves:
-        return False
-    return state.is_plain and state.newest_class <= state.clean_seq
+    return start_alone(state) or start_in_order(state)
 
 
 def start_alone(state: State) -> Plan | None:
@@ -46,8 +31,17 @@ def start_alone(state: State) -> Plan | None:
     placement = _place_of(state, alone) if alone is not None else None
     if alone is None or placement is None:
         return None
-    job, number = alone.job.id, alone.attempts + 1
-    return Plan((Claim(job, number, placement),), (Start(ActionId(state.term, job, number, 0), placement),))
+    claim, start = _begin(state, alone, placement)
+    return Plan((claim,), (start,))
+
+
+def _who_waits_alone(state: State) -> JobRecord | None:
+    """The only job that waits, if it asks for whole devices."""
+    if len(state.classes) != 1:
+        return None
+    (waiting,) = state.classes.values()
+    record = state.jobs[waiting.jobs[0][1]]
+    return record if len(waiting.jobs) == 1 and record.gpus_min else None
 
 
 def _place_of(state: State, record: JobRecord) -> Placement | None:
@@ -62,10 +56,49 @@ def _place_of(state: State, record: JobRecord) -> Placement | None:
         return placement_of(seated) if seated is not None else None
 
 
-def _who_waits_alone(state: State) -> JobRecord | None:
-    """The only job that waits, on whole devices, where nobody else is to be looked at or told to do anything."""
-    if len(state.classes) != 1 or not state.is_plain:
+def _begin(state: State, record: JobRecord, placement: Placement) -> tuple[Claim, Start]:
+    job, number = record.job.id, record.attempts + 1
+    return Claim(job, number, placement), Start(ActionId(state.term, job, number, 0), placement)
+
+
+def start_in_order(state: State) -> Plan | None:
+    """The plan that starts the first who wait, one after the other up to one who does not fit: nobody may pass him or
+    makes room for him, so that all others wait on behind him. None where that is not so.
+    """
+    if not _is_strict(state):
         return None
-    (waiting,) = state.classes.values()
-    record = state.jobs[waiting.jobs[0][1]]
-    return record if len(waiting.jobs) == 1 and record.gpus_min else None
+    classes = list(state.classes.values())
+    line: list[Entry] = [(*waiting.jobs[0], i) for i, waiting in enumerate(classes)]
+    heapify(line)
+    placed = [0] * len(classes)
+    claims: list[Claim] = []
+    starts: list[Start] = []
+    with Trial(state) as trial:
+        while line:
+            _, job, i = line[0]
+            record = state.jobs[job]
+            if not record.gpus_min:
+                return None
+            seated = trial.seat(record)
+            if seated is None:
+                missing = lack(state.fit, record.asked)
+                if missing is Lack.NEVER:
+                    return None
+                reason = LACK_REASON[missing]
+                news = () if classes[i].verdict is reason else (Verdict(job, reason),)
+                return Plan(tuple(claims), tuple(starts), news, job, exhaustive=len(line) == 1)
+            claim, start = _begin(state, record, placement_of(seated))
+            claims.append(claim)
+            starts.append(start)
+            placed[i] += 1
+            if placed[i] < len(classes[i].jobs):
+                heapreplace(line, (*classes[i].jobs[placed[i]], i))
+            else:
+                heappop(line)
+    return Plan(tuple(claims), tuple(starts))
+
+
+def _is_strict(state: State) -> bool:
+    """Whether jobs start in one order, and nobody goes before, or leaves for, who does not fit."""
+    policy = state.policy
+    return policy.backfill is never and not (policy.orders_queues or policy.preempts or state.reserves)

@@ -10,7 +10,7 @@ was still to come then. What comes of a decision is the same as if nobody slept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -43,9 +43,10 @@ class Sleepers:
     Some are woken in vain; nobody who could be helped sleeps on.
     """
 
-    def __init__(self, quotas: Quotas, means: Means) -> None:
+    def __init__(self, quotas: Quotas, means: Means, need: Callable[[int], Usage]) -> None:
         self.quotas = quotas
         self.means = means
+        self._need = need
         self._beds: dict[int, Bed] = {}
         self._in_queue: dict[str, dict[int, None]] = {}
         self._least: dict[str, Usage] = {}
@@ -69,22 +70,15 @@ class Sleepers:
 
     def put(self, i: int, record: JobRecord, wakes: Wakes, since: int, in_line: bool) -> None:
         """Lets a class sleep that may have nothing back, nor more than it has, as queues are now."""
-        self.lay(i, Bed(record.job.queue, since, in_line), record.need)
+        self.lay(Bed(record.job.queue, since, in_line), [i])
         self.wait_for(i, wakes)
 
-    def lay(self, i: int, bed: Bed, need: Usage) -> None:
-        """Likewise one that nothing wakes but that its queue may have more."""
-        queue = bed.queue
-        self._beds[i] = bed
-        inside = self._in_queue.get(queue)
-        if inside is None:
-            inside = self._in_queue[queue] = {}
-            self._least[queue] = need
-        else:
-            least = self._least[queue]
-            if need[0] < least[0] or need[1] < least[1] or need[2] < least[2]:
-                self._least[queue] = Usage(*map(min, least, need))
-        inside[i] = None
+    def lay(self, bed: Bed, classes: Sequence[int]) -> None:
+        """Likewise some that nothing wakes but that their queue may have more."""
+        if classes:
+            self._beds.update(dict.fromkeys(classes, bed))
+            self._in_queue.setdefault(bed.queue, {}).update(dict.fromkeys(classes))
+            self._least.pop(bed.queue, None)
 
     def wait_for(self, i: int, wakes: Wakes) -> None:
         """Has something wake one who sleeps."""
@@ -109,7 +103,8 @@ class Sleepers:
         queue = self._beds.pop(i).queue
         del self._in_queue[queue][i]
         if not self._in_queue[queue]:
-            del self._in_queue[queue], self._least[queue]
+            del self._in_queue[queue]
+            self._least.pop(queue, None)
         return i
 
     def _eased(self) -> dict[str, bool]:
@@ -129,8 +124,13 @@ class Sleepers:
         return found
 
     def _may_have_more(self, queue: str, bounds: bool) -> bool:
-        least = self._least[queue]
-        return self.means.may_reclaim(queue, least) or (bounds and self.means.suffice(queue, least))
+        least = self._least.get(queue)
+        if least is None:
+            # That of some who have woken since may be less.
+            least = self._least[queue] = Usage(*map(min, zip(*map(self._need, self._in_queue[queue]), strict=True)))
+        if self.quotas.accounts[queue].has_room(least) and self.means.may_reclaim(queue, least):
+            return True
+        return bounds and self.means.suffice(queue, least)
 
 
 def _bounds(account: QueueAccount) -> bool:

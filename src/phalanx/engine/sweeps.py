@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from phalanx.engine.attempts import want_stopped
+from phalanx.engine.event import Progress
 from phalanx.engine.records import AttemptRecord, Phase, StopReason
 from phalanx.engine.state import State
-from phalanx.workload.halving import Contest
+from phalanx.workload.halving import WORST, Contest
 
 
-def compete(state: State, attempt: AttemptRecord, step: int, metrics: Mapping[str, float]) -> None:
-    """Compares a member of a sweep with those who have come as far; one that is outdone is stopped."""
+def compete(state: State, attempt: AttemptRecord, progress: Progress) -> None:
+    """Compares a member of a sweep with those who have come as far; one that is outdone or diverged is stopped."""
     job = attempt.job
     halving = job.sweep.halving if job.sweep is not None else None
-    if halving is None or halving.metric not in metrics or attempt.phase is not Phase.RUNNING:
+    if halving is None or attempt.phase is not Phase.RUNNING:
+        return
+    value = WORST if halving.metric in progress.diverged else progress.metrics.get(halving.metric)
+    if value is None:
         return
     contest = state.contests.setdefault(job.array_of, Contest(halving))
-    if contest.report(job.id, step, metrics[halving.metric]) is not None:
+    if contest.report(job.id, progress.step, value) is not None:
         want_stopped(state, attempt, StopReason.OUTDONE)

@@ -142,6 +142,11 @@ class Trial:
         self.state.suppose(queue, what, sign)
         self._undo.append((lambda used: self.state.suppose(queue, used, -sign), what))
 
+    def keep_quota(self, queue: str, what: Usage) -> None:
+        """As if so much of what a queue may have were given away, though nobody has it."""
+        self.state.quotas.use(queue, what, 1)
+        self._undo.append((lambda kept: self.state.quotas.use(queue, kept, -1), what))
+
     def release(self, bookings: Iterable[Booking]) -> None:
         """As if those who hold these were gone."""
         for booking in bookings:

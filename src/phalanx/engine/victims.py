@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import islice
 from typing import Protocol
 
 from phalanx.cluster.bits import from_members, members
 from phalanx.engine.ceiling import Ceiling
-from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
+from phalanx.engine.quotas import GPUS
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, gpu_permille_of, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
@@ -25,6 +27,9 @@ NODES_FEW = 256
 
 CANDIDATES_MAX = 256
 """Victims up to which all together are tried when no single place will do."""
+
+VICTIMS_FEW = 10
+"""Attempts up to which every set of them is looked at."""
 
 SETS_MAX = 16
 """Sets of victims tried, cheapest first."""
@@ -140,20 +145,29 @@ class Stopping:
         """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
         if len(Excess(self.state, self.head).of(victims)) < len(victims):
             return None
-        promised: list[AttemptRecord] = []
-        if any(victim.phase is Phase.CLAIMED for victim in victims):
-            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
         for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
             if self.state.quotas and not self.state.yields(self.head, victim):
                 return None
+            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+        if self.state.shortfall(self.head) is not None:
+            return None
+        # Where nothing but quota was short the head need not wait until anybody has left.
+        seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
+        return seated or self._seat_without(victims)
+
+    def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head where the victims may be now."""
+        promised: list[AttemptRecord] = []
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
+        for victim in victims:
             give_back = self.trial.unclaim if victim.waits else self.trial.release
             give_back(victim.bookings)
-            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
         # What those who are leaving hold was promised to the victims, and is to be had now.
         for attempt in promised:
             if to_be_had(self.state, attempt):
                 self.trial.vacate(attempt.bookings)
-        return self.trial.seat(self.head) if self.state.shortfall(self.head) is None else None
+        return self.trial.seat(self.head)
 
 
 class VictimSearch:
@@ -204,6 +218,14 @@ class VictimSearch:
 
     def run(self) -> GangTrial | None:
         """Finds the victims that lose the least, whatever their order; they are in `chosen` then."""
+        short = self.state.shortfall(self.head)
+        seated = self._best_of_few(short.asked - short.left if short is not None and short.resource == GPUS else 0)
+        if seated is not None:
+            return seated
+        if short is not None and short.resource == GPUS and self.context.ceiling.fits_now():
+            seated = self._free_quota(short.asked - short.left)
+            if seated is not None:
+                return seated
         clearable = self.state.stoppable.nodes(self.state.capacity, self._up_to, self._task.gpus)
         for nodes in self._samples(self._reach() & clearable):
             on_node = self._candidates(nodes)
@@ -212,15 +234,77 @@ class VictimSearch:
                 seated = self._try(victims)
                 if seated is not None:
                     return self._prune(victims, self._dearest_first(victims))
-        short = self.state.shortfall(self.head) is not None
-        if not short and not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
+        if short is None and not self._is_intricate() and self._reach().bit_count() > NODES_FEW:
             return None
         # Who only has what the head's queue may not have more of can be anywhere.
-        everywhere = self.state.topology.everything if short else self._reach()
+        everywhere = self.state.topology.everything if short is not None else self._reach()
         found = {attempt.key: attempt for attempts in self._candidates(everywhere).values() for attempt in attempts}
         cheapest_first = sorted(found.values(), key=lambda attempt: (self._loss[attempt.key], attempt.key))
         cheapest_first = Excess(self.state, self.head).of(cheapest_first)
-        return self._add_up(cheapest_first[:CANDIDATES_MAX] if short else cheapest_first, self._dearest_first)
+        if short is not None:
+            cheapest_first = cheapest_first[:CANDIDATES_MAX]
+        return self._add_up(cheapest_first, self._dearest_first)
+
+    def _best_of_few(self, over_quota: int) -> GangTrial | None:
+        """Where few could be victims every set of them is looked at, the cheapest first: exact, whatever the head."""
+        if sum(map(len, self._groups.values())) > VICTIMS_FEW or not self._task.gpus or self._is_intricate():
+            return None
+        few = [attempt for group in self._groups.values() for attempt in group.values() if self.way.goes(attempt)]
+        for attempt in few:
+            self._loss[attempt.key] = self.loss(attempt, self.context.now)
+        few = self._cheapest_first(few)
+        enough = (
+            victims
+            for victims in self._subsets(few)
+            if gpu_permille_of(booking for victim in victims for booking in victim.staying) >= over_quota
+            and self._count_enough(victims)
+        )
+        for victims in islice(enough, SETS_MAX):
+            seated = self._try(victims)
+            if seated is not None:
+                self.chosen = victims
+                return seated
+        return None
+
+    def _subsets(self, attempts: list[AttemptRecord]) -> Iterator[list[AttemptRecord]]:
+        """Every set of attempts that are in the order of their losses, by price: from each the next are the one with
+        one more, and the one with its last replaced by the one after.
+        """
+        sets: list[tuple[tuple[int, int], tuple[int, ...]]] = [(self._price(attempts[:1]), (0,))] if attempts else []
+        while sets:
+            _, chosen = heappop(sets)
+            yield [attempts[i] for i in chosen]
+            after = chosen[-1] + 1
+            if after < len(attempts):
+                for more in ((*chosen, after), (*chosen[:-1], after)):
+                    heappush(sets, (self._price([attempts[i] for i in more]), more))
+
+    def _count_enough(self, victims: list[AttemptRecord]) -> bool:
+        """Whether there may be room for the head without some, as far as GPUs on nodes tell, wherever these are."""
+        gained: dict[int, int] = {}
+        for attempt in victims:
+            for booking in attempt.bookings:
+                gained[booking.node] = gained.get(booking.node, 0) + booking.devices.bit_count()
+        tasks = self._clear_already(self.state.topology.everything)
+        gpus, free = self._task.gpus, self.state.capacity.free
+        for node, more in gained.items():
+            had = free[node].bit_count()
+            tasks += (had + more) // gpus - (had // gpus if self._passes(node) else 0)
+        return tasks >= self._count
+
+    def _passes(self, node: int) -> bool:
+        return bool(self.state.fit.passing(self._ask) >> node & 1)
+
+    def _free_quota(self, lacking: int) -> GangTrial | None:
+        """Where there are devices, but the queue may not have so many: the cheapest who have as much, wherever."""
+        on_node = self._candidates(self.state.topology.everything)
+        found = {attempt.key: attempt for attempts in on_node.values() for attempt in attempts}
+        candidates = self._cheapest_first(found.values())[:CANDIDATES_MAX]
+        gains = [gpu_permille_of(attempt.staying) for attempt in candidates]
+        if sum(gains) < lacking:
+            return None
+        victims = self._cheapest(lacking, candidates, gains)
+        return self._prune(victims, self._dearest_first(victims)) if self._try(victims) is not None else None
 
     def displace(self) -> GangTrial | None:
         """Has those behind the head in the order give way, the last first, and spares whoever it can do without.
@@ -447,6 +531,11 @@ class VictimSearch:
         assert seated is not None, f"{self.head.job.id} fitted a moment ago"
         self.chosen = needed
         return seated
+
+    def _cheapest_first(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+        """Of those who lose as much, who started first comes first."""
+        jobs = self.state.jobs
+        return sorted(victims, key=lambda attempt: (self._loss[attempt.key], jobs[attempt.job.id].opened))
 
     def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
         return sorted(victims, key=lambda attempt: -self._loss[attempt.key])

@@ -169,6 +169,9 @@ def leave(state: State, record: JobRecord) -> None:
     if state.policy.backfill is not always:
         # It may have been the head: then another is, who may fit.
         state.newest_class = state.seq
+    if record.overdue and state.quotas:
+        # Of its queue's limit something may have been kept for it, that anybody may have now.
+        state.capacity.grown |= state.topology.everything
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
     if state.reserves:

@@ -12,19 +12,14 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from phalanx.engine.demand import Demand
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.queue_tree import QueueTree
 from phalanx.engine.quotas import Most, Quotas
 from phalanx.placement.fit import Ask
-from phalanx.policy.view import Usage
 
 KINDS_MAX = 64
 """Wards of one decision. All are looked at whenever levels change, so whoever needs something rarer sleeps alone."""
-
-
-Kind = tuple[int, Usage, tuple[Ask, ...], bool]
-"""The GPUs without which a job cannot start, what it takes of quotas, what its tasks ask of nodes, and whether its
-queue has limits."""
 
 
 class Levels(NamedTuple):
@@ -38,17 +33,18 @@ class Levels(NamedTuple):
 class Ward:
     """Members of one need: the GPUs they cannot start without, what they take of quotas, and what tasks ask of nodes.
 
-    `limited` are those of queues with limits: what these may have does not follow from what the pool has.
+    `limited` are those of queues with limits: what these may have does not follow from what the pool has. `in_line` and
+    `not_in_line` are those who are about to be let in.
     """
 
-    def __init__(self, gpus: int, need: Usage, asks: tuple[Ask, ...], limited: bool) -> None:
-        self.gpus = gpus
-        self.need = need
-        self.asks = asks
+    def __init__(self, demand: Demand, limited: bool, tree: QueueTree) -> None:
+        self.demand = demand
+        self.gpus, self.need, self.asks = demand.gpus, demand.need, demand.asks
         self.limited = limited
-        self.tree: QueueTree | None = None
-        self.entries: list[int] = []
+        self.tree = tree
         self.resting: dict[int, None] = {}
+        self.in_line: list[int] = []
+        self.not_in_line: list[int] = []
         self.count = 0
         self.is_narrow = False
 
@@ -59,7 +55,10 @@ class Ward:
 
 
 class Wards:
-    """Those of a decision. `sees_room` says of what tasks ask whether a node may have room where something grew."""
+    """Those of a decision. `sees_room` says of what tasks ask whether a node may have room where something grew.
+
+    `open` are those that were open when there was as much as `levels` says; None, and that is to be found out anew.
+    """
 
     def __init__(
         self,
@@ -74,18 +73,18 @@ class Wards:
         self._entry = entry
         self._in_queue = in_queue
         self._sees_room = sees_room
-        self._wards: dict[Kind, Ward] = {}
+        self._wards: dict[tuple[Demand, bool], Ward] = {}
         self._ward_of: dict[int, Ward] = {}
         self._kept: list[tuple[int, str]] = []
         self._kept_by: dict[str, int] = {}
-        self._levels: Levels | None = None
-        self._open: list[Ward] = []
+        self.levels: Levels | None = None
+        self.open: list[Ward] = []
 
-    def ward(self, kind: Kind) -> Ward | None:
-        """That of a need; None if there are too many already."""
+    def ward(self, kind: tuple[Demand, bool]) -> Ward | None:
+        """That of a demand, in queues with limits or without; None if there are too many already."""
         found = self._wards.get(kind)
         if found is None and len(self._wards) < KINDS_MAX:
-            found = self._wards[kind] = Ward(*kind)
+            found = self._wards[kind] = Ward(*kind, self.heads.beside())
         return found
 
     def put(self, ward: Ward, i: int, in_line: bool) -> None:
@@ -93,10 +92,21 @@ class Wards:
         self._ward_of[i] = ward
         ward.count += 1
         if in_line:
-            ward.entries.append(i)
+            ward.tree.push(self._entry(i))
         else:
             ward.resting[i] = None
-        self._levels = None
+        self.levels = None
+
+    def let_in(self) -> None:
+        """Takes in all who have come into wards at once; who is in line is in the tree of its ward already."""
+        for ward in self._wards.values():
+            coming = dict.fromkeys((*ward.in_line, *ward.not_in_line), ward)
+            self._ward_of.update(coming)
+            ward.count += len(coming)
+            ward.resting.update(dict.fromkeys(ward.not_in_line))
+            ward.in_line.clear()
+            ward.not_in_line.clear()
+        self.levels = None
 
     def take(self, i: int) -> None:
         """Has a class leave its ward, if it is in one."""
@@ -104,6 +114,11 @@ class Wards:
         if ward is not None:
             ward.count -= 1
             ward.resting.pop(i, None)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._wards)
 
     def of(self, i: int) -> Ward | None:
         """The ward that a class sleeps in; None if it is in none."""
@@ -117,19 +132,17 @@ class Wards:
 
         Of which wards all stand in line from now on is told by `are_back`.
         """
-        self._levels = None
+        self.levels = None
         for ward in self._wards.values():
             ward.is_narrow = False
             if ward.resting and are_back(ward):
-                ward.entries += ward.resting
+                ward.tree.add([self._entry(i) for i in ward.resting])
                 ward.resting.clear()
 
-    def open(self, levels: Levels) -> list[Ward]:
-        """Those of whose members some would not simply be refused again."""
-        if levels != self._levels:
-            self._levels = levels
-            self._open = [ward for ward in self._wards.values() if ward.count and self._is_open(ward, levels)]
-        return self._open
+    def open_up(self, levels: Levels) -> None:
+        """Finds those of whose members some would not simply be refused again."""
+        self.levels = levels
+        self.open = [ward for ward in self._wards.values() if ward.count and self._is_open(ward, levels)]
 
     def _is_open(self, ward: Ward, levels: Levels) -> bool:
         if levels.free_soon < ward.gpus:
@@ -145,8 +158,6 @@ class Wards:
         """Members that may have what they need by what their queues keep, where the pool has too little; each once,
         until something grows.
         """
-        if levels == self._levels:
-            return
         for ward in self._wards.values():
             is_narrow = not ward.limited and levels.free < ward.gpus <= levels.free_soon
             if not is_narrow or ward.is_narrow or ward.is_covered(levels.pool):
@@ -155,15 +166,6 @@ class Wards:
                 ward.is_narrow = True
                 for queue in self._keeping(ward.need[0] - levels.pool[0]):
                     yield from (i for i in self._in_queue(queue) if self._ward_of.get(i) is ward)
-
-    def tree(self, ward: Ward) -> QueueTree:
-        """The members of a ward that may have a turn to come, in order; some are there in vain."""
-        if ward.tree is None:
-            ward.tree = self.heads.beside()
-        if ward.entries:
-            ward.tree.add([self._entry(i) for i in ward.entries if self._ward_of.get(i) is ward])
-            ward.entries = []
-        return ward.tree
 
     def _keeping(self, least: int) -> list[str]:
         """Queues that may have so much without the pool."""

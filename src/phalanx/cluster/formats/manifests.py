@@ -22,6 +22,8 @@ METADATA_KEYS = (
     "creationTimestamp",
     "managedFields",
     "selfLink",
+    "finalizers",
+    "ownerReferences",
 )
 """What people write about an object, and then what the API server does, which says nothing of what it is."""
 

@@ -42,17 +42,30 @@ CLOSED = ("Closed", "Closing")
 
 def read_volcano_queues(text: str, source: str) -> Imported:
     """The tree of the queues in a file of manifests."""
-    found = [_read(manifest) for manifest in read_manifests(text, source, API, "Queue")]
-    return as_tree(tuple(each for each in found if each is not None))
+    manifests = read_manifests(text, source, API, "Queue")
+    notes = [f"queue {ROOT}: {lost}" for each in manifests if each.name == ROOT for lost in _of_the_root(_spec(each))]
+    imported = as_tree(tuple(_read(each) for each in manifests if each.name != ROOT))
+    return Imported(imported.queues, (*notes, *imported.notes))
 
 
-def _read(manifest: Manifest) -> Named | None:
+def _spec(manifest: Manifest) -> Fields:
     spec = manifest.fields.get("spec", lambda spec: spec.mapping(SPEC_KEYS), None)
-    if spec is None:
-        spec = Fields(manifest.place, {})
-    if manifest.name == ROOT:
-        spec.refuse(("guarantee", "deserved", "capability", "parent"), "the root is the whole cluster; remove the key")
-        return None
+    return Fields(manifest.place, {}) if spec is None else spec
+
+
+def _of_the_root(spec: Fields) -> Iterator[str]:
+    """What the root says that is lost here. The API server writes `guarantee: {}` of every queue: that says nothing."""
+    for key, read in (("guarantee", _read_guarantee), ("capability", _read_capability)):
+        if spec.get(key, read, UNSAID) != UNSAID:
+            raise spec[key].error("the root is the whole cluster; remove the key")
+    if spec.get("parent", lambda field: field.is_word(""), True) is False:
+        raise spec["parent"].error("the root is the whole cluster; remove the key")
+    if spec.get("deserved", _read_resources, UNSAID) != UNSAID:
+        yield f"deserved (line {spec['deserved'].line}): it deserves the whole cluster here"
+
+
+def _read(manifest: Manifest) -> Named:
+    spec = _spec(manifest)
     parent = spec.get("parent", Field.text, "")
     queue = Queue(
         manifest.name,

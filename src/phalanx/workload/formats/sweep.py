@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from phalanx.document import Field, Fields
-from phalanx.workload.array import MEMBERS_MAX
+from phalanx.document.field import nearest
+from phalanx.workload.array import MEMBERS_MAX, placeholders
 from phalanx.workload.halving import Halving
 from phalanx.workload.job import Array
 from phalanx.workload.sweep import Choice, Parameter, Range, Sweep, drawn, grid
@@ -40,6 +41,19 @@ def read_sweep(field: Field) -> tuple[Sweep, Array]:
     at_once = fields.get("at_once", lambda count: count.integer(1, MEMBERS_MAX), 0)
     halving = fields.get("halving", _read_halving, None)
     return Sweep(points, halving), Array(tuple(range(len(points))), at_once)
+
+
+def check_placeholders(sweep: Sweep, command: Field, arguments: tuple[str, ...]) -> None:
+    """Raises a DocumentError if a command has a place for a parameter that there is not."""
+    known = tuple(name for name, _ in sweep.points[0])
+    places = command.items(1, len(arguments)) if command.is_list else (command,) * len(arguments)
+    for place, argument in zip(places, arguments, strict=True):
+        for name in placeholders(argument):
+            if name not in known:
+                raise place.error(
+                    f"'{{{name}}}' is no parameter of the sweep (the text itself is written '{{{{{name}}}}}'), "
+                    + nearest(name, known)
+                )
 
 
 def _read_parameters(field: Field) -> tuple[Parameter, ...]:
