@@ -10,7 +10,9 @@ from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.placement.placement import Placement
 from phalanx.workload.after import bound, by_dependency
+from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
 
@@ -25,5 +27,19 @@ def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "") -> tuple[State
     submitted = by_dependency(bound(jobs))
     for job in submitted:
         check_labels(state.policy, job)
+        _check_tasks(job.id, job.gang.roles)
     turn(state, journal, [JobSubmitted(job) for job in submitted], 0)
     return state, journal
+
+
+def _check_tasks(job: str, roles: Iterable[Role]) -> None:
+    """Raises ValueError for a role with members that has a task of its own, too: nobody would start that."""
+    for role in roles:
+        if role.members and role.task != Task():
+            raise ValueError(f"job {job}, role {role.name}: it has members, so give its task to one of them")
+        _check_tasks(job, role.members)
+
+
+def device_count(placement: Placement) -> int:
+    """The devices that a placement takes parts of or whole, each once however many tasks share it."""
+    return len({(slot.node, device): None for slot in placement.slots for device in slot.devices})

@@ -11,11 +11,12 @@ from phalanx.cluster.queues import RESOURCES
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.deadline import Outlook, outlook
-from phalanx.engine.evidence import Budget
+from phalanx.engine.evidence import Budget, Held, QuotaShort
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Level, Position
-from phalanx.engine.quotas import Shortfall, said
+from phalanx.engine.quotas import said
+from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
 from phalanx.placement.shortage import Barrier, Shortage
@@ -23,7 +24,7 @@ from phalanx.simulate.forecast import Forecast
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.simulate.table import duration_text
 
-MS_PER_HOUR = 3_600_000
+GPU_TIME_UNITS = (("GPU-hours", 3_600_000), ("GPU-minutes", 60_000), ("GPU-seconds", 1_000))
 
 NAMES_MAX = 4
 """Names that are listed in a line before the rest is counted."""
@@ -137,8 +138,9 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
             whom = _others(tuple(each.other for each in explanation.reserved_for))
             return f"it would fit, but not end before what it takes is reserved for {whom}"
         case Reason.MAINTENANCE:
-            names = _list(tuple(window.name for window in explanation.maintenance))
-            return f"it would fit, but not end before nodes it takes are closed for maintenance ({names})"
+            names = _list(tuple(window.name for window in explanation.maintenance if window.name))
+            which = f" ({names})" if names else ""
+            return f"it would fit, but not end before nodes it takes are closed for maintenance{which}"
         case Reason.MAKING_ROOM:
             verb = "have" if len(explanation.waits_for) > 1 else "has"
             return f"its devices are promised; it starts when {_others(explanation.waits_for)} {verb} left"
@@ -168,26 +170,62 @@ def _failed(explanation: Explanation) -> str:
 
 
 def _out_of_budget(budget: Budget) -> str:
-    used, whole = (each / MS_PER_HOUR for each in (budget.spent_gpu_ms, budget.budget_gpu_ms))
-    return f"{_whose(budget.queue)} has used up its budget: {used:.1f} of {whole:.1f} GPU-hours"
+    if not budget.spent_gpu_ms and not budget.budget_gpu_ms:
+        return f"{_whose(budget.queue)} has a budget of 0 GPU-hours"
+    (used, whole), unit = _gpu_time(budget.spent_gpu_ms, budget.budget_gpu_ms)
+    return f"{_whose(budget.queue)} has used up its budget: {used} of {whole} {unit}"
+
+
+def _gpu_time(*amounts_gpu_ms: int) -> tuple[list[str], str]:
+    """Amounts of GPU time in one unit, in which the largest of them is no small fraction."""
+    most = max(amounts_gpu_ms)
+    unit, per_unit = next(((unit, ms) for unit, ms in GPU_TIME_UNITS if 10 * most >= ms), GPU_TIME_UNITS[-1])
+    if not most:
+        unit, per_unit = GPU_TIME_UNITS[0]
+    return [_in_unit(each / per_unit) for each in amounts_gpu_ms], unit
+
+
+def _in_unit(amount: float) -> str:
+    return f"{amount:.1f}" if not amount or abs(amount) >= 0.1 else f"{amount:.1g}"
 
 
 def _whose(queue: str) -> str:
     return f"queue {queue}" if queue else "the whole cluster"
 
 
-def _over_quota(short: Shortfall | None) -> str:
+def _over_quota(short: QuotaShort | None) -> str:
     """Which quota is used up, with the arithmetic."""
     if short is None:
         return "its queue has what it needs by now"
     if short.by_budget:
         return f"{_whose(short.at)} has used up its budget of GPU-hours"
     asked, left = said(short.asked, short.resource), said(max(short.left, 0), short.resource)
+    needs = f"it needs {asked} {_unit(short.resource, asked)}"
+    if short.most is not None:
+        return f"{needs}, and {_at_most(short, short.most)}; it can never start as it is"
     whose = (
         f"of the limit of queue {short.at}" if short.by_limit and short.at else "of what its queue has or may borrow"
     )
     verb = "is" if left == "1" else "are"
-    return f"it needs {asked} {_unit(short.resource, asked)}, and {left} {verb} left {whose}"
+    return f"{needs}, and {left} {verb} left {whose}{_used_up(short)}"
+
+
+def _at_most(short: QuotaShort, most: int) -> str:
+    """What a queue could ever have, by the limit that says so."""
+    limit = short.limit or 0
+    owner = "its limit is" if short.at == short.queue else f"the limit of queue {short.at} is"
+    text = f"{owner if short.at else 'the cluster has'} {said(limit, short.resource)}"
+    rest = f", of which {said(limit - most, short.resource)} guaranteed to others" if limit > most else ""
+    return f"queue {short.queue} could never have more than {said(most, short.resource)}: {text}{rest}"
+
+
+def _used_up(short: QuotaShort) -> str:
+    """What of a quota is used, and what is kept for others."""
+    if short.limit is None:
+        return ""
+    kept = f", {said(short.kept, short.resource)} guaranteed to others" if short.kept else ""
+    where = "" if short.at else " in the cluster"
+    return f" ({said(short.used, short.resource)} of {said(short.limit, short.resource)}{where} used{kept})"
 
 
 def _unit(resource: int, amount: str) -> str:
@@ -348,15 +386,11 @@ def predicate_words(name: str) -> str:
 
 
 def sooner(explanation: Explanation) -> str:
-    """The change that asks least and starts the job now, in one line; or what it would wait for next."""
+    """The change that asks least and starts the job now, in one line; empty if none is known."""
     if explanation.changes:
         return f"it would start now {offer(explanation.changes[0])}"
     after = explanation.next
-    if after is None:
-        return ""
-    if after.reason is None:
-        return f"it would start now {offer(after.change)}"
-    return f"{offer(after.change)}, it would still wait: {REASON_WORDS[after.reason]}"
+    return f"it would start now {offer(after.change)}" if after is not None and after.reason is None else ""
 
 
 def offer(change: Change) -> str:
@@ -410,8 +444,9 @@ def offer(change: Change) -> str:
         case ChangeKind.QUOTA:
             return f"if queue {_list(change.names)} had no quota"
         case ChangeKind.BUDGET:
-            used, whole = amount / MS_PER_HOUR, was / MS_PER_HOUR
-            return f"if the budget of {_whose(change.names[0])} were more than {used:.1f} GPU-hours, not {whole:.1f}"
+            (used, whole), unit = _gpu_time(amount, was)
+            instead = f", not {whole}" if amount else ""
+            return f"if the budget of {_whose(change.names[0])} were more than {used} {unit}{instead}"
         case ChangeKind.MIN_RUN:
             return (
                 f"if jobs of queue {_list(change.names)} had run for their min_run: in {duration_text(amount / 1000)}"
@@ -461,13 +496,14 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
 
 def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
     """What stands behind the reason, a line each; only what there is."""
+    held, holders = _in_its_way(explanation)
     lines = {
         "other_ways": "; ".join(offer(change) for change in explanation.changes[1:]),
         "then": _then(explanation),
         "held_by": ", ".join(
-            f"{each.queue}: {_number(each.gpus, 'GPU')} in {_number(each.jobs, 'job')}" for each in explanation.held
+            f"{each.queue}: {_number(each.gpus, 'GPU')} in {_number(each.jobs, 'job')}" for each in held
         ),
-        "next_to_end": _next_to_end(explanation.holders, now_ms),
+        "next_to_end": _next_to_end(holders, now_ms),
         "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
         "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
@@ -489,11 +525,22 @@ def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
     return {key: line for key, line in lines.items() if line}
 
 
+def _in_its_way(explanation: Explanation) -> tuple[tuple[Held, ...], tuple[Other, ...]]:
+    """Those who have what it waits for: its quota, or the nodes it could use."""
+    quota = explanation.quota
+    if explanation.reason is Reason.QUOTA and quota is not None:
+        return quota.held, quota.holders
+    return explanation.held, explanation.holders
+
+
 def _overdue(explanation: Explanation) -> str:
     if explanation.overdue_ms is None:
         return ""
     late = duration_text(explanation.overdue_ms / 1000)
-    return f"it has waited {late} longer than its max_wait: it goes first, and devices are reserved for it"
+    kept = "devices are reserved for it"
+    if explanation.reason in (Reason.QUOTA, Reason.BUDGET):
+        kept = "what its queue may still have is kept for it"
+    return f"it has waited {late} longer than its max_wait: it goes first, and {kept}"
 
 
 def _added_up(explanation: Explanation) -> str:
@@ -529,7 +576,7 @@ def _level(level: Level) -> str:
 def _then(explanation: Explanation) -> str:
     """The second cause, where taking the first away is not enough."""
     after = explanation.next
-    if after is None or after.reason is None or not explanation.changes:
+    if after is None or after.reason is None:
         return ""
     return f"{offer(after.change)}, it would still wait: {REASON_WORDS[after.reason]}"
 
@@ -576,31 +623,77 @@ def deadline_words(state: State, job: str, visible_queues: Container[str] = Ever
 
     Of the jobs of other queues than the visible ones, only the queue is told.
     """
-    found = outlook(state, state.record(job))
+    record = state.record(job)
+    if record.final is not None:
+        return _deadline_past(record)
+    found = outlook(state, record)
     if found is None:
         return ""
     if not found.length_known:
         return f"job {job} does not say how long it takes (duration): nobody knows whether it meets its deadline"
-    hours = (
-        f"{found.needed_gpu_ms / MS_PER_HOUR:.1f} of {found.available_gpu_ms / MS_PER_HOUR:.1f} GPU-hours until then"
-    )
-    within_s = max(found.start_by_ms - state.now, 0) / 1000
     if not found.can_be_met:
-        return f"job {job} cannot meet its deadline: {_in_the_way(state, found, hours)}"
+        return f"job {job} cannot meet its deadline: {_in_the_way(state, job, found)}"
     endangered = (state.jobs[other].job for other in found.endangers)
     names = [each.id if each.queue in visible_queues else f"a job of queue {each.queue}" for each in endangered]
     late = f", but then {', '.join(names)} cannot" if names else ""
-    return f"job {job} can meet its deadline if it starts within {duration_text(within_s)} ({hours}){late}"
+    if found.ends_ms is not None:
+        spare = _span(record.job.deadline_ms, found.ends_ms)
+        ends = _span(found.ends_ms, state.now)
+        return f"job {job} meets its deadline if it takes as long as it says: it ends in {ends}, {spare} early{late}"
+    held = "is released and " if record.held else ""
+    later = f", and it can start in {_span(found.earliest_ms, state.now)} at the earliest" if found.obstacle else ""
+    within = f"if it {held}starts within {_span(found.start_by_ms, state.now)}{later}"
+    return f"job {job} can meet its deadline {within} ({_gpu_hours_until(found)}){late}"
 
 
-def _in_the_way(state: State, found: Outlook, hours: str) -> str:
+def _deadline_past(record: JobRecord) -> str:
+    """What became of the deadline of a job that has ended."""
+    deadline_ms, ended_ms = record.job.deadline_ms, record.ended_ms
+    if deadline_ms is None or ended_ms is None or record.final is not JobState.SUCCEEDED:
+        return ""
+    if ended_ms <= deadline_ms:
+        return f"job {record.job.id} met its deadline, {_span(deadline_ms, ended_ms)} early"
+    return f"job {record.job.id} missed its deadline by {_span(ended_ms, deadline_ms)}"
+
+
+def _gpu_hours_until(found: Outlook) -> str:
+    (needed, available), unit = _gpu_time(found.needed_gpu_ms, found.available_gpu_ms)
+    return f"{needed} of {available} {unit} until then"
+
+
+def _span(until_ms: int | None, since_ms: int) -> str:
+    return duration_text(max((until_ms or since_ms) - since_ms, 0) / 1000)
+
+
+OBSTACLE_WORDS = {
+    Reason.BEGIN_TIME: "its begin time comes in {}",
+    Reason.BACKOFF: "it is tried again in {}",
+    Reason.DEPENDENCY: "what it waits for takes {}",
+    Reason.MAINTENANCE: "nodes it needs are closed for maintenance, and it finds a place in {}",
+    Reason.QUOTA: "its queue may have so much in {} at the earliest",
+    Reason.GPUS: "what it needs is free together in {} at the earliest",
+}
+"""What keeps a job from starting, and for how long."""
+
+LASTING_WORDS = {
+    Reason.NEVER_FITS: "no part of this cluster could ever hold it",
+    Reason.DEPENDENCY_FAILED: "an outcome it waits for did not come",
+    Reason.QUOTA: "its queue may never have so much",
+    Reason.BUDGET: "the budget of its queue is used up before it can start",
+}
+"""What keeps a job from ever starting, as things stand."""
+
+
+def _in_the_way(state: State, job: str, found: Outlook) -> str:
     """What keeps a job from meeting its deadline."""
+    deadline_ms = state.jobs[job].job.deadline_ms or 0
+    if found.ends_ms is not None and found.ends_ms > deadline_ms:
+        return f"if it takes as long as it says, it ends {_span(found.ends_ms, deadline_ms)} late"
     if found.start_by_ms < state.now:
-        return f"even if it started now it would end {duration_text((state.now - found.start_by_ms) / 1000)} late"
-    if found.earliest_ms is not None and found.earliest_ms > found.start_by_ms:
-        free = duration_text((found.earliest_ms - state.now) / 1000)
-        within = duration_text((found.start_by_ms - state.now) / 1000)
-        return f"what it needs is free together in {free} at the earliest, and it would have to start within {within}"
-    if found.needed_gpu_ms <= found.available_gpu_ms:
-        return "no part of this cluster could ever hold it"
-    return f"it and those due before it need {hours}"
+        return f"even if it started now it would end {_span(state.now, found.start_by_ms)} late"
+    if found.earliest_ms is None and found.obstacle is not None:
+        return LASTING_WORDS[found.obstacle]
+    if found.obstacle is not None and (found.earliest_ms or 0) > found.start_by_ms:
+        until = OBSTACLE_WORDS[found.obstacle].format(_span(found.earliest_ms, state.now))
+        return f"{until}, and it would have to start within {_span(found.start_by_ms, state.now)}"
+    return f"it and those due before it need {_gpu_hours_until(found)}"

@@ -52,6 +52,18 @@ def test_a_file_is_submitted_as_it_is(phalanx: Phalanx, tmp_path: Path) -> None:
     assert "yes\n" in result.out
 
 
+@pytest.mark.parametrize("verb", ["submit", "plan"])
+def test_a_level_that_the_cluster_does_not_have_is_told_with_file_line_and_key(
+    phalanx: Phalanx, tmp_path: Path, verb: str
+) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text("gpus: 1\ncommand: 'true'\n")
+    bad.write_text("gpus: 1\ncommand: 'true'\ntopology:\n  required: pod\n")
+    result = phalanx(verb, str(good), str(bad))
+    assert result.code != 0
+    assert f"{bad}:4: key 'topology.required': this cluster has no level 'pod'" in result.err
+
+
 def test_several_files_are_submitted_together_and_may_wait_for_one_another(phalanx: Phalanx, tmp_path: Path) -> None:
     for name, after in (("last", "[first]"), ("first", "[]")):
         (tmp_path / f"{name}.yaml").write_text(f"name: {name}\ngpus: 1\ncommand: 'true'\nafter: {after}\n")
@@ -91,6 +103,17 @@ def test_a_file_and_options_do_not_mix(phalanx: Phalanx, tmp_path: Path) -> None
     file = tmp_path / "job.yaml"
     file.write_text("command: true\n")
     assert phalanx("submit", str(file), "--gpus", "1").code == Exit.USAGE
+
+
+def test_a_deadline_and_how_long_it_may_wait_are_options_and_it_is_told_whether_it_can_be_met(phalanx: Phalanx) -> None:
+    times = ("--duration", "1h", "--begin", "+1h", "--deadline", "+90m", "--max-wait", "10m")
+    result = phalanx("submit", "-o", "json", *times, "--gpus", "1", "--", "true")
+    assert result.code == 0, result.err
+    spec = phalanx("job", result.data["id"], "-o", "json").data["spec"]
+    assert (spec["duration_ms"], spec["max_wait_ms"]) == (3_600_000, 600_000)
+    assert spec["deadline_ms"] is not None
+    assert "cannot meet its deadline: its begin time comes in" in result.err
+    assert phalanx("cancel", result.data["id"]).code == 0
 
 
 def test_a_dry_run_prints_the_job_file_and_submits_nothing(phalanx: Phalanx) -> None:

@@ -32,6 +32,7 @@ from phalanx.engine.plan import LACK_REASON, Plan, Reason
 from phalanx.engine.suppose import Supposition
 from phalanx.engine.turn import replay, turn
 from phalanx.engine.why import why
+from phalanx.words import deadline_words
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 from strategies import CLUSTERS, jobs
@@ -188,8 +189,10 @@ FEW = settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, Hea
 def test_asking_why_changes_nothing(world: World) -> None:
     before = everything(world.state)
     answers = list(asked(world))
+    deadlines = [deadline_words(world.state, job) for job in world.state.jobs]
     assert everything(world.state) == before
     assert list(asked(world)) == answers
+    assert [deadline_words(world.state, job) for job in world.state.jobs] == deadlines
 
 
 @given(worlds())
@@ -253,7 +256,8 @@ def test_nothing_of_a_hidden_queue_is_told_but_queue_gpus_and_expected_end(
     hidden = {name for name, record in world.state.jobs.items() if record.job.queue not in visible}
     for answer in asked(world):
         shown = redacted(answer, visible)
-        parts = [shown.behind, *shown.waits_for, *shown.holders, *(o for c in shown.changes for o in c.ends)]
+        users = shown.quota.holders if shown.quota is not None else ()
+        parts = [shown.behind, *shown.waits_for, *shown.holders, *users, *(o for c in shown.changes for o in c.ends)]
         assert not {part.job for part in parts if part is not None} & hidden
         assert [(o.queue, o.gpus, o.expected_end_ms) for o in shown.holders] == [
             (o.queue, o.gpus, o.expected_end_ms) for o in answer.holders

@@ -138,6 +138,7 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
     assert shown == {
         "changes": ["1 queue comes: green", "queue red: limit none becomes gpus 12; min_run 0s becomes 60s"],
         "stops": [],
+        "strands": [],
     }
     assert "green" not in {queue["name"] for queue in lab.client.get("/queues").json()["items"]}
     assert put(lab, queues).raise_for_status().json() == shown
@@ -145,11 +146,31 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
     assert lab.client.get("/policy").json()["policy"] == "sjf"
     assert lab.client.get("/nodes").json() == nodes
     assert lab.job(job["id"])["state"] == "running"
-    assert put(lab, queues).raise_for_status().json() == {"changes": [], "stops": []}
+    assert put(lab, queues).raise_for_status().json() == {"changes": [], "stops": [], "strands": []}
     lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
     lab.wait(job["id"], "cancelled")
     audited = [each for each in lab.client.get("/audit").json()["items"] if each["verb"] == "change cluster"]
     assert audited[0]["detail"] == "only queues"
+
+
+def test_who_could_never_start_under_a_lowered_limit_is_told_before_and_by_why(lab: Server) -> None:
+    nodes = "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\n"
+    limited = "queues:\n- {name: red, limit: {gpus: 8}}\n- {name: default}\n"
+    put(lab, nodes + limited).raise_for_status()
+    first = lab.submit(gpus=8, queue="red", duration="1h")
+    lab.wait(first["id"], "running")
+    waiting, small = lab.submit(gpus=8, queue="red"), lab.submit(gpus=4, queue="red")
+    lowered = limited.replace("gpus: 8", "gpus: 6")
+    shown = put(lab, lowered, dry_run="true").raise_for_status().json()
+    assert (shown["stops"], shown["strands"]) == ([], [waiting["id"]])
+    put(lab, lowered).raise_for_status()
+    words = "queue red could never have more than 6: its limit is 6; it can never start as it is"
+    eventually(lambda: words in lab.client.get(f"/jobs/{waiting['id']}/why").json()["why"])
+    assert "never" not in lab.client.get(f"/jobs/{small['id']}/why").json()["why"]
+    for each in (first, waiting, small):
+        lab.client.post(f"/jobs/{each['id']}:cancel").raise_for_status()
+        lab.wait(each["id"], "cancelled")
+    put(lab, nodes).raise_for_status()
 
 
 def test_policy_and_maintenance_can_be_changed_by_a_file_of_their_own(lab: Server) -> None:

@@ -398,6 +398,8 @@ def test_a_job_is_asked_to_save_its_work_and_hears_of_its_end(rehearsal: Server)
     said = rehearsal.job(job["id"])["progress"]
     assert (said["attempt"], said["step"], said["durable_step"]) == (1, report["step"], 10)
     assert saved["checkpoint_until_ms"] is None, "it has saved its work since"
+    diverged = client.post(f"/jobs/{job['id']}/progress", json={**report, "metrics": {"loss": None}})
+    assert diverged.status_code == 200
     rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
     rehearsal.wait(job["id"], "cancelled")
     gone = client.post(f"/jobs/{job['id']}/progress", json=report)

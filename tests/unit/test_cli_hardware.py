@@ -86,6 +86,27 @@ def test_instances_can_be_narrowed_to_one_accelerator(call: Call) -> None:
     assert "p4de.24xlarge" in [row["name"] for row in rows]
 
 
+@pytest.mark.parametrize("arguments", [["p5.48xlarge"], ["P5.48xlarge", "--instances"]])
+def test_an_instance_type_is_found_by_its_name(call: Call, arguments: list[str]) -> None:
+    code, out, err = call(*arguments)
+    assert (code, err) == (0, "")
+    (one,) = [each for each in instances() if each.name == "p5.48xlarge"]
+    assert one.on_demand_usd_h.source in out
+    assert one.shape_source in out
+    found = json.loads(call(*arguments, "-o", "json")[1])
+    assert (found["name"], found["accelerator"], found["count"]) == ("p5.48xlarge", "H100", 8)
+    assert yaml.safe_load(call(*arguments, "-o", "yaml")[1]) == found
+    assert call(*arguments, "-o", "name")[1].split() == ["p5.48xlarge"]
+
+
+def test_what_nothing_is_called_is_refused_with_what_looks_like_it(call: Call) -> None:
+    code, _, err = call("p5.48xlrge")
+    assert code == 3
+    assert "no accelerator or instance type 'p5.48xlrge' in the catalogue: did you mean" in err
+    assert "p5.48xlarge" in err
+    assert "`phalanx hardware` and `phalanx hardware --instances` list them all" in call("zzzzzzzzzzzzzzzz")[2]
+
+
 def test_a_spot_price_nobody_knows_is_a_dash_and_null(call: Call) -> None:
     (line,) = [line for line in call("--instances")[1].splitlines() if line.startswith("gpu_8x_h100_sxm5")]
     assert line.split()[-1] == "-"
@@ -97,7 +118,7 @@ def test_a_spot_price_nobody_knows_is_a_dash_and_null(call: Call) -> None:
 def test_an_unknown_name_exits_with_3_and_says_what_is_close(call: Call, arguments: list[str]) -> None:
     code, out, err = call(*arguments)
     assert (code, out) == (3, "")
-    assert err.startswith("phalanx: no accelerator 'H10' in the catalogue: did you mean H100")
+    assert err.startswith("phalanx: no accelerator or instance type 'H10' in the catalogue: did you mean H100")
 
 
 def test_the_page_of_the_reference_is_made_from_the_catalogue() -> None:

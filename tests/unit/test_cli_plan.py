@@ -14,6 +14,8 @@ import pytest
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
+from phalanx.cluster.cluster import flat
+from phalanx.planning import plan as decide_for
 from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
@@ -129,6 +131,12 @@ def test_a_chain_longer_than_the_stack_is_put_in_order_and_a_long_circle_is_show
     )
 
 
+def test_a_role_with_members_has_no_task_of_its_own() -> None:
+    role = Role("v", task=Task(1), members=(Role("w", task=Task(1)),))
+    with pytest.raises(ValueError, match="job j, role v: it has members, so give its task to one of them"):
+        decide_for(flat(1, 8), [Job("j", Gang((role,)))])
+
+
 def test_two_jobs_of_one_name_in_a_circle_are_told_by_their_ids() -> None:
     jobs = read(f"name: x\n{ONE_TASK}\nafter: ['2']", f"name: x\n{ONE_TASK}\nafter: ['1']")
     with pytest.raises(ValueError, match="1 -> 2 -> 1"):
@@ -148,7 +156,63 @@ def test_what_is_left_does_not_depend_on_the_order_of_the_files(capsys: pytest.C
         assert run(cli, ["plan", "--cluster", str(EXAMPLES / "cluster-three-types.yaml"), *order]) == 0
         rests.append(capsys.readouterr().out.splitlines()[-1])
     assert rests[0] == rests[1]
-    assert "% of what is free is of no use to such jobs" in rests[0]
+    assert "; more jobs like these could use " in rests[0]
+
+
+def test_the_closing_line_counts_and_says_whose_use_it_speaks_of(
+    planned: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def closing(cluster: str, job: str) -> str:
+        planned(job, cluster=cluster)
+        assert run(cli, ["plan", "--cluster", "cluster.yaml", "a.yaml"]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    nodes = "nodes: [{count: 2, gpus: 8}]"
+    assert closing(nodes, "gang: [{replicas: 2, gpus: 1}]\ntopology: {required: node}") == (
+        "14 of 16 GPUs are free, with room for 1 task of 8; more jobs like these could use 100% of them"
+    )
+    assert closing(nodes, "gpus: 16") == (
+        "16 of 16 GPUs are free, with room for 2 tasks of 8; more jobs like these could use 0% of them"
+    )
+    assert closing("nodes: [{gpus: 2}]", "gpus: 1") == (
+        "1 of 2 GPUs is free, with room for 0 tasks of 2; more jobs like these could use 100% of them"
+    )
+    assert closing("nodes: [{gpus: 2}]", "gpus: 2") == "0 of 2 GPUs are free"
+
+
+def test_a_device_that_tasks_share_counts_once(planned: Plan) -> None:
+    (row,) = planned("gang: [{replicas: 3, gpus: 1}]\nshare: {fraction: 0.5}", cluster="nodes: [{gpus: 8}]")
+    assert (len(row["slots"]), row["gpus"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("gpus: 1\ntopology:\n  required: rck", "a.yaml:3: key 'topology.required': this cluster has no level 'rck'"),
+        (
+            "gang:\n- gpus: 1\n  topology: {preferred: pod}",
+            "a.yaml:3: key 'gang[0].topology.preferred': this cluster has no level 'pod'",
+        ),
+        ("gpus: 1\nafter:\n- b\n- nobody", "a.yaml:4: key 'after[1]': job 1 waits for job 'nobody', which does not"),
+        ("gpus: 1\nafter:\n- {job: b}", "a.yaml:3: key 'after[0]': these jobs wait for one another"),
+        ("gpus: 1\nafter: [same]\nname: other", "a.yaml:2: key 'after[0]': several jobs are named 'same'"),
+        ("gpus: 1\nqueue: none", "a.yaml: job 1 is for the queue 'none', which there is not"),
+    ],
+)
+def test_what_only_cluster_and_other_jobs_show_is_told_with_file_line_and_key(
+    wrong: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.yaml").write_text("nodes: [{count: 2, gpus: 8, rack: r0}]\nqueues: [{name: default}]\n")
+    Path("a.yaml").write_text(wrong + "\n" + ("" if "name:" in wrong else "name: a\n"))
+    others = {"b": "name: b\ngpus: 1\nafter: [a]\n"} if "{job: b}" in wrong else {"b": "name: b\ngpus: 1\n"}
+    if "same" in wrong:
+        others |= {"c": "name: same\ngpus: 1\n", "d": "name: same\ngpus: 1\n"}
+    for name, text in others.items():
+        Path(f"{name}.yaml").write_text(text)
+    files = [f"{name}.yaml" for name in ("a", *others)]
+    assert run(cli, ["plan", "--cluster", "cluster.yaml", *files]) != 0
+    assert told in capsys.readouterr().err
 
 
 def test_every_kind_of_share_is_shown(planned: Plan, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from builders import World, a_job, sockets
@@ -112,6 +113,40 @@ def test_fewer_cpus_are_offered_to_a_job_as_people_write_it(tmp_path: Path) -> N
     state = saved_plan(tmp_path, cluster, "{cpus: 60, gpus: 1}", "{cpus: 8, gpus: 1}")
     answer = data("2", "--state", state, "--no-forecast")
     assert answer["sooner"] == "it would start now with 4 CPUs a task instead of 8"
+
+
+def test_a_quota_is_an_object_and_every_key_of_an_answer_is_on_its_page(tmp_path: Path) -> None:
+    cluster = "nodes: [{count: 2, gpus: 8}]\nqueues: [{name: a, limit: 8}, {name: b}]\n"
+    state = saved_plan(tmp_path, cluster, "{gpus: 6, queue: a, duration: 1h}", "{gpus: 4, queue: a}")
+    answer = data("2", "--state", state)
+    assert answer["reason"] == "quota"
+    quota = answer["quota"]
+    assert {key: quota[key] for key in ("at", "asked", "left", "limit", "used", "most", "by_limit")} == {
+        "at": "a",
+        "asked": 4_000,
+        "left": 2_000,
+        "limit": 8_000,
+        "used": 6_000,
+        "most": None,
+        "by_limit": True,
+    }
+    assert quota["held"] == [{"queue": "a", "gpus": 6, "jobs": 1}]
+    assert quota["holders"][0]["job"] == "1"
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "why.md").read_text("utf-8")
+    assert not [key for key in (*answer, *quota) if f"`{key}`" not in page and key != "expected_start"]
+
+
+def test_a_deadline_that_its_begin_time_makes_impossible_is_told_in_every_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text("nodes: [{gpus: 8}]\npolicy: edf\n")
+    (tmp_path / "j.yaml").write_text("{gpus: 4, duration: 10m, deadline: +30m, begin: +25m}\n")
+    call = ["plan", "--cluster", str(tmp_path / "c.yaml"), str(tmp_path / "j.yaml"), "-o"]
+    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        assert run(cli, [*call, output]) == 0
+        (row,) = read(capsys.readouterr().out)
+        told = {key: row["deadline"][key] for key in ("can_be_met", "earliest_ms", "obstacle", "ends_ms")}
+        assert told == {"can_be_met": False, "earliest_ms": 1_500_000, "obstacle": "begin_time", "ends_ms": None}
 
 
 def test_the_reason_is_that_of_now_and_not_of_when_the_job_was_looked_at(tmp_path: Path) -> None:

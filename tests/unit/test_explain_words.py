@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from builders import World, a_job, racked
-from phalanx.cluster.cluster import Cluster, Health, Node, Taint, flat
+from phalanx.cluster.cluster import CLUSTER, Cluster, Health, Node, StorageTier, Taint, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import Change, ChangeKind, Other
-from phalanx.engine.event import AttemptEnded, Outcome
+from phalanx.engine.event import AttemptEnded, ClusterChanged, Outcome
+from phalanx.engine.evidence import Budget, Held, QuotaShort
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.plan import Reason
-from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobState
 from phalanx.engine.why import why
 from phalanx.simulate.forecast import Forecast, Span
@@ -157,17 +157,148 @@ def test_no_reason_is_without_words(reason: Reason) -> None:
     ("short", "words"),
     [
         (
-            Shortfall("a", "a", 0, 4_000, 2_000, by_limit=True),
-            "it needs 4 GPUs, and 2 are left of the limit of queue a",
+            QuotaShort("a", "a", 0, 4_000, 2_000, by_limit=True, limit=8_000, used=6_000),
+            "it needs 4 GPUs, and 2 are left of the limit of queue a (6 of 8 used)",
         ),
-        (Shortfall("a", "a", 0, 1_000, 0, by_limit=True), "it needs 1 GPU, and 0 are left of the limit of queue a"),
-        (Shortfall("a", "a", 0, 3_000, 1_000, by_limit=True), "it needs 3 GPUs, and 1 is left of the limit of queue a"),
-        (Shortfall("a", "", 1, 4_000, 0), "it needs 4 CPUs, and 0 are left of what its queue has or may borrow"),
-        (Shortfall("a", "a", 0, 1, 0, by_budget=True), "queue a has used up its budget of GPU-hours"),
+        (
+            QuotaShort("a", "a", 0, 1_000, 0, by_limit=True, limit=8_000, used=6_000, kept=2_000),
+            "it needs 1 GPU, and 0 are left of the limit of queue a (6 of 8 used, 2 guaranteed to others)",
+        ),
+        (
+            QuotaShort("a", "a", 0, 3_000, 1_000, by_limit=True),
+            "it needs 3 GPUs, and 1 is left of the limit of queue a",
+        ),
+        (
+            QuotaShort("a", "", 1, 4_000, 0, limit=64_000, used=64_000),
+            "it needs 4 CPUs, and 0 are left of what its queue has or may borrow (64 of 64 in the cluster used)",
+        ),
+        (
+            QuotaShort("a/b", "a", 0, 8_000, 2_000, by_limit=True, limit=6_000, used=4_000, most=6_000),
+            (
+                "it needs 8 GPUs, and queue a/b could never have more than 6: the limit of queue a is 6; "
+                "it can never start as it is"
+            ),
+        ),
+        (
+            QuotaShort("a", "a", 0, 8_000, 2_000, by_limit=True, limit=6_000, used=4_000, most=6_000),
+            "it needs 8 GPUs, and queue a could never have more than 6: its limit is 6; it can never start as it is",
+        ),
+        (
+            QuotaShort("a", "", 0, 8_000, 2_000, limit=8_000, used=4_000, most=5_000),
+            (
+                "it needs 8 GPUs, and queue a could never have more than 5: the cluster has 8, of which 3 guaranteed "
+                "to others; it can never start as it is"
+            ),
+        ),
+        (QuotaShort("a", "a", 0, 1, 0, by_budget=True), "queue a has used up its budget of GPU-hours"),
     ],
 )
-def test_a_quota_is_told_with_its_arithmetic(short: Shortfall, words: str) -> None:
+def test_a_quota_is_told_with_its_arithmetic(short: QuotaShort, words: str) -> None:
     assert because(replace(Explanation("j", JobState.WAITING, Reason.QUOTA), quota=short)) == words
+
+
+def research() -> World:
+    """16 GPUs; research has 6 of its limit of 8, guaranteed 2 of them; others hold the rest of n0 and 4 on n1."""
+    queues = (
+        Queue("research", limit=Quota(8_000)),
+        Queue("research/llm", guaranteed=Quota(2_000)),
+        Queue("research/vision"),
+        Queue("prod"),
+    )
+    world = World(replace(flat(2, 8), queues=queues), "fifo:skip=true")
+    world.run(
+        a_job("v", 4, queue="research/vision", duration_ms=3_600_000),
+        a_job("l", 1, queue="research/llm"),
+        a_job("p", 4, queue="prod", duration_ms=1_800_000),
+    )
+    return world
+
+
+def test_of_a_quota_it_is_told_what_is_used_and_left_and_who_uses_it() -> None:
+    world = research()
+    world.submit(a_job("j", 4, queue="research/vision"))
+    answer = why(world.state, "j")
+    assert answer.quota == QuotaShort(
+        "research/vision",
+        "research",
+        0,
+        4_000,
+        2_000,
+        by_limit=True,
+        limit=8_000,
+        used=5_000,
+        kept=1_000,
+        held=(Held("research/vision", 4, 1), Held("research/llm", 1, 1)),
+        holders=(Other("v", "research/vision", 4, 3_600_000, 1), Other("l", "research/llm", 1, None, 1)),
+    )
+    assert because(answer) == (
+        "it needs 4 GPUs, and 2 are left of the limit of queue research (5 of 8 used, 1 guaranteed to others)"
+    )
+    told = evidence(answer, 0)
+    assert told["held_by"] == "research/vision: 4 GPUs in 1 job, research/llm: 1 GPU in 1 job"
+    assert told["next_to_end"] == "4 GPUs of research/vision in 1h 0m"
+    hidden = redacted(answer, ("research/vision",)).quota
+    assert hidden is not None
+    assert hidden.holders == (Other("v", "research/vision", 4, 3_600_000, 1), Other("", "research/llm", 1, None, 0))
+
+
+def test_of_what_is_borrowed_all_who_hold_anything_are_told() -> None:
+    world = World(replace(flat(2, 8), queues=(Queue("a", guaranteed=Quota(4_000)), Queue("b"))), "fifo:skip=true")
+    world.run(a_job("b1", 8, queue="b"), a_job("a1", 1, queue="a"))
+    world.submit(a_job("j", 6, queue="b"))
+    quota = why(world.state, "j").quota
+    assert quota is not None
+    assert (quota.at, quota.limit, quota.used, quota.kept, quota.left) == ("", 16_000, 9_000, 3_000, 4_000)
+    assert [each.queue for each in quota.held] == ["b", "a"]
+
+
+def test_what_a_lowered_limit_never_lets_start_is_told_so() -> None:
+    world = research()
+    world.submit(a_job("six", 6, queue="research/vision"))
+    queues = (
+        replace(world.state.cluster.queues[0], limit=Quota(6_000)),
+        *world.state.cluster.queues[1:],
+    )
+    world.turn(ClusterChanged(replace(world.state.cluster, queues=queues)))
+    answer = why(world.state, "six")
+    assert answer.reason is Reason.QUOTA
+    assert because(answer) == (
+        "it needs 6 GPUs, and queue research/vision could never have more than 4: the limit of queue research is 6, "
+        "of which 2 guaranteed to others; it can never start as it is"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "budget_s", "words", "more"),
+    [
+        (61, 18, "1.0 of 0.3 GPU-minutes", "more than 1.0 GPU-minutes, not 0.3"),
+        (3, 1, "3.0 of 1.0 GPU-seconds", "more than 3.0 GPU-seconds, not 1.0"),
+        (1_000_000, 18, "277.8 of 0.005 GPU-hours", "more than 277.8 GPU-hours, not 0.005"),
+        (61, 0, "1.0 of 0.0 GPU-minutes", "more than 1.0 GPU-minutes, not 0.0"),
+    ],
+)
+def test_small_budgets_are_told_in_units_that_say_something(spent_s: int, budget_s: int, words: str, more: str) -> None:
+    answer = Explanation("j", JobState.WAITING, Reason.BUDGET, budgets=(Budget("a", 1000 * spent_s, 1000 * budget_s),))
+    assert because(answer) == f"queue a has used up its budget: {words}"
+    change = Change(ChangeKind.BUDGET, 1000 * spent_s, 1000 * budget_s, names=("a",))
+    assert offer(change) == f"if the budget of queue a were {more}"
+
+
+def test_a_budget_of_nothing_is_told_as_that() -> None:
+    answer = Explanation("j", JobState.WAITING, Reason.BUDGET, budgets=(Budget("a", 0, 0),))
+    assert because(answer) == "queue a has a budget of 0 GPU-hours"
+    change = Change(ChangeKind.BUDGET, names=("a",))
+    assert offer(change) == "if the budget of queue a were more than 0.0 GPU-hours"
+
+
+def test_where_nothing_starts_it_nothing_is_offered_but_what_it_waits_for_then_is_told() -> None:
+    world = World(replace(flat(1, 8), queues=(Queue("a", limit=Quota(4_000)), Queue("b"))), "fifo:skip=true")
+    world.run(a_job("a1", 4, queue="a", preemptible=False), a_job("b1", 4, queue="b", preemptible=False))
+    world.submit(a_job("j", 1, queue="a"))
+    answer = why(world.state, "j")
+    assert answer.changes == ()
+    assert sooner(answer) == ""
+    assert evidence(answer, 0)["then"] == "if queue a had no quota, it would still wait: too few GPUs are free"
 
 
 def test_a_spent_budget_is_told_with_its_figures() -> None:
@@ -240,7 +371,8 @@ def test_who_has_waited_too_long_and_what_its_place_adds_up_from_are_told() -> N
 def constrained() -> Cluster:
     """Two nodes with little of everything; the first has a taint."""
     few = Node("n0", (), 8, "H100", cpus_milli=8000, memory_mb=8000, nics=1, storage_gb=(("nvme", 100),))
-    return Cluster((replace(few, taints=(Taint("spot"),)), replace(few, name="n1")))
+    nodes = (replace(few, taints=(Taint("spot"),)), replace(few, name="n1"))
+    return Cluster(nodes, storage=(StorageTier("tape", CLUSTER, capacity_gb=1),))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +383,7 @@ def constrained() -> Cluster:
         (Task(1, cpus_milli=9000), "2 with too few CPUs"),
         (Task(1, nics=2), "2 with too few NICs"),
         (Task(1, storage_gb=(("nvme", 200),)), "2 with too little nvme storage"),
-        (Task(1, storage_gb=(("tape", 1),)), "2 without enough free tape storage"),
+        (Task(1, storage_gb=(("tape", 2),)), "2 without enough free tape storage"),
         (Task(1, gpu_types=("A100",)), "2 of another GPU type"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from random import Random
 
@@ -177,6 +178,8 @@ def test_of_a_line_those_before_a_job_and_a_few_behind_it_are_kept() -> None:
 def test_a_forked_run_that_fails_says_why() -> None:
     with pytest.raises(WorkFailedError, match="ZeroDivisionError"):
         apart(lambda number: 1 // number, 1, 1)
+    with pytest.raises(WorkFailedError, match="SystemExit: 3"):
+        apart(lambda number: sys.exit(3), 1, 1)
     assert apart(lambda number: number + 1, 5, 2) == [1, 2, 3, 4, 5]
 
 

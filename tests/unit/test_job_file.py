@@ -152,6 +152,11 @@ def test_a_share_is_only_for_the_tasks_with_a_gpu() -> None:
     assert [role.task.share for role in roles] == [mps_ask(50), None]
 
 
+def test_an_elastic_gang_with_a_plan_is_never_smaller_than_whole_replicas_of_the_model() -> None:
+    read = job("gang: [{replicas: {min: 3, max: 9}, gpus: 8}]\nparallel: {tp: 8, pp: 2, dp: 4}")
+    assert (read.gang.roles[0].replicas_min, read.gang.roles[0].replicas_max) == (4, 9)
+
+
 def test_sizes_of_the_model_tell_its_traffic() -> None:
     read = job("gpus: 8\nparallel: {tp: 8, params_billions: 7.5, hidden_dim: 1024, layers: 12}")
     assert read.traffic == Traffic(num_params_billions=7.5, hidden_dim=1024, layers=12)
@@ -279,6 +284,10 @@ def test_json_is_read_too() -> None:
         (
             "gang: [{replicas: {min: 2, max: 4}, gpus: 2}]\nparallel: {tp: 2}",
             "tp 2 × pp 1 × dp 1 = 2 GPUs, but the gang has 4 × 2 = 8 and at least 4",
+        ),
+        (
+            "gang: [{replicas: {min: 2, max: 3}, gpus: 6}]\nparallel: {tp: 5, dp: 3}",
+            "2: key 'parallel': no size of the gang from 12 to 18 GPUs is a multiple of tp 5 × pp 1 = 5",
         ),
         ("gpus: 1\nduration: soon", "2: key 'duration': expected a duration such as 90s, 1h30m, 2d"),
         ("gpus: 1\nmax_run: 0", "2: key 'max_run': expected a duration above 0, got 0"),

@@ -14,6 +14,9 @@ from phalanx.cli.files import text_of
 from phalanx.cli.output import Output, as_json, as_yaml, output_option
 from phalanx.document import DocumentError
 
+NAMED_MAX = 20
+"""Jobs that a line names."""
+
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
@@ -67,7 +70,9 @@ def _cluster_change(client: Client, file: str) -> Change:
 def _policy_change(client: Client, policy: str) -> Change:
     present = client.get("/policy")["policy"]
     changes = [f"policy: {present} becomes {policy}"] if policy != present else []
-    return Change({"changes": changes, "stops": []}, lambda: client.change("PUT", "/policy", {"policy": policy}))
+    return Change(
+        {"changes": changes, "stops": [], "strands": []}, lambda: client.change("PUT", "/policy", {"policy": policy})
+    )
 
 
 def _show(difference: dict[str, Any], output: Output) -> None:
@@ -83,6 +88,12 @@ def _show(difference: dict[str, Any], output: Output) -> None:
     if stopped:
         what = "running job" if len(stopped) == 1 else "running jobs"
         click.echo(f"stops {len(stopped)} {what}: {', '.join(map(str, stopped))}")
+    stranded = difference.get("strands") or []
+    if stranded:
+        what = "waiting job asks" if len(stranded) == 1 else "waiting jobs ask"
+        could = "its queue" if len(stranded) == 1 else "their queues"
+        named = f"{', '.join(stranded[:NAMED_MAX])}{', …' if len(stranded) > NAMED_MAX else ''}"
+        click.echo(f"{len(stranded)} {what} for more than {could} could ever have then, and will not start: {named}")
 
 
 def _confirm() -> None:

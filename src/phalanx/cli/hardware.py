@@ -7,11 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 
 import click
 
+from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, cell, emit, emit_one, output_option
-from phalanx.cluster.catalogue import Accelerator, Figure, InstanceType, accelerator, accelerators, instances
+from phalanx.cluster.catalogue import (
+    Accelerator,
+    Figure,
+    InstanceType,
+    UnknownAccelerator,
+    accelerator,
+    accelerators,
+    instances,
+)
+from phalanx.errors import PhalanxError
 
 ACCELERATOR_COLUMNS = (
     Column("name"),
@@ -51,6 +62,7 @@ INSTANCE_COLUMNS = (
     Column("spot_date", "SPOT AS OF", wide=True),
     Column("spot_source", wide=True),
 )
+ONE_INSTANCE_COLUMNS = INSTANCE_COLUMNS[:7]
 
 
 @click.command()
@@ -58,20 +70,42 @@ INSTANCE_COLUMNS = (
 @click.option("--instances", "show_instances", is_flag=True, help="List instance types; with NAME, those that hold it.")
 @output_option
 def hardware(name: str | None, show_instances: bool, output: Output) -> None:
-    """List the accelerators known here, or show NAME with the source and date of each figure."""
-    if show_instances:
-        emit_instances(instances_of(name), output)
-    elif name is None:
-        emit_accelerators(output)
-    else:
-        emit_accelerator(accelerator(name), output)
-
-
-def instances_of(name: str | None) -> tuple[InstanceType, ...]:
+    """List the accelerators known here, or show NAME, one of them or an instance type, with the source and date of
+    each figure.
+    """
     if name is None:
-        return instances()
-    wanted = accelerator(name).name
-    return tuple(each for each in instances() if each.accelerator == wanted)
+        emit_instances(instances(), output) if show_instances else emit_accelerators(output)
+        return
+    found = find(name)
+    if isinstance(found, InstanceType):
+        emit_instance(found, output)
+    elif show_instances:
+        emit_instances((each for each in instances() if each.accelerator == found.name), output)
+    else:
+        emit_accelerator(found, output)
+
+
+def find(name: str) -> Accelerator | InstanceType:
+    """The accelerator of a name, or the instance type; case makes no difference."""
+    known = {each.name.casefold(): each for each in instances()}
+    if name.casefold() in known:
+        return known[name.casefold()]
+    try:
+        return accelerator(name)
+    except UnknownAccelerator as error:
+        close = (*error.close, *(known[each].name for each in get_close_matches(name.casefold(), known)))
+        raise UnknownHardware(name, close) from None
+
+
+class UnknownHardware(PhalanxError):  # noqa: N818
+    """Nothing of the catalogue has this name."""
+
+    exit_code = Exit.NOT_FOUND
+
+    def __init__(self, name: str, close: tuple[str, ...]) -> None:
+        lists = "`phalanx hardware` and `phalanx hardware --instances` list them all"
+        hint = f"did you mean {' or '.join(close)}?" if close else lists
+        super().__init__(f"no accelerator or instance type {name!r} in the catalogue: {hint}")
 
 
 def emit_accelerators(output: Output) -> None:
@@ -90,6 +124,16 @@ def emit_accelerator(one: Accelerator, output: Output) -> None:
     if output in ("table", "wide"):
         click.echo()
         emit([{"figure": key, **asdict(figure)} for key, figure in one.figures], FIGURE_COLUMNS, output)
+
+
+def emit_instance(one: InstanceType, output: Output) -> None:
+    emit_one(instance_record(one), ONE_INSTANCE_COLUMNS, output)
+    if output in ("table", "wide"):
+        click.echo()
+        prices = (("on_demand_usd_h", one.on_demand_usd_h), ("spot_usd_h", one.spot_usd_h))
+        figures = [{"figure": key, **asdict(figure)} for key, figure in prices if figure is not None]
+        shape = {"figure": "all else", "date": one.shape_date, "source": one.shape_source}
+        emit([*figures, shape], FIGURE_COLUMNS, output)
 
 
 def is_for_programs(output: Output) -> bool:
@@ -129,7 +173,8 @@ def reference_page() -> str:
 # Hardware catalogue
 
 `phalanx hardware` lists it, `phalanx hardware H100` shows one accelerator with the source and date of each
-figure, `phalanx hardware --instances` lists machines for rent; `-o json` gives all of it to programs.
+figure, `phalanx hardware --instances` lists machines for rent and `phalanx hardware p5.48xlarge` shows one; `-o json`
+gives all of it to programs.
 
 - Peaks are dense (no sparsity) and bf16; a note says where a device has none and which format stands instead.
 - Bandwidths are gigabytes (10⁹ bytes) per second for one device **in one direction**. In node: what the device

@@ -3,28 +3,52 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
+from phalanx.cli.client import Client, Refused, Unreachable
 from phalanx.cli.files import text_of
 from phalanx.errors import PhalanxError
 from phalanx.workload.formats.native import read_job
+from phalanx.workload.job import Job
 
 
-def read_checked(path: str) -> str:
+class Site(NamedTuple):
+    """What only a cluster knows: the GPU types it has, and its levels; none, where it is not known."""
+
+    gpu_types: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+
+    def read(self, text: str, path: str) -> Job:
+        """The job of a file on this cluster."""
+        return read_job(text, path, job_id="0", gpu_types=self.gpu_types, levels=self.levels)
+
+
+def site_of(client: Client) -> Site:
+    """That of a server, as far as it tells."""
+    try:
+        told = client.get("/cluster")
+    except (Refused, Unreachable):
+        # A file that is wrong anywhere is told of first.
+        return Site()
+    return Site(tuple(told.get("gpu_types", ())), tuple(told.get("levels", ())))
+
+
+def read_checked(path: str, site: Site) -> str:
     """The text of a job file that is one."""
     text = text_of(path)
-    read_job(text, path, job_id="0")
+    site.read(text, path)
     return text
 
 
-def started_in(path: str, folder: str) -> str:
+def started_in(path: str, folder: str, site: Site) -> str:
     """The text of a job file, with this folder to start in if it names none and has no image with its own."""
     text = text_of(path)
-    job = read_job(text, path, job_id="0")
+    job = site.read(text, path)
     if not folder or job.execution.workdir or job.execution.image:
         return text
     moved = f"{text.rstrip()}\nworkdir: {json.dumps(folder)}\n"
     try:
-        read_job(moved, path, job_id="0")
+        site.read(moved, path)
     except PhalanxError:
         # Written as JSON, or in another way that nothing can be added to at the end.
         return text

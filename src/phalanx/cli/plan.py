@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 
 import click
 import msgspec
 
-from phalanx.cli.files import cluster_from, jobs_from, save_journal
+from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
@@ -20,6 +22,7 @@ from phalanx.placement.cost import StepCost
 from phalanx.placement.fragmentation import fragmentation, largest_gang
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import communication, plan_for
+from phalanx.planning import device_count
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.words import because, deadline_words
@@ -62,11 +65,13 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
         plan_live(files, output)
         return
     cluster = cluster_from(cluster_path)
+    read = [(job, path) for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)]
+    jobs, paths = [job for job, _ in read], {job.id: path for job, path in read}
+    check_after(jobs, paths)
     try:
-        jobs = [job for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)]
         state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy))
     except ValueError as error:
-        raise Refused(str(error)) from error
+        raise Refused(_with_path(str(error), paths)) from error
     if save:
         # Before anything is printed: a reader that closes its pipe ends the verb.
         save_journal(journal, save)
@@ -81,14 +86,21 @@ def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: st
                 click.echo(line)
 
 
+def _with_path(reason: str, paths: Mapping[str, str]) -> str:
+    """What the engine says of a job that it does not take, with the file that the job is from."""
+    named = re.match(r"job ([0-9.]+)[ :,]", reason)
+    return f"{paths[named[1]]}: {reason}" if named is not None and named[1] in paths else reason
+
+
 def _rest(state: State, jobs: list[Job]) -> str:
-    """What is left, and how much of it the jobs just planned could not use if they came again."""
+    """What is left, and how much of it the jobs just planned could use if they came again."""
     capacity = state.capacity
     free, whole = capacity.free_gpus(capacity.open), largest_gang(capacity, max(capacity.gpus_max, 1))
-    return (
-        f"{free} of {state.cluster.gpus} GPUs are free; the largest gang that fits now has {whole} tasks of "
-        f"{capacity.gpus_max}; {_lost(state, jobs):.0%} of what is free is of no use to such jobs"
-    )
+    left = f"{free} of {state.cluster.gpus} GPUs {'is' if free == 1 else 'are'} free"
+    if not free:
+        return left
+    tasks = f"{whole} {'task' if whole == 1 else 'tasks'} of {capacity.gpus_max}"
+    return f"{left}, with room for {tasks}; more jobs like these could use {1 - _lost(state, jobs):.0%} of them"
 
 
 def _lost(state: State, jobs: list[Job]) -> float:
@@ -111,7 +123,7 @@ def _row(state: State, job: Job) -> dict[str, object]:
         "job": job.id,
         "name": job.name,
         "state": state.record(job.id).state.value,
-        "gpus": placement.gpus,
+        "gpus": device_count(placement),
         "gpus_min": job.gang.gpus_min,
         "gpus_max": job.gang.gpus_max,
         "asks": f"{job.gang.gpus_min}-{job.gang.gpus_max}" if job.gang.elastic else str(job.gang.gpus_max),
@@ -120,7 +132,7 @@ def _row(state: State, job: Job) -> dict[str, object]:
         "communication_ms": cost.total_ms if cost is not None else None,
         "bottleneck": cost.bottleneck if cost is not None and cost.total_ms else None,
         "why": because(explain(state, job.id)) if state.reason(job.id) is not None else "",
-        "deadline": outlook._asdict() if outlook else None,
+        "deadline": msgspec.to_builtins(outlook._asdict()) if outlook else None,
         "slots": [_slot(slot) for slot in placement.slots],
         "communication": _communication(cost) if cost is not None else None,
         "mesh": _mesh(job, placement),

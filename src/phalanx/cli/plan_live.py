@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cli.client import connect
 from phalanx.cli.job_rows import where
-from phalanx.cli.job_text import read_checked
+from phalanx.cli.job_text import read_checked, site_of
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.when import now_ms, span
 
@@ -22,7 +22,9 @@ COLUMNS = (
 
 def plan_live(files: tuple[str, ...], output: Output) -> None:
     """Asks the server to decide, and prints what it would do. Nothing is changed."""
-    told = connect().post("/plan", {"jobs": [read_checked(path) for path in files]})["items"]
+    client = connect()
+    site = site_of(client)
+    told = client.post("/plan", {"jobs": [read_checked(path, site) for path in files]})["items"]
     rows = [{**item, "where": where(item["nodes"]), "starts": _starts(item.get("expected_start_ms"))} for item in told]
     emit(rows, COLUMNS, output)
 

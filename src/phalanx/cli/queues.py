@@ -61,8 +61,13 @@ def _budget(queue: dict[str, Any]) -> str | None:
     whole_ms, spent_ms = _budget_ms(queue), queue.get("budget_spent_gpu_ms")
     if whole_ms is None:
         return None
-    used = "?" if spent_ms is None else f"{spent_ms / MS_PER_HOUR:.1f}"
-    return f"{used} of {whole_ms / MS_PER_HOUR:g}"
+    return f"{'?' if spent_ms is None else _hours(spent_ms)} of {whole_ms / MS_PER_HOUR:g}"
+
+
+def _hours(gpu_ms: int) -> str:
+    """To a tenth of an hour; of less than one, two figures that say something."""
+    hours = gpu_ms / MS_PER_HOUR
+    return f"{hours:.1f}" if not hours or hours >= 1 else f"{hours:.2g}"
 
 
 def _owned(queue: dict[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,9 @@ OPTIONS = (
     click.option("--workdir", metavar="DIR", help="The folder to start in. Default: this one, if the server is here."),
     click.option("--duration", metavar="TIME", help="How long it will take, as a guess: 90s, 4h."),
     click.option("--max-run", metavar="TIME", help="Stop it after so long."),
+    click.option("--max-wait", metavar="TIME", help="Have it go first once it has waited so long."),
     click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
+    click.option("--deadline", metavar="TIME", help="Wanted by this time; says whether it can be met."),
     click.option(
         "--after", multiple=True, metavar="ID", help="Only after another job, or all members of an array, succeeded."
     ),
@@ -85,7 +87,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         _list_templates(output)
         return Exit.OK
     client = connect()
-    texts = _texts(ctx.meta.get("command", []), given, os.getcwd() if client.is_here else "")
+    texts = _texts(ctx.meta.get("command", []), given, os.getcwd() if client.is_here else "", client)
     if dry_run:
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
@@ -113,20 +115,21 @@ def run(ctx: click.Context, /, **given: Any) -> int:
     return result
 
 
-def _texts(command: list[str], given: dict[str, Any], here: str) -> list[str]:
+def _texts(command: list[str], given: dict[str, Any], here: str, client: Client) -> list[str]:
     """The job files to be submitted: from files, from a template, or from options and a command.
 
     A job that names no folder, and has no image with folders of its own, starts `here`.
     """
     keys = _keys(given)
     if given["files"]:
-        from phalanx.cli.job_text import started_in
+        from phalanx.cli.job_text import site_of, started_in
 
         if command or keys or given["template"]:
             raise click.UsageError(
                 "options that describe a job, and a command, go with no FILE; change the file instead"
             )
-        return [started_in(path, here) for path in given["files"]]
+        site = site_of(client)
+        return [started_in(path, here, site) for path in given["files"]]
     if given["changes"] and not given["template"]:
         raise click.UsageError("--set changes a template: say which with --template")
     if given["template"]:
@@ -169,10 +172,16 @@ def _put(tree: Any, path: list[str], value: object) -> None:
     tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = value
 
 
+PLAIN_KEYS = (
+    *("name", "queue", "priority", "kind", "image", "workdir"),
+    *("duration", "max_run", "max_wait", "begin", "deadline", "array"),
+)
+"""Keys of a job file that are options of the same name."""
+
+
 def _keys(given: dict[str, Any]) -> dict[str, Any]:
     """The keys of a job file that the options come to."""
-    plain = ("name", "queue", "priority", "kind", "image", "workdir", "duration", "max_run", "begin", "array")
-    keys = {key: given[key] for key in plain if given[key] is not None}
+    keys = {key: given[key] for key in PLAIN_KEYS if given[key] is not None}
     task = {key: given[key] for key in ("gpus", "gpu_type", "cpus", "memory_gb") if given[key] is not None}
     if given["tasks"]:
         keys["gang"] = [{"role": "worker", "replicas": given["tasks"], **task}]
@@ -229,8 +238,8 @@ def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
         if job.get("reason") == "never_fits" or (len(made) > 1 and job.get("reason") == "undecided"):
             told = client.get(job_path(job["id"], "/why"))
             if told["reason"] == "never_fits":
-                sooner = f"; {told['sooner']}" if told["sooner"] else ""
-                click.echo(f"job {job['id']} can never start: {told['why']}{sooner}", err=True)
+                helps = told["sooner"] or told["evidence"].get("then")
+                click.echo(f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}", err=True)
 
 
 def _attend(client: Client, made: list[dict[str, Any]], wait: bool, follow: bool) -> int:

@@ -98,7 +98,8 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
         case Reason.BEHIND | Reason.RESERVED:
             return Change(ChangeKind.PASS)
         case Reason.MAINTENANCE:
-            return Change(ChangeKind.MAINTENANCE, names=tuple(window.name for window in too_soon(state, record)))
+            names = tuple(window.name for window in too_soon(state, record))
+            return Change(ChangeKind.MAINTENANCE, names=names) if names else None
         case Reason.QUOTA:
             return Change(ChangeKind.QUOTA, names=(record.job.queue,))
         case Reason.BUDGET:

@@ -1,23 +1,21 @@
 """Deadlines: what can be said of one when its job is submitted, by its shape and by counting GPU time.
 
-Before it can start, as much as it needs must be free where it needs it: the earliest such moment is found by letting
-those who hold devices leave one after the other, as they are expected to. By its deadline a job's own work must be
-done, and that of all whose deadlines come first. If these together need more GPU time than there is until then, one of
-them will be late whatever the order (the processor demand of Baruah, Rosier and Howell, Real-Time Systems 1990), and
-earliest deadline first sees to it that it is the last. Those who wait are not placed here: that there are a place and
-time enough is needed, and does not suffice. What nobody knows (a length that is not said, a node that is down) is taken
-for the better.
+A job that waits must be able to start in time (`earliest`). By its deadline a job's own work must be done, and that of
+all whose deadlines come first. If these together need more GPU time than there is until then, one of them will be late
+whatever the order (the processor demand of Baruah, Rosier and Howell, Real-Time Systems 1990), and earliest deadline
+first sees to it that it is the last. Those who wait are not placed here: that there are a place and time enough is
+needed, and does not suffice. What nobody knows (a length that is not said, a node that is down) is taken for the
+better.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.evidence import expected_end_ms, would_yield
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.earliest import closes_ms, earliest, not_before
+from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
-from phalanx.placement.place import ever
 from phalanx.policy.edf import last_moment_ms
 from phalanx.policy.policy import Targets
 
@@ -27,9 +25,10 @@ class Outlook(NamedTuple):
 
     `start_by_ms` is the last moment at which the job can start; `needed_gpu_ms` what it and all who are due before it
     need by its deadline, `available_gpu_ms` what there is until then. `endangers` are others who could be on time
-    without it, and with it cannot. `earliest_ms` is when what it needs is free together by what is known of those who
-    hold it; None if that is not known, or it has it already. Of a job that does not say how long it takes
-    (`length_known`), nothing more is known than that.
+    without it, and with it cannot. `earliest_ms` is when it can start at the earliest by what is known of whom and what
+    it waits for, and `obstacle` what keeps it until then; None if that is not known, or it has its devices, or an
+    obstacle is there to stay. `ends_ms` is when one that has its devices has done its work. Of a job that does not say
+    how long it takes (`length_known`), nothing more is known than that.
     """
 
     start_by_ms: int
@@ -39,6 +38,8 @@ class Outlook(NamedTuple):
     can_be_met: bool
     earliest_ms: int | None = None
     length_known: bool = True
+    obstacle: Reason | None = None
+    ends_ms: int | None = None
 
 
 class Due(NamedTuple):
@@ -52,8 +53,8 @@ class Due(NamedTuple):
 
 
 def outlook(state: State, record: JobRecord) -> Outlook | None:
-    """What can be said of a job's deadline now; None if it has none."""
-    if record.job.deadline_ms is None:
+    """What can be said of a job's deadline now; None if it has none, or has ended."""
+    if record.job.deadline_ms is None or record.final is not None:
         return None
     mine = _due(state, record, record.job.deadline_ms)
     others = [
@@ -65,76 +66,35 @@ def outlook(state: State, record: JobRecord) -> Outlook | None:
     without, with_it = _on_time(state, in_time), _on_time(state, [*in_time, mine])
     start_by_ms = last_moment_ms(record, record.job.deadline_ms, state.now)
     needed = sum(due.gpu_ms for due in without.values() if due < mine) + mine.gpu_ms
-    earliest_ms = _earliest_ms(state, record) if record.attempt is None else None
-    in_time_ms = state.now if earliest_ms is None else earliest_ms
+    start = earliest(state, record)
+    starts_in_time = not start.never and (state.now if start.at_ms is None else start.at_ms) <= start_by_ms
     return Outlook(
         start_by_ms,
         needed,
         _available_gpu_ms(state, mine.deadline_ms),
         tuple(job for job in without if job not in with_it),
-        in_time_ms <= start_by_ms and mine.job in with_it and ever(state.fit, record.asked),
-        earliest_ms,
+        starts_in_time and mine.job in with_it,
+        start.at_ms,
         record.job.duration_ms is not None,
+        start.obstacle,
+        state.now + _left_ms(state, record) if record.attempt is not None else None,
     )
 
 
-def _earliest_ms(state: State, record: JobRecord) -> int | None:
-    """When a job finds a place, if those who hold devices leave as expected; None if not even then."""
-    with Trial(state) as trial:
-        leaving: list[tuple[int, AttemptRecord]] = []
-        for attempt in state.attempts_present():
-            end_ms = _leaves_ms(state, record, attempt)
-            if end_ms > state.now:
-                leaving.append((end_ms, attempt))
-            else:
-                _release(trial, attempt)
-        leaving.sort(key=lambda each: each[0])
-        mark = trial.mark()
-
-        def fits(count: int) -> bool:
-            for _, attempt in leaving[:count]:
-                _release(trial, attempt)
-            seated = trial.seat_at_last(record) is not None
-            trial.undo_to(mark)
-            return seated
-
-        if fits(0):
-            return state.now
-        too_few, enough = 0, len(leaving)
-        if not leaving or not fits(enough):
-            return None
-        while enough - too_few > 1:
-            middle = (too_few + enough) // 2
-            too_few, enough = (too_few, middle) if fits(middle) else (middle, enough)
-        return leaving[enough - 1][0]
-
-
-def _leaves_ms(state: State, record: JobRecord, attempt: AttemptRecord) -> int:
-    """When somebody leaves to a job what it holds: at once who would give way, or of whose end nothing is known."""
-    if attempt.ceding or (attempt.stoppable and would_yield(state, record, attempt)):
-        return state.now
-    return expected_end_ms(state, attempt) or state.now
-
-
-def _release(trial: Trial, attempt: AttemptRecord) -> None:
-    if attempt.waits:
-        trial.unclaim(attempt.bookings)
-    elif attempt.phase is Phase.STOPPING:
-        trial.vacate(attempt.bookings)
-    else:
-        trial.release(attempt.bookings)
-    trial.leave_cells(attempt)
-
-
 def _due(state: State, record: JobRecord, deadline_ms: int) -> Due:
-    left_ms = max((record.job.duration_ms or 0) - record.executed_ms(state.now), 0)
     gpus = record.attempt.gpus if record.attempt is not None else record.gpus_min
-    return Due(deadline_ms, record.submitted_ms, record.number, record.job.id, gpus * left_ms)
+    return Due(deadline_ms, record.submitted_ms, record.number, record.job.id, gpus * _left_ms(state, record))
+
+
+def _left_ms(state: State, record: JobRecord) -> int:
+    return max((record.job.duration_ms or 0) - record.executed_ms(state.now), 0)
 
 
 def _has_time(state: State, due: Due) -> bool:
-    """Whether a job would be on time if it ran alone from now on: who would not gives way to all others."""
-    return state.now <= last_moment_ms(state.jobs[due.job], due.deadline_ms, state.now)
+    """Whether a job would be on time if it ran alone as soon as it may: who would not gives way to all others."""
+    record = state.jobs[due.job]
+    start = not_before(state, record)
+    return not start.never and (start.at_ms or state.now) <= last_moment_ms(record, due.deadline_ms, state.now)
 
 
 def _on_time(state: State, dues: list[Due]) -> dict[str, Due]:
@@ -149,7 +109,7 @@ def _on_time(state: State, dues: list[Due]) -> dict[str, Due]:
 
 
 def _available_gpu_ms(state: State, deadline_ms: int) -> int:
-    """GPU time up to a deadline, but for what those hold until they end who are due later, or never."""
+    """GPU time up to a deadline, but for maintenance and for what those hold until they end who are due later."""
     window_ms = max(deadline_ms - state.now, 0)
     held = 0
     for attempt in state.attempts_present():
@@ -157,6 +117,20 @@ def _available_gpu_ms(state: State, deadline_ms: int) -> int:
         due_later = record.job.deadline_ms is None or record.job.deadline_ms > deadline_ms
         stays = state.policy.targets is Targets.KEEP or not attempt.stoppable
         if due_later and stays:
-            left_ms = max((record.job.duration_ms or 0) - record.executed_ms(state.now), 0)
-            held += attempt.gpus * min(left_ms, window_ms)
-    return state.total.gpu_permille // 1000 * window_ms - held
+            end_ms = min(state.now + _left_ms(state, record), deadline_ms)
+            held += attempt.gpus * max(closes_ms(state, attempt, end_ms) - state.now, 0)
+    return state.total.gpu_permille // 1000 * window_ms - held - _closed_gpu_ms(state, deadline_ms)
+
+
+def _closed_gpu_ms(state: State, until_ms: int) -> int:
+    """GPU time of nodes while they are closed for maintenance, each moment once."""
+    closed = 0
+    counted_ms: dict[str, int] = {}
+    for window in sorted(state.cluster.maintenance, key=lambda each: each.start_ms):
+        for name in window.nodes:
+            since_ms = max(window.start_ms, counted_ms.get(name, state.now))
+            end_ms = min(window.end_ms, until_ms)
+            if since_ms < end_ms:
+                closed += state.topology.nodes[state.topology.number[name]].gpus * (end_ms - since_ms)
+                counted_ms[name] = end_ms
+    return closed

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from phalanx.cluster.bits import members
-from phalanx.cluster.cluster import NODE, Health
+from phalanx.cluster.cluster import NODE, Cluster, Health
 from phalanx.engine.change import Other
 from phalanx.engine.heads import whole_key
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
+from phalanx.engine.holds import kept_for
+from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state import State
 from phalanx.placement.place import largest_task
 from phalanx.policy.policy import Targets
+from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
@@ -48,6 +51,31 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaShort:
+    """What a job lacks of its queue's quota, in thousandths of GPUs or CPUs, or MB.
+
+    `at` is the queue whose limit or budget is used up; empty, what others may lend is. Of what that may have at most
+    (`limit`; None where the policy or a budget decides) some is `used`, some `kept` for those to whom it is guaranteed,
+    and the job may have what is `left`. `most` is what its queue could ever have, where that is less than what is
+    `asked`: then the job never starts. `held` and `holders` are those who use it up.
+    """
+
+    queue: str
+    at: str
+    resource: int
+    asked: int
+    left: int
+    by_limit: bool = False
+    by_budget: bool = False
+    limit: int | None = None
+    used: int = 0
+    kept: int = 0
+    most: int | None = None
+    held: tuple[Held, ...] = ()
+    holders: tuple[Other, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Spared:
     """Somebody who would give way, but runs for at least as long as its queue lets everybody run: until then."""
 
@@ -63,6 +91,66 @@ class Reserved:
 
     other: Other
     at_ms: int
+
+
+def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
+    """What a job would exceed of its queue's quota, and who uses that up; None if it may have what it asks for."""
+    short = state.shortfall(record)
+    if short is None:
+        return None
+    quotas, most = state.quotas, None
+    never = beyond_quota(quotas, record) if not short.by_budget else None
+    if never is not None:
+        most = quotas.ceiling(short.queue, never)
+        at = quotas.ceilings(short.queue, never)[0].at
+        left = min(quotas.allowed(short.queue)[never], most)
+        short = Shortfall(short.queue, at, never, record.need[never], left, by_limit=bool(at))
+    resource, by_policy = short.resource, short.by_limit and not short.at
+    account = quotas.accounts[short.queue if by_policy else short.at]
+    limit = account.queue.limit[resource] if short.at else account.deserved[resource]
+    limit = None if by_policy or short.by_budget else limit
+    used = account.used[resource]
+    kept = max(limit - used - max(short.left, 0), 0) if limit is not None else 0
+    users = _users(state, account, resource)
+    return QuotaShort(*short, limit, used, kept, most, by_queue(users), tuple(users[:HOLDERS_MAX]))
+
+
+def beyond_quota(quotas: Quotas, record: JobRecord) -> int | None:
+    """The first resource of which a job's queue could never have as much as the job needs; None if there is none."""
+    for resource, amount in enumerate(record.need):
+        if amount and amount > quotas.ceiling(record.job.queue, resource):
+            return resource
+    return None
+
+
+def stranded_by(state: State, cluster: Cluster) -> Iterator[str]:
+    """Waiting jobs that ask for more than their queues could ever have in another cluster, and not in this one."""
+    then = Quotas(cluster)
+    # Many jobs of a queue ask for the same.
+    known: dict[tuple[str, Usage], bool] = {}
+    for job, record in state.jobs.items():
+        kind = (record.job.queue, record.need)
+        if record.final is not None or record.attempt is not None or record.job.queue not in then.accounts:
+            continue
+        if kind not in known:
+            could = not state.quotas or beyond_quota(state.quotas, record) is None
+            known[kind] = could and beyond_quota(then, record) is not None
+        if known[kind]:
+            yield job
+
+
+def _users(state: State, account: QueueAccount, resource: int) -> list[Other]:
+    """Those of a queue, and of those inside, who have anything of a resource, who leaves first first."""
+    inside = dict.fromkeys(each.path for each in account.within)
+    users = (
+        each
+        for each in state.attempts_present()
+        if each.job.queue in inside and not each.ceding and usage_of(each.staying)[resource]
+    )
+    others = (
+        Other(each.job.id, each.job.queue, each.gpus, expected_end_ms(state, each), each.number) for each in users
+    )
+    return sorted(others, key=_leaves_first)
 
 
 def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
@@ -101,10 +189,12 @@ def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool
 
 
 def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
-    """Those before a job for whom something is reserved before it would have ended, on nodes that it could use."""
+    """Those before a job for whom something is reserved before it would have ended, on nodes that it could use; and
+    those for whom what is left of its queue's limit is kept from now on.
+    """
     end_ms, key, reach = state.now + record.estimate_ms, whole_key(state, record), _reach(state, record)
     topology = state.topology
-    return tuple(
+    devices = tuple(
         Reserved(other(state, each.job), each.at_ms)
         for each in state.reservations
         if each.job != record.job.id
@@ -112,6 +202,7 @@ def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
         and whole_key(state, state.jobs[each.job]) < key
         and any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
     )
+    return devices or tuple(Reserved(other(state, each.job.id), state.now) for each in kept_for(state, record))
 
 
 def other(state: State, job: str) -> Other:
@@ -165,7 +256,10 @@ def by_queue(holding: list[Other]) -> tuple[Held, ...]:
 
 
 def free_by_node(state: State, record: JobRecord) -> tuple[tuple[int, int], ...]:
-    """(free GPUs, nodes that have so many), the most first, of the healthy nodes the largest task could use."""
+    """(free GPUs, nodes that have so many), the most first, of the healthy nodes the largest task could use.
+
+    They add up to the free GPUs that a refusal counts.
+    """
     nodes = _usable(state, record)
     counted = ((free, (nodes & having).bit_count()) for free, having in enumerate(state.capacity.with_free))
     return tuple((free, count) for free, count in reversed(list(counted)) if free and count)
@@ -228,6 +322,9 @@ def _reach(state: State, record: JobRecord) -> int:
 
 
 def _usable(state: State, record: JobRecord) -> int:
-    """Healthy nodes that could ever take the largest task."""
+    """Healthy nodes that could ever take the largest task; none, if there is a task that no node could take."""
+    asks = [state.fit.ask(task, record.asked) for task in record.tasks.values()]
+    if not all(ask.eligible for ask in asks):
+        return 0
     task, _ = largest_task(record.asked)
     return state.fit.ask(task, record.asked).eligible & state.capacity.open

@@ -13,6 +13,7 @@ from phalanx.engine.evidence import (
     Block,
     Budget,
     Held,
+    QuotaShort,
     Reserved,
     Spared,
     by_queue,
@@ -20,6 +21,7 @@ from phalanx.engine.evidence import (
     holders,
     largest_block,
     other,
+    quota_short,
     reserved_for,
     spared_for,
     spent_budgets,
@@ -29,7 +31,6 @@ from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Position, position
 from phalanx.engine.present import present_reason
-from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -86,7 +87,7 @@ class Explanation:
     free: tuple[tuple[int, int], ...] = ()
     block: Block | None = None
     unhealthy: tuple[tuple[str, str], ...] = ()
-    quota: Shortfall | None = None
+    quota: QuotaShort | None = None
     budgets: tuple[Budget, ...] = ()
     spared: tuple[Spared, ...] = ()
     reserved_for: tuple[Reserved, ...] = ()
@@ -156,7 +157,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         free=free_by_node(state, record),
         block=largest_block(state, record),
         unhealthy=unhealthy(state, record),
-        quota=state.shortfall(record),
+        quota=quota_short(state, record),
         budgets=spent_budgets(state, record.job.queue) if reason is Reason.BUDGET else (),
         spared=spared_for(state, record),
         reserved_for=reserved_for(state, record) if reason is Reason.RESERVED else (),
@@ -192,9 +193,10 @@ def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explan
     def spared_shown(each: Spared) -> Spared:
         return each if each.queue in visible_queues else replace(each, job="")
 
-    after = explanation.next
+    after, quota = explanation.next, explanation.quota
     return replace(
         explanation,
+        quota=replace(quota, holders=all_shown(quota.holders)) if quota is not None else None,
         spared=tuple(spared_shown(each) for each in explanation.spared),
         reserved_for=tuple(replace(each, other=shown(each.other)) for each in explanation.reserved_for),
         behind=shown(explanation.behind) if explanation.behind is not None else None,

@@ -7,6 +7,7 @@ what was free. Whoever asks why a job waits has that worked out anew, for this o
 from __future__ import annotations
 
 from phalanx.engine.cells_seats import search
+from phalanx.engine.evidence import reserved_for
 from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
@@ -40,10 +41,17 @@ def present_reason(state: State, job: str) -> Reason | None:
         if state.cells is not None and record.asked.gang.gpus_min:
             return _in_cells(trial, record) or told
         if trial.seat(record) is not None:
-            return told
+            return _of_itself(state, record, told)
         if state.cluster.maintenance and trial.seat_at_last(record) is not None:
             return Reason.MAINTENANCE
     return LACK_REASON[lack(state.fit, record.asked)]
+
+
+def _of_itself(state: State, record: JobRecord, told: Reason) -> Reason:
+    """Why a job waits that would fit: a longer one of its kind may run into maintenance, and this one not."""
+    if told is not Reason.MAINTENANCE:
+        return told
+    return Reason.RESERVED if reserved_for(state, record) else Reason.UNDECIDED
 
 
 def _in_cells(trial: Trial, record: JobRecord) -> Reason | None:

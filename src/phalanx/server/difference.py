@@ -10,6 +10,7 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Quota
 from phalanx.engine.check import check
 from phalanx.engine.event import ClusterChanged, Event, PolicyChanged
+from phalanx.engine.evidence import stranded_by
 from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.state import State
 from phalanx.policy.registry import is_file, known, split
@@ -46,7 +47,7 @@ def changes_of(state: State, cluster: Cluster) -> list[Event]:
 
 
 def difference(state: State, cluster: Cluster) -> dict[str, Any]:
-    """What would change, and which attempts that would stop."""
+    """What would change, which attempts that would stop, and which waiting jobs could never start then."""
     changes_of(state, cluster)
     present = state.cluster_to_be or state.cluster
     lines = [
@@ -58,7 +59,11 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
     ]
     if cluster.policy != state.policy.spec:
         lines.append(f"policy: {state.policy.spec} becomes {cluster.policy}")
-    return {"changes": lines, "stops": list(stopped_by(state, cluster)) if cluster != present else []}
+    return {
+        "changes": lines,
+        "stops": list(stopped_by(state, cluster)) if cluster != present else [],
+        "strands": list(stranded_by(state, cluster)) if cluster.queues != present.queues else [],
+    }
 
 
 def _nodes(old: Cluster, new: Cluster) -> Iterator[str]:

@@ -58,7 +58,11 @@ class ProgressBody(Body):
     stop_cost_ms: Annotated[StrictInt, Field(ge=0, le=YEARS_MS)] = 0
     gpu_busy: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] = 0.0
     memory_gb: Number = 0.0
-    metrics: dict[Text, Annotated[StrictFloat | StrictInt, Field(ge=-1e15, le=1e15)]] = Field({}, max_length=100)
+    metrics: dict[Text, Annotated[StrictFloat | StrictInt, Field(ge=-1e15, le=1e15)] | None] = Field(
+        {},
+        max_length=100,
+        description="By name; null for one that is no number any more, such as a loss that diverged.",
+    )
 
 
 class DrainBody(Body):

@@ -257,7 +257,10 @@ async def report_progress(
     if job != attempt.job:
         raise Refusal("forbidden", f"this token is for job {attempt.job} only")
     caller = Caller(f"job {attempt.job}/{attempt.attempt}", "", request.client.host if request.client else "")
-    report = ReportProgress(attempt.job, attempt.attempt, **body.model_dump())
+    said = body.model_dump()
+    metrics = {name: value for name, value in body.metrics.items() if value is not None}
+    diverged = tuple(name for name, value in body.metrics.items() if value is None)
+    report = ReportProgress(attempt.job, attempt.attempt, **{**said, "metrics": metrics, "diverged": diverged})
     answer = await hand_over(context, caller, report)
     return Response(answer.body, media_type="application/json")
 

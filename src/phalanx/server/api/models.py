@@ -275,13 +275,18 @@ class PolicyModel(Answered):
 
 
 class DifferenceModel(Answered):
-    """What a change of the cluster does, and the attempts it stops."""
+    """What a change of the cluster does, the attempts it stops, and the waiting jobs that could never start then."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"]}}
+        extra="forbid",
+        json_schema_extra={"example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"], "strands": []}},
     )
     changes: list[str]
     stops: list[str]
+    strands: list[str] = Field(
+        default_factory=list,
+        description="Waiting jobs that ask for more than their queues could ever have then.",
+    )
 
 
 class ReservationModel(Answered):

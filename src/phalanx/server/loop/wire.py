@@ -91,6 +91,7 @@ class ReportProgress(msgspec.Struct, frozen=True, tag=True):
     gpu_busy: float = 0.0
     memory_gb: float = 0.0
     metrics: dict[str, float] = {}
+    diverged: tuple[str, ...] = ()
 
 
 class ChangeNode(msgspec.Struct, frozen=True, tag=True):

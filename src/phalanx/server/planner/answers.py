@@ -23,6 +23,7 @@ from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why
 from phalanx.placement.ranks import communication
+from phalanx.planning import device_count
 from phalanx.server.difference import difference, need_known, present_cluster
 from phalanx.server.loop.wire import json_of
 from phalanx.server.planner.forecaster import OUTLOOK
@@ -149,7 +150,7 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
         "job": job.id,
         "name": job.name,
         "state": "waiting" if claim is None or claim.waits else "starting",
-        "gpus": placement.gpus if placement is not None else job.gang.gpus_max,
+        "gpus": device_count(placement) if placement is not None else job.gang.gpus_max,
         "nodes": list(placement.nodes) if placement is not None else [],
         "slots": [
             {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}

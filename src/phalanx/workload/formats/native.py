@@ -31,7 +31,7 @@ from phalanx.workload.formats.limits import (
     SIZE_MAX,
     TOLERATIONS_MAX,
 )
-from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, read_sweep
+from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, check_placeholders, read_sweep
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import (
     DEFAULT_GRACE_MS,
@@ -57,6 +57,7 @@ from phalanx.workload.share import (
     mps_ask,
     turn_ask,
 )
+from phalanx.workload.sizes import of_whole_replicas, whole_steps
 from phalanx.workload.sweep import Sweep
 
 JOB_KEYS = (
@@ -124,18 +125,24 @@ KEYS = {
 
 
 def read_job(
-    text: str, source: str, job_id: str = "", now_ms: int = 0, gpu_types: Collection[str] | None = None
+    text: str,
+    source: str,
+    job_id: str = "",
+    now_ms: int = 0,
+    gpu_types: Collection[str] | None = None,
+    levels: Collection[str] = (),
 ) -> Job:
     """Reads a job file. `source` names it in errors; nothing is opened.
 
-    `now_ms` is the moment from which `+2h` counts, `gpu_types` names GPU types beyond those of the catalogue.
+    `now_ms` is the moment from which `+2h` counts, `gpu_types` names GPU types beyond those of the catalogue, `levels`
+    are those of the cluster, where it is known.
     """
     fields = read_document(text, source, JOB_LIMITS).mapping(JOB_KEYS)
     fields.get("version", lambda version: version.integer(1, 1), 1)
     if fields.given(("command", "image", "gang", *TASK_KEYS)) is None:
         raise fields.place.error("expected at least one of the keys command, gang or gpus")
     share = fields.get("share", _read_share, None)
-    gang = TaskReader(share, gpu_types or ()).gang(fields)
+    gang = TaskReader(share, gpu_types or (), levels).gang(fields)
     if share is not None and not gang.gpus_max:
         raise fields["share"].error("no task asks for a GPU to share, give gpus: 1")
     kind = Kind(fields.get("kind", lambda kind: kind.choice(tuple(Kind)), Kind.TRAINING))
@@ -144,15 +151,19 @@ def read_job(
         gang = _of_replicas(gang, min_available)
     begin_ms, deadline_ms = _read_window(fields, now_ms)
     sweep, array = _read_members(fields)
+    execution = read_execution(fields)
+    if sweep is not None and execution.command:
+        check_placeholders(sweep, fields["command"], execution.command)
+    plan = fields.get("parallel", lambda parallel: _read_plan(parallel, gang), None)
     return Job(
         id=job_id,
-        gang=gang,
+        gang=of_whole_replicas(gang, plan),
         name=fields.get("name", Field.title, ""),
         kind=kind,
         queue=fields.get("queue", _read_queue, "default"),
         user=fields.get("user", Field.title, ""),
         priority=fields.get("priority", lambda priority: priority.integer(PRIORITY_MIN, PRIORITY_MAX), 0),
-        parallel=fields.get("parallel", lambda parallel: _read_plan(parallel, gang), None),
+        parallel=plan,
         traffic=fields.get("parallel", _read_traffic, None),
         node_selector=fields.get("node_selector", _read_labels, ()),
         tolerations=fields.get("tolerations", _read_tolerations, ()),
@@ -169,10 +180,19 @@ def read_job(
         checkpoint=fields.get("checkpoint", _read_checkpoint, Checkpointing()),
         retry_limit=fields.get("retry", _read_retry, 0),
         labels=fields.get("labels", _read_labels, ()),
-        execution=read_execution(fields),
+        execution=execution,
         sweep=sweep,
         movable=fields.get("movable", Field.boolean, True),
     )
+
+
+def place_of_after(text: str, source: str, names: Collection[str]) -> Field:
+    """Where a job file that was read before names a job it waits for, by one of its names; else all whom it names."""
+    after = read_document(text, source, JOB_LIMITS).mapping(JOB_KEYS)["after"]
+    for item in after.items(0, DEPENDENCIES_MAX):
+        if _read_dependency(item).job in names:
+            return item
+    return after
 
 
 def _read_queue(field: Field) -> str:
@@ -237,6 +257,11 @@ def _read_plan(field: Field, gang: Gang) -> ParallelPlan:
         least = f" and at least {gang.gpus_min}" if gang.elastic else ""
         raise field.error(
             f"tp {tp} × pp {pp} × dp {dp} = {plan.world_size} GPUs, but the gang has {has} = {gang.gpus_max}{least}"
+        )
+    if not whole_steps(gang.roles, plan):
+        raise field.error(
+            f"no size of the gang from {gang.gpus_min} to {gang.gpus_max} GPUs is a multiple of tp {tp} × pp {pp} = "
+            f"{tp * pp}, give replicas that hold whole replicas of the model"
         )
     return plan
 
