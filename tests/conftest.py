@@ -102,6 +102,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"needs(*names): runs only where these are: {', '.join(NEEDS)}")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Names bytes by their argument: packed by the hour they would be other tests in each worker, and none would run."""
+    return argname if isinstance(val, bytes) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         unknown = [name for name in needs_of(item) if name not in NEEDS]

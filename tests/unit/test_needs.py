@@ -83,3 +83,17 @@ def test_a_misspelled_need_stops_the_run(suite: pytest.Pytester) -> None:
     result = suite.runpytest()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*test_four needs 'trch', which is not one of polars, *"])
+
+
+def test_bytes_that_differ_from_worker_to_worker_are_the_same_tests_in_each(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST.read_text())
+    pytester.makepyfile(
+        """
+        import os
+        import pytest
+
+        @pytest.mark.parametrize("packed", [os.urandom(8), os.urandom(8)])
+        def test_one(packed): ...
+        """
+    )
+    pytester.runpytest("-n", "2").assert_outcomes(passed=2)
