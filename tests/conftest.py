@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Names bytes by their argument: packed by the hour they would be other tests in each worker, and none would run."""
+    """Names bytes by their argument: those packed with the hour would be other tests in each worker; none would run."""
     return argname if isinstance(val, bytes) else None
 
 

@@ -12,6 +12,7 @@ from phalanx.cluster.device import FULL_PERMILLE
 from phalanx.engine.action import Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome, PolicyChanged, Progress
 from phalanx.engine.journal import Journal
+from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import verify
 from phalanx.policy.throttle import CLOSE_PERMILLE, LEAST_PERMILLE, Level, Throttle
@@ -21,6 +22,7 @@ from phalanx.simulate.run import Run
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.work import Work
+from phalanx.workload.share import ShareAsk, ShareKind
 
 HOUR_MS = 3_600_000
 QUOTA = "antman:quota=a:1/b:1"
@@ -233,6 +235,28 @@ def test_the_memory_of_an_opportunistic_job_is_on_the_host() -> None:
     world.run(a_job("fits", 1, task=needs, queue="c", priority=-1))
     world.submit(a_job("waits", 1, task=needs, queue="c", priority=-1))
     assert world.job("waits").attempt is None
+
+
+def test_where_no_host_could_hold_its_memory_an_opportunistic_job_has_idle_gpus_to_itself() -> None:
+    world = World(Cluster((Node("n0", (), 2, gpu_memory_gb=80),)), QUOTA)
+    needs = {"gpu_memory_gb": 40.0}
+    world.run(a_job("extra", 1, task=needs, queue="c", priority=-1))
+    world.run(a_job("own", 1, task=needs, queue="a"))
+    assert world.where("extra") == {"n0": (0,)}
+    assert world.where("own") == {"n0": (1,)}
+    # Nobody can be beside it, and what is guaranteed cannot be lent without a host either.
+    world.submit(a_job("late", 1, task=needs, queue="c", priority=-1))
+    assert world.reason("late") is Reason.GPUS
+    world.end("extra")
+    world.done("late")
+    assert world.where("late") == {"n0": (0,)}
+
+
+@pytest.mark.parametrize("policy", [QUOTA, f"{QUOTA},share=false", "gandiva"])
+def test_tasks_that_ask_for_half_a_device_themselves_may_lie_on_one(policy: str) -> None:
+    world = World(Cluster((Node("n0", (), 1),)), policy)
+    world.run(a_job("halves", 1, count=2, task={"share": ShareAsk(ShareKind.FRACTION, 500)}, queue="c"))
+    assert world.where("halves") == {"n0": (0, 0)}
 
 
 def test_who_is_promoted_keeps_its_place_if_nobody_else_is_guaranteed_there() -> None:

@@ -24,7 +24,7 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import Quotas
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.waiting import line_up
+from phalanx.engine.waiting import line_up, shape_now
 from phalanx.policy.policy import Reserve, always, as_asked, remember_nothing
 
 UNCHANGED = ("jobs", "dependents", "runs", "on_node")
@@ -206,9 +206,8 @@ class Supposition:
         if array is not None:
             self.state.array_parked[record.job.array_of] = dict(array)
         self._save_class(record.shape)
-        shape = self.state.policy.shape
-        if shape is not as_asked:
-            asked = replace(record.job, gang=shape(record, self.state))
+        if self.state.policy.shape is not as_asked:
+            asked = replace(record.job, gang=shape_now(self.state, record))
             self._save_class(shape_of(asked, self.state.minds_queues))
 
     def _save_class(self, shape: Hashable) -> None:

@@ -19,7 +19,9 @@ from phalanx.engine.records import (
     tasks_of,
 )
 from phalanx.engine.state import State
+from phalanx.placement.place import ever
 from phalanx.policy.policy import Targets, always, as_asked, never, no_change
+from phalanx.workload.gang import Gang
 from phalanx.workload.job import After, Dependency
 
 
@@ -93,13 +95,24 @@ def _take_shape(state: State, record: JobRecord) -> None:
     """Asks the policy in which shape a gang is to be placed now."""
     if state.policy.shape is as_asked:
         return
-    gang = state.policy.shape(record, state)
+    gang = shape_now(state, record)
     if gang != record.asked.gang:
         record.asked = replace(record.job, gang=gang)
         record.shape = shape_of(record.asked, state.minds_queues)
         record.tasks = tasks_of(gang.roles)
         record.gpus_min = gpus_needed(gang, record.tasks)
         record.need = need_of(gang.roles)
+
+
+def shape_now(state: State, record: JobRecord) -> Gang:
+    """In which shape the policy has a gang placed now; its own, where only that could ever fit.
+
+    What a policy asks for beside the GPUs (memory of the host for what is moved there, one node) no node may have.
+    """
+    gang, own = state.policy.shape(record, state), record.job
+    if gang == own.gang or ever(state.fit, replace(own, gang=gang)) or not ever(state.fit, own):
+        return gang
+    return own.gang
 
 
 def rekey(state: State, record: JobRecord) -> None:
@@ -124,7 +137,7 @@ def _belongs_elsewhere(state: State, record: JobRecord) -> bool:
     """Whether the policy shapes a gang that runs for other GPU types than it has: it is stopped to start there."""
     if state.policy.shape is as_asked or record.attempt is None:
         return False
-    tasks = tasks_of(state.policy.shape(record, state).roles)
+    tasks = tasks_of(shape_now(state, record).roles)
     nodes, number = state.topology.nodes, state.topology.number
     for slot in record.attempt.placement.slots:
         types = tasks[slot.role].gpu_types if slot.devices and slot.role in tasks else ()

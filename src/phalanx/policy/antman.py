@@ -17,10 +17,10 @@ from phalanx.policy.gandiva import load_of
 from phalanx.policy.lending import Lending, observe_memory
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Policy, as_they_are
-from phalanx.policy.portions import with_share
+from phalanx.policy.portions import asks_for_shares, with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
 from phalanx.policy.throttle import Throttle, allowed, observe_levels, opportunistic_on
-from phalanx.policy.view import Adjustment, JobView, Moment, Place
+from phalanx.policy.view import WHEREVER, Adjustment, JobView, Moment, Place
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Kind
 from phalanx.workload.share import ShareAsk, ShareKind
@@ -65,10 +65,13 @@ def antman(parameters: Parameters) -> Policy:
         return with_share(job.job.gang, OWN if job.sizes else LEFT)
 
     def places(job: JobView, at: Moment) -> Sequence[Place]:
-        """Idle GPUs first, of the least loaded nodes; then those of others, the least used device first."""
+        """Idle GPUs first, of the least loaded nodes; then those of others, the least used device first.
+
+        A gang that asks for parts of devices itself may have them anywhere.
+        """
         names = tuple(node.name for node in sorted(at.nodes(), key=load_of))
-        idle = Place(names)
-        return (idle, Place(names, crowded=True)) if share or job.sizes else (idle,)
+        places = (Place(names), Place(names, crowded=True)) if share or job.sizes else (Place(names),)
+        return (*places, WHEREVER) if asks_for_shares(job.job.gang) else places
 
     def adjusts(memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
         """How much compute and memory opportunistic jobs may have: the job, if it is one, or those beside it."""

@@ -20,7 +20,7 @@ from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_asked, as_they_are
 from phalanx.policy.portions import asks_for_shares, with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
-from phalanx.policy.view import JobView, Moment, NodeView, Place
+from phalanx.policy.view import WHEREVER, JobView, Moment, NodeView, Place
 from phalanx.workload.gang import Gang
 from phalanx.workload.share import turn_ask
 
@@ -95,7 +95,7 @@ def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
         if gang.gpus_max > own:
             places.append(Place(tuple(node.name for node in kinds[0]), crowded=True))
     if asks_for_shares(gang):
-        places.append(Place(tuple(node.name for node in nodes), crowded=True))
+        places.append(WHEREVER)
     return places
 
 

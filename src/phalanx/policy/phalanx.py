@@ -22,7 +22,7 @@ from phalanx.policy.gavel import confined
 from phalanx.policy.growth import needs
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Observe, Policy, Targets, anybody, nobody
-from phalanx.policy.view import JobView, Moment, Place, Usage
+from phalanx.policy.view import WHEREVER, JobView, Moment, Place, Usage
 from phalanx.workload.gang import ANYWHERE, Gang, Topology
 from phalanx.workload.job import Job, Kind
 
@@ -33,7 +33,6 @@ KEPT = -1
 PACES_MS = 300_000
 """When a job has settled where it runs, so that what it says of its pace counts."""
 
-WHEREVER = Place(crowded=None)
 
 NODES = "smallest node"
 ON_ONE_NODE = Topology(required=NODE)

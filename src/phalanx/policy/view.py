@@ -39,6 +39,10 @@ class Place(NamedTuple):
     gpu_types: tuple[str, ...] = ()
 
 
+WHEREVER = Place(crowded=None)
+"""As where no place is named: several tasks of a gang that ask for parts of devices may lie on one."""
+
+
 class Adjustment(NamedTuple):
     """What is to be different of the shares of a job that runs; None is as it is.
 
