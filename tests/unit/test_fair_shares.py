@@ -6,10 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import World, a_job
-from phalanx.cluster.cluster import flat
+from phalanx.cluster.cluster import Cluster, Node, flat
+from phalanx.cluster.queues import Queue
 from phalanx.engine.event import PolicyChanged
 from phalanx.engine.turn import verify
-from phalanx.policy.fair_shares import Claim, divide
+from phalanx.policy.fair_shares import Claim, FairShares, divide
+from phalanx.policy.volcano import claim
 from phalanx.policy.wants import wants_of
 
 
@@ -71,3 +73,13 @@ def test_a_policy_that_takes_over_knows_what_those_want_who_are_here() -> None:
     assert wants_of(world.state.memory, "x").gpu_permille == 4000
     assert wants_of(world.state.memory, "y").gpu_permille == 2000
     verify(world.journal)
+
+
+def test_each_resource_is_divided_by_its_own_weight() -> None:
+    queues = (Queue("a", weight=1, cpu_weight=3), Queue("b"))
+    world = World(Cluster((Node("n0", (), 8, cpus_milli=80_000),), queues=queues), "kai")
+    for queue in "ab":
+        world.submit(*(a_job(f"{queue}{i}", 1, queue=queue, task={"cpus_milli": 20_000}) for i in range(8)))
+    shares = FairShares(claim)(world.state)
+    assert (shares["a"].gpu_permille, shares["b"].gpu_permille) == (4_000, 4_000)
+    assert (shares["a"].cpus_milli, shares["b"].cpus_milli) == (60_000, 20_000)

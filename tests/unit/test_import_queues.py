@@ -131,14 +131,24 @@ def test_a_kai_queue_without_a_weight_gets_nothing_beyond_its_quota() -> None:
     assert imported.notes[0] == "queue a: overQuotaWeight of gpu is 0 or not given: its limit is its quota of 2"
 
 
-def test_weights_that_differ_by_resource_are_named() -> None:
+def test_weights_that_differ_by_resource_are_kept() -> None:
     amounts = (
         f"{name}: {{limit: -1, overQuotaWeight: {weight}}}" for name, weight in zip(NAMES, (2, 3, 2), strict=True)
     )
     spec = f"spec: {{resources: {{{', '.join(amounts)}}}}}"
-    assert kai(f"metadata: {{name: a}}\n{spec}").notes == (
-        "queue a: overQuotaWeight of cpu 3: only that of gpu counts",
-    )
+    imported = kai(f"metadata: {{name: a}}\n{spec}")
+    assert imported.queues == (Queue("a", weight=2, cpu_weight=3, priority=100),)
+    assert not imported.notes
+
+
+def test_weights_of_all_resources_and_neighbours_keep_their_proportions_in_whole_numbers() -> None:
+    def spec(gpu: float, cpu: float) -> str:
+        weights = zip(NAMES, (gpu, cpu, gpu), strict=True)
+        amounts = (f"{name}: {{limit: -1, overQuotaWeight: {weight}}}" for name, weight in weights)
+        return f"spec: {{resources: {{{', '.join(amounts)}}}}}"
+
+    one, other = f"metadata: {{name: a}}\n{spec(1, 0.5)}", f"metadata: {{name: b}}\n{spec(0.25, 0.25)}"
+    assert {queue.path: queue.weights for queue in kai(one, other).queues} == {"a": (4, 2, 4), "b": (1, 1, 1)}
 
 
 def test_queues_without_a_specification_are_queues() -> None:

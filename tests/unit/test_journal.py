@@ -157,17 +157,19 @@ def test_a_share_that_was_written_before_shares_could_be_packed_reads_as_one_tha
     assert everything(replay(older))[:-3] == everything(world.state)[:-3]
 
 
-def test_a_queue_that_was_written_before_there_were_two_least_run_times_has_one() -> None:
-    """A cluster as it was journaled, without `min_run_reclaim_ms`: what was said held for everybody."""
+def test_a_queue_that_was_written_before_there_were_two_least_run_times_and_three_weights_has_one() -> None:
+    """A cluster as it was journaled, without `min_run_reclaim_ms` and weights: what was said held for everybody."""
     queue = (
         b'{"path":"b","guaranteed":[null,null,null],"deserved":[null,null,null],"limit":[null,null,null],"weight":1,'
     )
     queue += b'"priority":0,"reclaimable":true,"min_run_ms":60000,"budget_gpu_ms":null}'
     world = World(replace(flat(2, 4), queues=(Queue("a", deserved=Quota(4000)), Queue("b", min_run_ms=60_000))))
     new = encode(world.journal.records[0])
-    before = new.replace(b',"min_run_reclaim_ms":null', b"")
-    assert before != new
+    before = new.replace(b',"min_run_reclaim_ms":null', b"").replace(b',"cpu_weight":null,"memory_weight":null', b"")
+    assert b"reclaim_ms" not in before
+    assert b"cpu_weight" in new
     assert queue in before
     assert decode(before) == world.journal.records[0]
     state = replay(Journal([decode(before)]))
     assert state.quotas.least_run_ms("a", "b") == state.quotas.least_run_ms("b", "b") == 60_000
+    assert [queue.weights for queue in state.cluster.queues] == [(1, 1, 1), (1, 1, 1)]

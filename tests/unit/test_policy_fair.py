@@ -124,6 +124,21 @@ def test_shares_for_weights_are_compared_exactly(used: int, weight: int, other: 
     assert (one == two) == (Fraction(used, weight) == Fraction(other, other_weight))
 
 
+@given(GPUS, WEIGHTS, GPUS, WEIGHTS, st.integers(0, 96), WEIGHTS)
+def test_each_resource_counts_for_its_own_weight(
+    used: int, weight: int, other: int, other_weight: int, cpus: int, cpu_weight: int
+) -> None:
+    """The greatest share for its weight is what counts (weighted DRF), compared exactly."""
+    queues = (Queue("a", weight=weight, cpu_weight=cpu_weight), Queue("b", weight=other_weight))
+    world = World(room(*queues, gpus=24, cpus=96), "fair")
+    order = policy("fair").level_order
+    one = order("a", Usage(1000 * used, 1000 * cpus), world.state)
+    two = order("b", Usage(1000 * other), world.state)
+    share = max(Fraction(used, 24 * weight), Fraction(cpus, 96 * cpu_weight))
+    assert (one < two) == (share < Fraction(other, 24 * other_weight))
+    assert (one == two) == (share == Fraction(other, 24 * other_weight))
+
+
 @pytest.mark.parametrize("text", ["0", "-1d", "soon", "1000000d"])
 def test_a_half_life_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=f"policy fair: half_life={text}: expected a time above 0 as 7d or 90s"):

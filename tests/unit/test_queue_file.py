@@ -37,6 +37,19 @@ def test_every_key_of_a_queue_is_read() -> None:
     )
 
 
+def test_weights_may_be_given_for_each_resource() -> None:
+    queues = cluster(
+        "[{name: a, weight: {gpus: 4, cpus: 2}}, {name: b, weight: {gpus: 2, cpus: 2, memory_gb: 2}}]"
+    ).queues
+    assert queues == (Queue("a", weight=4, cpu_weight=2, memory_weight=1), Queue("b", weight=2))
+    assert [queue.weights for queue in queues] == [(4, 2, 1), (2, 2, 2)]
+    assert queue_data(queues) == [
+        {"name": "a", "weight": {"gpus": 4, "cpus": 2, "memory_gb": 1}},
+        {"name": "b", "weight": 2},
+    ]
+    assert cluster(str(queue_data(queues)).replace("'", "")).queues == queues
+
+
 def test_a_tree_may_be_written_as_one_or_by_paths() -> None:
     nested = cluster("[{name: a, deserved: 8, queues: [{name: x, deserved: 4}, {name: y, queues: [{name: z}]}]}]")
     by_paths = cluster("[{name: a, deserved: 8}, {name: a/x, deserved: 4}, {name: a/y}, {name: a/y/z}]")

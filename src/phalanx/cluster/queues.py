@@ -31,10 +31,10 @@ class Queue:
 
     What is `guaranteed` is never lent to anybody. What is `deserved` beyond that is lent while it is idle, and
     reclaimed when it is wanted. Nobody gets beyond the `limit`. `weight` is its part of what several queues want,
-    `priority` its place among queues. With `reclaimable` off nothing is taken back of what it has borrowed.
-    `min_run_ms` is how long its jobs run before they may be stopped for others; `min_run_reclaim_ms`, where it is
-    given, how long they and those of the queues inside do before they may be for a queue beside it. `budget_gpu_ms` is
-    what they may use of GPU time in all.
+    `cpu_weight` and `memory_weight` that of CPUs and memory where it is another; `priority` is its place among queues.
+    With `reclaimable` off nothing is taken back of what it has borrowed. `min_run_ms` is how long its jobs run before
+    they may be stopped for others; `min_run_reclaim_ms`, where it is given, how long they and those of the queues
+    inside do before they may be for a queue beside it. `budget_gpu_ms` is what they may use of GPU time in all.
     """
 
     path: str
@@ -47,6 +47,13 @@ class Queue:
     min_run_ms: int = 0
     budget_gpu_ms: int | None = None
     min_run_reclaim_ms: int | None = None
+    cpu_weight: int | None = None
+    memory_weight: int | None = None
+
+    @property
+    def weights(self) -> tuple[int, int, int]:
+        """Its weight for each resource."""
+        return (self.weight, self.cpu_weight or self.weight, self.memory_weight or self.weight)
 
     @property
     def parent(self) -> str:

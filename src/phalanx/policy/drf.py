@@ -6,17 +6,23 @@ that queues that want different things all do at least as well as with a slice o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
+from operator import mul
 
+from phalanx.cluster.formats.limits import QUEUE_WEIGHT_MAX
 from phalanx.policy.about import About
 from phalanx.policy.backfill import reserve_of
 from phalanx.policy.factor import Measure
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.view import Moment, Usage
+
+EXACT = QUEUE_WEIGHT_MAX**6
+"""Whole shares over the weights of three resources differ by at least one part of this, if they differ at all."""
 
 
 def drf(parameters: Parameters) -> Policy:
@@ -50,6 +56,20 @@ def dominant(usage: Usage, total: Usage) -> int:
     gpus, cpus, memory = usage
     of_gpus, of_cpus, of_memory = _parts(total)
     return max(gpus * of_gpus, cpus * of_cpus, memory * of_memory)
+
+
+def dominant_for_weight(usages: Sequence[Usage], total: Usage, weights: Sequence[int]) -> int:
+    """The sum of the greatest shares for their weights, one of each usage (weighted DRF): in whole parts of `EXACT`."""
+    common = lcm(*weights)
+    parts = [part * (common // weight) for part, weight in zip(_parts(total), weights, strict=True)]
+    shares: list[int] = [max(map(mul, usage, parts)) for usage in usages]
+    return sum(shares) * EXACT // common
+
+
+def share_for_weight(usage: Usage, total: Usage, weights: Sequence[int]) -> float:
+    """Likewise, as people say it."""
+    amounts = zip(usage, total, weights, strict=True)
+    return max((used / there / weight for used, there, weight in amounts if there), default=0.0)
 
 
 def dominant_share(usage: Usage, total: Usage) -> float:

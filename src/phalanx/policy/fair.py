@@ -14,20 +14,16 @@ from dataclasses import replace
 from functools import lru_cache
 from math import log
 
-from phalanx.cluster.formats.limits import QUEUE_WEIGHT_MAX
 from phalanx.cluster.queues import Queue
 from phalanx.policy.about import About
 from phalanx.policy.backfill import reserve_of
-from phalanx.policy.drf import dominant, dominant_share
+from phalanx.policy.drf import dominant_for_weight, dominant_share, share_for_weight
 from phalanx.policy.factor import Measure
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, Reserve, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
 
 DUE, BORROWS = 0, 1
-EXACT = QUEUE_WEIGHT_MAX**2
-"""Whole shares over weights differ by at least one part of this, if they differ at all."""
-
 NOTHING = Usage()
 ONE = Queue("")
 """What is assumed of queues where the cluster describes none."""
@@ -53,8 +49,8 @@ def fair(parameters: Parameters) -> Policy:
             Measure("priority", queue.priority),
             Measure("dominant_share", share),
             *((Measure("decayed_share", before),) if half_life_ms is not None else ()),
-            Measure("weight", queue.weight),
-            Measure("for_weight", (share + before) / queue.weight),
+            *weights_of(queue),
+            Measure("for_weight", sum(share_for_weight(usage, at.total, queue.weights) for usage in (usage, had))),
         )
 
     return Policy(
@@ -73,8 +69,15 @@ def fair(parameters: Parameters) -> Policy:
 @lru_cache(maxsize=1 << 16)
 def level(queue: Queue, has: Usage, had: Usage, total: Usage) -> Key:
     """The place of a queue among those beside it."""
-    share = dominant(has, total) + (dominant(had, total) if had != NOTHING else 0)
-    return (DUE if is_due_more(queue, has) else BORROWS, -queue.priority, share * EXACT // queue.weight)
+    share = dominant_for_weight((has, had), total, queue.weights)
+    return (DUE if is_due_more(queue, has) else BORROWS, -queue.priority, share)
+
+
+def weights_of(queue: Queue) -> tuple[Measure, ...]:
+    """Its weight, or its weights where they are not alike."""
+    if len(set(queue.weights)) == 1:
+        return (Measure("weight", queue.weight),)
+    return tuple(map(Measure, ("gpu_weight", "cpu_weight", "memory_weight"), queue.weights))
 
 
 def by_priority(job: JobView, at: Moment) -> Key:

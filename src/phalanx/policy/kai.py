@@ -29,7 +29,8 @@ def kai(parameters: Parameters) -> Policy:
 
     def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
         own = queue.deserved[resource] or 0
-        return Claim(wants[resource], own, queue.weight if weighted else 1, queue.priority, queue.limit[resource])
+        weight = queue.weights[resource] if weighted else 1
+        return Claim(wants[resource], own, weight, queue.priority, queue.limit[resource])
 
     fair_shares = FairShares(claim)
 

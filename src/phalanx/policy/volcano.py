@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from phalanx.cluster.queues import Queue
 from phalanx.policy.about import About
-from phalanx.policy.drf import dominant, dominant_share
+from phalanx.policy.drf import dominant_for_weight, dominant_share, share_for_weight
 from phalanx.policy.factor import Measure
-from phalanx.policy.fair import EXACT, ONE, by_priority, lower_in_queue
+from phalanx.policy.fair import ONE, by_priority, lower_in_queue, weights_of
 from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, measures_of, saturation, sides
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, no_bound, nobody
@@ -31,7 +31,7 @@ def volcano(parameters: Parameters) -> Policy:
         queue = at.queue(path) or ONE
         if proportion:
             return (-queue.priority, saturation(usage, deserved(at)[path]))
-        return (-queue.priority, dominant(usage, at.total) * EXACT // queue.weight)
+        return (-queue.priority, dominant_for_weight((usage,), at.total, queue.weights))
 
     def measures(path: str, usage: Usage, at: Moment) -> tuple[Measure, ...]:
         queue = at.queue(path) or ONE
@@ -39,8 +39,8 @@ def volcano(parameters: Parameters) -> Policy:
         if proportion:
             return (first, *measures_of(usage, deserved(at)[path]))
         share = dominant_share(usage, at.total)
-        weight = Measure("weight", queue.weight)
-        return (first, Measure("dominant_share", share), weight, Measure("for_weight", share / queue.weight))
+        for_weight = share_for_weight(usage, at.total, queue.weights)
+        return (first, Measure("dominant_share", share), *weights_of(queue), Measure("for_weight", for_weight))
 
     def keeps(queue: str, at: Moment) -> int:
         return deserved(at)[queue].gpu_permille
@@ -81,7 +81,7 @@ def volcano(parameters: Parameters) -> Policy:
 
 def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
     """By weight alone; what is guaranteed is a queue's own."""
-    return Claim(wants[resource], queue.guaranteed[resource] or 0, queue.weight, 0, queue.limit[resource])
+    return Claim(wants[resource], queue.guaranteed[resource] or 0, queue.weights[resource], 0, queue.limit[resource])
 
 
 def exceeds_or_equals(usage: Usage, share: Usage) -> bool:

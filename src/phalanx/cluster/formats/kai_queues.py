@@ -4,7 +4,7 @@
 |---|---|
 | `quota` of a resource | `deserved`; 0 says nothing; -1, without end, says nothing, and of GPUs nothing is reclaimed |
 | `limit` of a resource | `limit`; -1 is none; 0, or none given, is nothing beyond `quota` |
-| `overQuotaWeight` of GPUs | `weight`, whole numbers in that proportion to neighbours; 0 is nothing beyond `quota` |
+| `overQuotaWeight` of a resource | `weight`, in whole numbers of that proportion; 0 is nothing beyond `quota` |
 | `priority` | the same; 100 if none is given |
 | `preemptMinRuntime` | `min_run`; that of the queue it lies in if none is given |
 | `reclaimMinRuntime` | `min_run_reclaim`; 0 at the top if it has none and a queue has `preemptMinRuntime` |
@@ -71,9 +71,11 @@ class KaiQueue:
         return self.manifest.name
 
     @property
-    def weight(self) -> Fraction:
-        """Its part of what is left over of GPUs."""
-        return self.amounts[0].weight if self.amounts[0] is not None else Fraction(1)
+    def weights(self) -> tuple[Fraction, ...]:
+        """Its parts of what is left over of each resource; as of GPUs, where it has no part and none is needed."""
+        gpus, *others = self.amounts
+        own = gpus.weight if gpus is not None else Fraction(1)
+        return (own, *(amount.weight if amount is not None and amount.weight else own for amount in others))
 
     @property
     def keeps_all(self) -> bool:
@@ -122,11 +124,13 @@ def _read_number(field: Field) -> Fraction:
     return value
 
 
-def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
+def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weights: tuple[int, ...]) -> Named:
     reclaim_ms = queue.min_run_reclaim_ms
     if queue.parent not in by_name and any(other.min_run_ms for other in by_name.values()):
         # Else the time before a preemption would hold for reclaims, too.
         reclaim_ms = reclaim_ms or 0
+    weight, *others = weights
+    cpu_weight, memory_weight = (None if other == weight else other for other in others)
     made = Queue(
         queue.name,
         deserved=Quota(*map(_deserved, queue.amounts, PER_UNIT)),
@@ -136,6 +140,8 @@ def _named(queue: KaiQueue, by_name: dict[str, KaiQueue], weight: int) -> Named:
         reclaimable=not queue.keeps_all,
         min_run_ms=_min_run_ms(queue, by_name),
         min_run_reclaim_ms=reclaim_ms,
+        cpu_weight=cpu_weight,
+        memory_weight=memory_weight,
     )
     lost = (*queue.lost, *_lost(queue))
     return Named(queue.manifest.place, queue.name, queue.parent, made, lost)
@@ -165,20 +171,20 @@ def _min_run_ms(queue: KaiQueue, by_name: dict[str, KaiQueue]) -> int:
     return queue.min_run_ms or 0
 
 
-def _whole_weights(queues: list[KaiQueue]) -> dict[str, int]:
+def _whole_weights(queues: list[KaiQueue]) -> dict[str, tuple[int, ...]]:
     """Weights as whole numbers: among those that lie in one queue only their proportion matters."""
     beside: dict[str, list[KaiQueue]] = {}
     for queue in queues:
         beside.setdefault(queue.parent, []).append(queue)
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, ...]] = {}
     for neighbours in beside.values():
-        whole = lcm(*(queue.weight.denominator for queue in neighbours))
-        parts = [int(queue.weight * whole) for queue in neighbours]
-        common = gcd(*parts) if whole > 1 else 1
-        for queue, part in zip(neighbours, parts, strict=True):
-            if part > common * QUEUE_WEIGHT_MAX:
+        whole = lcm(*(weight.denominator for queue in neighbours for weight in queue.weights))
+        parts = [[int(weight * whole) for weight in queue.weights] for queue in neighbours]
+        common = gcd(*(part for of_one in parts for part in of_one)) if whole > 1 else 1
+        for queue, of_one in zip(neighbours, parts, strict=True):
+            if max(of_one) > common * QUEUE_WEIGHT_MAX:
                 raise queue.manifest.place.error("its overQuotaWeight and those beside it have too many digits")
-            found[queue.name] = max(part // common, 1)
+            found[queue.name] = tuple(max(part // common, 1) for part in of_one)
     return found
 
 
@@ -195,5 +201,3 @@ def _lost(queue: KaiQueue) -> Iterator[str]:
         elif amount.is_capped:
             why = "overQuotaWeight" if amount.limit else "limit"
             yield f"{why} of {resource} is 0 or not given: its limit is its quota of {float(amount.quota):g}"
-        if amount.weight != queue.weight and amount.weight:
-            yield f"overQuotaWeight of {resource} {float(amount.weight):g}: only that of gpu counts"

@@ -8,6 +8,7 @@ from phalanx.cluster.queues import UNITS, Queue, Quota
 
 MS_PER_HOUR = 3_600_000
 DEFAULTS = Queue("")
+RESOURCE_KEYS = ("gpus", "cpus", "memory_gb")
 
 
 def queue_data(queues: tuple[Queue, ...]) -> list[dict[str, Any]]:
@@ -28,7 +29,7 @@ def _said(queue: Queue) -> dict[str, Any]:
         "guaranteed": _quota(queue.guaranteed),
         "deserved": _quota(queue.deserved),
         "limit": _quota(queue.limit),
-        "weight": queue.weight,
+        "weight": _weight(queue),
         "priority": queue.priority,
         "reclaimable": queue.reclaimable,
         "min_run": _duration(queue.min_run_ms),
@@ -46,13 +47,17 @@ def _said(queue: Queue) -> dict[str, Any]:
     return {key: value for key, value in said.items() if value != left_out.get(key, {})}
 
 
+def _weight(queue: Queue) -> int | dict[str, int]:
+    alike = len(set(queue.weights)) == 1
+    return queue.weight if alike else dict(zip(RESOURCE_KEYS, queue.weights, strict=True))
+
+
 def _duration(duration_ms: int) -> str:
     return f"{duration_ms}ms" if duration_ms % 1000 else f"{duration_ms // 1000}s"
 
 
 def _quota(quota: Quota) -> dict[str, int | float]:
-    names = ("gpus", "cpus", "memory_gb")
-    amounts = zip(names, quota, UNITS, strict=True)
+    amounts = zip(RESOURCE_KEYS, quota, UNITS, strict=True)
     return {name: _number(amount, unit) for name, amount, unit in amounts if amount is not None}
 
 

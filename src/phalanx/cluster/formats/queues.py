@@ -58,6 +58,7 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
         path = above + fields.need("name", _read_path)
         if path.count("/") >= QUEUE_LEVELS_MAX:
             raise item.error(f"queues lie at most {QUEUE_LEVELS_MAX} deep in one another")
+        weight, cpu_weight, memory_weight = fields.get("weight", _read_weights, (1, None, None))
         yield (
             item,
             Queue(
@@ -65,12 +66,14 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
                 guaranteed=fields.get("guaranteed", _read_quota, UNSAID),
                 deserved=fields.get("deserved", _read_quota, UNSAID),
                 limit=fields.get("limit", _read_quota, UNSAID),
-                weight=fields.get("weight", lambda weight: weight.integer(1, QUEUE_WEIGHT_MAX), 1),
+                weight=weight,
                 priority=fields.get("priority", _read_priority, 0),
                 reclaimable=fields.get("reclaimable", Field.boolean, True),
                 min_run_ms=fields.get("min_run", Field.duration_ms, 0),
                 min_run_reclaim_ms=fields.get("min_run_reclaim", Field.duration_ms, None),
                 budget_gpu_ms=fields.get("budget_gpu_hours", _read_budget, None),
+                cpu_weight=cpu_weight,
+                memory_weight=memory_weight,
             ),
         )
         if "queues" in fields:
@@ -94,6 +97,20 @@ def _read_quota(field: Field) -> Quota:
         fields.get("cpus", Field.cpus_milli, None),
         fields.get("memory_gb", Field.memory_mb, None),
     )
+
+
+def _read_weights(field: Field) -> tuple[int, int | None, int | None]:
+    """`{gpus: 4, cpus: 1}`, where what is not named weighs 1, or one number for all."""
+    if not field.is_mapping:
+        return (_read_weight(field), None, None)
+    fields = field.mapping(QUOTA_KEYS)
+    gpus, *others = (fields.get(resource, _read_weight, 1) for resource in QUOTA_KEYS)
+    cpus, memory = (None if weight == gpus else weight for weight in others)
+    return (gpus, cpus, memory)
+
+
+def _read_weight(field: Field) -> int:
+    return field.integer(1, QUEUE_WEIGHT_MAX)
 
 
 def _read_gpus(field: Field) -> int:
