@@ -24,6 +24,7 @@ from phalanx.simulate.ledger import permille_of
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.workload.job import Kind
+from reference.easy import easy
 from reference.tiresias import RefJob, simulate
 
 TURNS_MAX = 20_000
@@ -94,6 +95,13 @@ PLAIN = {
 def test_orders_of_one_key_are_those_of_the_reference(rule: str, data: st.DataObject, gpus: int) -> None:
     jobs = data.draw(rows(8))
     assert simulated(jobs, gpus, PLAIN[rule]) == told_by_the_reference(jobs, gpus, rule, ties="submission")
+
+
+@given(st.data(), st.integers(8, 16))
+def test_whoever_passes_the_head_by_easy_backfilling_does_here(data: st.DataObject, gpus: int) -> None:
+    jobs = data.draw(rows(8))
+    starts = {name: start_ms for name, (start_ms, _, _) in simulated(jobs, gpus, "backfill").items()}
+    assert starts == easy(in_ms(jobs), gpus)
 
 
 LIMITS = [(3, 6), (5, 12), (2, 4, 8), (40,)]

@@ -1,7 +1,8 @@
 """Reservations: devices and a time for jobs that do not fit now, so that nobody who passes them delays them.
 
 EASY backfilling reserves for the head only, conservative backfilling for everybody in line (Mu'alem and Feitelson, IEEE
-TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one.
+TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one; whoever takes some of the
+head's leaves it a place elsewhere at the same time.
 """
 
 from __future__ import annotations
@@ -113,7 +114,13 @@ class Reservations:
         mark = self.trial.mark()
         seated = self.trial.seat(record)
         self.unblock(blocks)
-        if seated is not None and self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
+        if seated is None and self.depth == 1:
+            # The head needs no more than a place at its time, on whichever devices.
+            seated = self.trial.seat(record)
+            if seated is not None and not self._has_place(in_the_way[0][0]):
+                self.trial.undo_to(mark)
+                return None
+        elif seated is not None and self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
             self.trial.undo_to(mark)
             return None
         return seated
