@@ -111,6 +111,33 @@ def test_jobs_of_a_tier_that_can_have_all_it_promises_take_turns_for_it() -> Non
     assert result.summary["tiers"]["standard"]["needed_gpus"] == 3
 
 
+@pytest.mark.parametrize("costs", [NO_COSTS, Costs()])
+def test_who_takes_turns_for_its_promise_has_it_in_spite_of_what_a_turn_costs(costs: Costs) -> None:
+    jobs = [TraceJob(name, 0, 10 * HOUR_MS, 4, tier="standard", checkpoint_cost_ms=1000) for name in "ab"]
+    policy = "singularity:standard=40,splice=1"
+    result = run_one(Setup(flat(1, 4), Trace("two", tuple(jobs)), policy, costs=costs), policy)
+    assert result.summary["preemptions"] > 0
+    assert result.summary["tiers"]["standard"]["attained"] == 1.0
+
+
+def test_where_promises_are_more_than_there_is_those_of_the_lower_tier_are_broken() -> None:
+    tiers = ("basic", "basic", "standard", "premium", "premium")
+    jobs = [TraceJob(f"j{i}", 600_000 * i, 10 * HOUR_MS, 4, tier=tier) for i, tier in enumerate(tiers)]
+    result = run_one(Setup(flat(2, 4), Trace("five", tuple(jobs)), "singularity"), "singularity")
+    figures = result.summary["tiers"]
+    assert figures["standard"]["needed_gpus"] == 11
+    assert (figures["premium"]["attained"], figures["standard"]["attained"]) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("tier", ["premium", "standard", "basic"])
+@pytest.mark.parametrize("gpus", [3, 6, 10])
+def test_a_job_that_fills_no_whole_number_of_nodes_starts_at_any_tier(tier: str, gpus: int) -> None:
+    jobs = (TraceJob("a", 0, HOUR_MS, gpus, tier=tier),)
+    result = run_one(Setup(flat(3, 4), Trace("one", jobs), "singularity", costs=NO_COSTS), "singularity")
+    assert result.summary["jobs"]["completed"] == 1
+    assert result.jobs[0].end_s == HOUR_MS / 1000
+
+
 def test_a_label_that_names_no_tier_is_refused_by_the_policy_that_goes_by_it_only() -> None:
     wrong = a_job("a", labels=(("tier", "premum"),))
     with pytest.raises(ValueError, match=r"label tier is 'premum'.* premium, standard, basic"):

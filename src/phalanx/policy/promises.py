@@ -16,6 +16,9 @@ WHOLE = 1000
 
 PERMILLE_OF_PERCENT = 10
 
+LEAD_MS = 60_000
+"""The most that a job has left of its slack when it is due: the usual grace of who leaves, and as long to start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Promise:
@@ -28,6 +31,11 @@ class Promise:
     def slack_ms(self) -> int:
         """For how long of a window a job may do without."""
         return self.window_ms * (WHOLE - self.permille) // WHOLE
+
+    @property
+    def lead_ms(self) -> int:
+        """Slack that is left when others are to make way: they take time to leave, and a job takes some to start."""
+        return min(LEAD_MS, self.slack_ms // 4)
 
 
 def promises_of(parameters: Parameters) -> dict[Tier, Promise]:
@@ -42,7 +50,7 @@ def promises_of(parameters: Parameters) -> dict[Tier, Promise]:
 
 
 def is_beyond(memory: Mapping[str, Any], tier: Tier) -> bool:
-    """Whether there are not GPUs enough for what a tier, or one above it, promises to all of its jobs."""
+    """Whether there are not GPUs enough for what a tier, and those above it, promise to all of their jobs."""
     return tier.value in memory.get("beyond", ())
 
 
@@ -100,9 +108,13 @@ def _end(memory: Memory, job: str, failed: bool) -> None:
 
 
 def _judge(memory: Memory, now: int) -> None:
+    """Higher tiers have theirs first: what a lower one promises has to fit beside that."""
     beyond: list[str] = []
-    for tier, permille in memory.get("sums", {}).items():
-        if permille and (beyond or permille > WHOLE * memory.get("gpus", 0)):
-            beyond.append(tier)
+    promised = 0
+    for tier in Tier:
+        permille = memory.get("sums", {}).get(tier.value, 0)
+        promised += permille
+        if permille and promised > WHOLE * memory.get("gpus", 0):
+            beyond.append(tier.value)
     if beyond != memory.get("beyond", []):
         memory["beyond"], memory["next_ms"] = beyond, now

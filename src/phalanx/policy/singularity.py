@@ -2,10 +2,10 @@
 
 A premium job is to have 95 % of its GPU time in any hour, a standard one 70 %, a basic one what is left (Shukla et
 al., 2022). So in an hour a job may do without for so long: its slack. Slack runs down while the job waits, or runs with
-fewer GPUs than it asked for, and is given back at the rate of the promise. Who has none left is due and goes before all
-who have some; else the higher tier goes first. So what is needed is taken from basic jobs first, then from standard
-ones with slack, then from premium ones with slack, and only at the end from those who are due. Where a tier promises
-more GPUs than there are, nobody of it is due while it waits: who runs has what was promised, and the others come after.
+fewer GPUs than it asked for, and is given back at the rate of the promise. Who has next to none left is due and goes
+before all who have more; else the higher tier goes first. So what is needed is taken from basic jobs first, then from
+standard ones with slack, then from premium ones with slack, and only at the end from those who are due. Where a tier
+and those above it promise more GPUs than there are, nobody of it is due: who runs stays, and the others come after.
 
 Everything can be preempted, moved and resized: a gang may run spliced, several of its ranks on one GPU at the same
 world size, down to the fraction that its tier promises; a basic one down to one GPU for `splice` ranks.
@@ -43,18 +43,19 @@ def singularity(parameters: Parameters) -> Policy:
         return promises[tier_of(job.job) if tiers else Tier.BASIC]
 
     def is_due(job: JobView, at: Moment) -> bool:
-        """From when its slack is used up until half of it is back: so that who runs at last is not stopped at once."""
+        """From when its slack is nearly used up until half of it is back: who runs at last is not stopped at once."""
         # While it starts it keeps the place that it had when it got its devices.
         starts = job.has_devices and job.running_since_ms is None
-        slack = slack_ms(job, promise(job), job.opened[0] if starts else at.now)
-        return slack <= 0 or (bool(job.marks.get("due")) and slack < promise(job).slack_ms // 2)
+        promised = promise(job)
+        slack = slack_ms(job, promised, job.opened[0] if starts else at.now)
+        return slack <= promised.lead_ms or (bool(job.marks.get("due")) and slack < promised.slack_ms // 2)
 
     def order(job: JobView, at: Moment) -> Key:
         tier = tier_of(job.job) if tiers else Tier.BASIC
-        # Where a tier promises more than there is, those who wait stop none of those who run: all would be let down.
-        in_vain = not job.has_devices and is_beyond(at.memory, tier)
-        first = DUE if tier is not Tier.BASIC and not in_vain and is_due(job, at) else CALM
-        return (first, RANK[tier], job.submitted_ms, job.number)
+        # Where promises are more than there is nobody is due, and of a tier who runs stays: in turns all were let down.
+        beyond = is_beyond(at.memory, tier)
+        first = DUE if tier is not Tier.BASIC and not beyond and is_due(job, at) else CALM
+        return (first, RANK[tier], int(beyond and not job.has_devices), job.submitted_ms, job.number)
 
     def changes(job: JobView, at: Moment) -> int | None:
         promised = promise(job)
@@ -65,10 +66,12 @@ def singularity(parameters: Parameters) -> Policy:
         if job.has_devices and job.running_since_ms is None:
             return None
         slack, rate = slack_ms(job, promised, at.now), gain_permille(job, promised)
-        if rate < 0 and slack > 0:
-            return first_ms(at.now, -(-slack * WHOLE // -rate), lambda now: slack_ms(job, promised, now) <= 0)
+        spare = slack - promised.lead_ms
+        if rate < 0 and spare > 0:
+            late_ms = -(-spare * WHOLE // -rate)
+            return first_ms(at.now, late_ms, lambda now: slack_ms(job, promised, now) <= promised.lead_ms)
         if rate > 0 and is_due(job, at):
-            enough = promised.slack_ms // 2 if job.marks.get("due") else 1
+            enough = promised.slack_ms // 2 if job.marks.get("due") else promised.lead_ms + 1
             late_ms = -(-(enough - slack) * WHOLE // rate)
             return first_ms(at.now, late_ms, lambda now: slack_ms(job, promised, now) >= enough)
         return None
@@ -152,24 +155,36 @@ def _may_splice(job: Job) -> bool:
 
 @lru_cache(maxsize=4096)
 def spliced(gang: Gang, permille: int) -> Gang:
-    """The gang with as few GPUs as so many thousandths of them, at the least; a task stays in one node."""
-    roles = tuple(_spliced_role(role, permille) for role in gang.roles)
-    divided = roles != gang.roles and any(role.task.gpus > 1 and role.replicas_max == 1 for role in gang.roles)
-    topology = Topology("node", gang.topology.preferred) if divided and gang.topology == ANYWHERE else gang.topology
-    return replace(gang, roles=roles, topology=topology)
+    """The gang with as few GPUs as so many thousandths of them, at the least; a task that is divided stays in one node.
+
+    Only one that is alone is divided: what keeps its parts in a node holds for a whole gang, and others may not fit.
+    """
+    role = gang.roles[0]
+    if len(gang.roles) == 1 and _may_divide(role):
+        topology = Topology("node", gang.topology.preferred) if gang.topology == ANYWHERE else gang.topology
+        return replace(gang, roles=(_divided(role, permille),), topology=topology)
+    return replace(gang, roles=tuple(_spliced_role(each, permille) for each in gang.roles))
 
 
 def _spliced_role(role: Role, permille: int) -> Role:
+    return replace(role, replicas_min=-(-role.replicas_max * permille // WHOLE)) if _of_whole_gpus(role) else role
+
+
+def _divided(role: Role, permille: int) -> Role:
+    """As many tasks of one GPU as its one task has GPUs."""
+    task = role.task
+    one = replace(task, gpus=1, cpus_milli=-(-task.cpus_milli // task.gpus), memory_mb=-(-task.memory_mb // task.gpus))
+    return replace(role, task=one, replicas_min=-(-task.gpus * permille // WHOLE), replicas_max=task.gpus)
+
+
+def _may_divide(role: Role) -> bool:
+    return _of_whole_gpus(role) and role.replicas_max == 1 and role.task.gpus > 1 and role.task.divisible
+
+
+def _of_whole_gpus(role: Role) -> bool:
     """Members that are gangs, or parts of devices, are left as they are."""
     task = role.task
-    if role.members or not task.gpus or task.share is not None or role.topology != ANYWHERE:
-        return role
-    if role.replicas_max == 1 and task.gpus > 1 and task.divisible:
-        one = replace(
-            task, gpus=1, cpus_milli=-(-task.cpus_milli // task.gpus), memory_mb=-(-task.memory_mb // task.gpus)
-        )
-        return replace(role, task=one, replicas_min=-(-task.gpus * permille // WHOLE), replicas_max=task.gpus)
-    return replace(role, replicas_min=-(-role.replicas_max * permille // WHOLE))
+    return not role.members and task.gpus > 0 and task.share is None and role.topology == ANYWHERE
 
 
 ABOUT = About(
