@@ -118,6 +118,12 @@ def test_an_elastic_job_does_nothing_while_it_is_resized_and_goes_on_faster() ->
     assert simulation.backend.resizes == 1
 
 
+@pytest.mark.parametrize("policy", ["fifo", "pollux", "optimus"])
+def test_a_job_that_tunes_its_batch_and_has_nothing_to_do_ends_as_it_starts(policy: str) -> None:
+    trace = Trace("t", (TraceJob("a", 0, 0, 2, min_gpus=1, max_gpus=4, batch="adaptive"),))
+    assert ends_s(run(Setup(flat(1, 4), trace, policy, costs=COSTS))) == {"a": 10}
+
+
 def test_without_costs_nothing_is_lost() -> None:
     trace = Trace("t", (TraceJob("long", 0, 100_000, 1), TraceJob("short", 40_000, 10_000, 1)))
     simulation = run(Setup(flat(1, 1), trace, "srtf", costs=NO_COSTS))

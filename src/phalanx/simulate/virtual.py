@@ -239,12 +239,12 @@ class VirtualBackend:
                 self._at(now + life.reports_ms, Progress(job, life.newest[0]), life.version)
             elif self.paces_ms is not None and work.job is not None:
                 self._at(now + self.paces_ms, Progress(job, life.newest[0]), life.version)
-            if work.job is not None and is_adaptive(work.job):
+            if work.duration_ms and work.job is not None and is_adaptive(work.job):
                 self._expect_noise(life, job, work, now)
 
     def _expect_noise(self, life: Life, job: str, work: Work, now: int) -> None:
         """When the noise of its gradients has changed, a job that tunes its batch says so, and its speed is another."""
-        assert work.duration_ms is not None, f"{job} never ends"
+        assert work.duration_ms, f"{job} never ends, or as it starts"
         border = next_noise(life.done_ms / work.duration_ms)
         if border is not None:
             left_ms = border * work.duration_ms - life.done_ms
