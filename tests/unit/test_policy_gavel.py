@@ -29,10 +29,13 @@ from phalanx.engine.state import State
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.gavel import OBJECTIVES, confined
 from phalanx.policy.registry import policy
+from phalanx.simulate.batch import run_one
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.locality import FLAT_CURVES
 from phalanx.simulate.run import Run, submissions
+from phalanx.simulate.simulation import Setup
 from phalanx.simulate.speed import SpeedModel
+from phalanx.simulate.trace import Trace, TraceJob
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.workload.job import Job, Kind
@@ -630,6 +633,18 @@ def test_without_water_filling_only_the_least_is_raised() -> None:
     bound, free = Demand((1.0, 0.0), (0.1, 0.0)), Demand((1.0, 1.0), (1.0, 1.0))
     assert allocate(((bound, 1), (free, 1)), (1.0, 1.0)) == ((1.0, 0.0), (0.0, 1.0))
     assert allocate(((bound, 1), (free, 1)), (1.0, 1.0), Goal(water_filling=False))[0] == (0.5, 0.0)
+
+
+@needs_solver
+@pytest.mark.parametrize("fast", ["H100", "V100"])
+def test_the_cheapest_meets_a_deadline_whatever_the_type_that_durations_are_of(fast: str) -> None:
+    """The one in time has the fast GPU for 10 of 11 hours, all of which it needs; two others can wait."""
+    cluster = Cluster((Node("fast", (), 1, fast, price_usd_h=2.0), Node("slow", (), 1, "K80", price_usd_h=0.2)))
+    late = (TraceJob("x", 0, 36_000_000, 1), TraceJob("y", 0, 36_000_000, 1))
+    jobs = (*late, TraceJob("in time", 0, 36_000_000, 1, deadline_ms=40_000_000))
+    chosen = "gavel:objective=cost"
+    result = run_one(Setup(cluster, Trace("t", jobs), chosen, costs=NO_COSTS), chosen)
+    assert result.summary["deadlines"]["met"] == 1
 
 
 @needs_solver

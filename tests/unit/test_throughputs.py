@@ -60,6 +60,22 @@ def test_a_type_goes_by_any_of_its_names(tmp_path: Path) -> None:
     assert found.relative("Ours", "V100-16GB", "a", 1) == 0.5
 
 
+@pytest.mark.needs("highspy")
+@pytest.mark.parametrize("objective", ["fairness", "makespan", "finish_time"])
+def test_gavel_goes_by_what_was_measured_also_where_that_lacks_a_v100(objective: str, tmp_path: Path) -> None:
+    """An A100 and a T4; odd is ten times as fast on the T4, even on the A100. Each has its own, from the beginning."""
+    told = [
+        {"model": "odd", "steps_per_s": {"T4": 10.0, "A100": 1.0}},
+        {"model": "even", "steps_per_s": {"T4": 1.0, "A100": 10.0}},
+    ]
+    found = read_throughputs(write(tmp_path / "t.json", told))
+    cluster = Cluster((Node("a", (), 4, "A100-80"), Node("t", (), 4, "T4")))
+    jobs = tuple(TraceJob(f"j{i}", 0, 36_000_000, 1, model="odd" if i < 4 else "even") for i in range(8))
+    policy = f"gavel:objective={objective}"
+    result = run_one(Setup(cluster, Trace("t", jobs), policy, costs=NO_COSTS, throughputs=found), policy)
+    assert [job.jct_s for job in result.jobs] == [3600.0] * 4 + [36000.0] * 4
+
+
 MIXED = Cluster((Node("k0", (), 2, "K80"), Node("k1", (), 2, "K80"), Node("v0", (), 1, "V100")))
 NOT_ON_K80 = [{"model": "big", "gpus": 1, "steps_per_s": {"V100": 3.0, "K80": 0}}]
 

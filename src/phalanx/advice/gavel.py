@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from phalanx.advice.allocation import DIGITS, Demand, Goal, Shares, allocate
 from phalanx.advice.cheapest import cheapest
@@ -12,6 +12,7 @@ from phalanx.advice.present import present_jobs
 from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, choose
 from phalanx.advice.solver import NotSolvedError, solver
 from phalanx.cluster.bits import members
+from phalanx.cluster.cluster import commonest_type
 from phalanx.engine.event import Advice
 from phalanx.engine.records import FOREVER_MS, JobRecord, Phase
 from phalanx.engine.state import State
@@ -45,7 +46,8 @@ class Gavel:
         solver()
         self._throughputs = throughputs
         self._fit: Fit | None = None
-        self._kinds: dict[Hashable, Demand | None] = {}
+        self._speeds = _Speeds(throughputs, "")
+        self._kinds: dict[Hashable, tuple[Demand | None, float]] = {}
 
     def __call__(self, state: State, now: int) -> Advice:
         """The round that begins now. Where no solution is found the last answer is kept, which is told, too."""
@@ -86,14 +88,17 @@ class Gavel:
         """Everybody who has a share, with that; and who has none, though there are GPUs that he could use."""
         present = sorted(present_jobs(state), key=lambda record: record.number)
         types = columns[: len(capacity)]
-        asked = [(record, self._demand(state, record.job, types)) for record in present]
+        asked = [(record, self._kind(state, record.job, types)[0]) for record in present]
         if goal.rows:
             asked = [(record, demand and _with_halves(demand, record.job, types)) for record, demand in asked]
         if goal.objective != "fairness":
-            parts = len(present) / max(sum(capacity), 1.0)
+            said = [self._kind(state, record.job, types)[1] for record in present]
             asked = [
-                (record, None if demand is None else _timed(state, record, demand, capacity, parts))
-                for record, demand in asked
+                (
+                    record,
+                    demand and _timed(state, record, demand, speed, _on_equal_part(demand, capacity, len(present))),
+                )
+                for (record, demand), speed in zip(asked, said, strict=True)
             ]
         shares = _shares([demand for _, demand in asked if demand is not None], capacity, goal)
         found: list[Contender] = []
@@ -109,14 +114,46 @@ class Gavel:
                 outcasts[record.job.id] = demand
         return found, outcasts
 
-    def _demand(self, state: State, job: Job, types: tuple[str, ...]) -> Demand | None:
-        """What a job asks for, worked out once for all jobs of its kind."""
+    def _kind(self, state: State, job: Job, types: tuple[str, ...]) -> tuple[Demand | None, float]:
+        """What a job asks for, and at which speed it takes as long as it says: worked out once for all of its kind."""
         if self._fit is not state.fit:
             self._fit, self._kinds = state.fit, {}
+            self._speeds = _Speeds(self._throughputs, commonest_type(state.cluster))
         kind = (job.gang, job.node_selector, job.tolerations, job.labels)
         if kind not in self._kinds:
-            self._kinds[kind] = _demand(state, job, types, self._throughputs)
+            self._kinds[kind] = _demand(state, job, types, self._speeds), self._speeds.said(job)
         return self._kinds[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Speeds:
+    """How fast jobs are on GPU types, where a V100 is 1: as measured, else by the catalogue.
+
+    What was measured may lack a V100, so it is told by the type that the duration of a job is of: the first that it
+    names, else the one of which the cluster has most.
+    """
+
+    measured: Throughputs | None
+    commonest: str
+
+    def on(self, gpu_type: str, job: Job) -> float:
+        """Of a job on a type."""
+        if self.measured is None:
+            return relative_speed(gpu_type, BASE, _label(job, "model"))
+        return self._relative(gpu_type, self._reference(job), job) * self.said(job)
+
+    def said(self, job: Job) -> float:
+        """The one at which a job takes as long as it says."""
+        return self._relative(self._reference(job), BASE, job)
+
+    def _reference(self, job: Job) -> str:
+        named = (task.gpu_types[0] for task, _ in _tasks(job.gang.roles, 1) if task.gpus and task.gpu_types)
+        return next(named, self.commonest)
+
+    def _relative(self, gpu_type: str, reference: str, job: Job) -> float:
+        model, measured = _label(job, "model"), self.measured
+        found = measured.relative(gpu_type, reference, model, job.gang.gpus_min) if measured is not None else None
+        return relative_speed(gpu_type, reference, model) if found is None else found
 
 
 def _goal(state: State, types: tuple[str, ...]) -> Goal:
@@ -145,24 +182,30 @@ def _prices(state: State, types: tuple[str, ...]) -> tuple[float, ...]:
     return tuple(prices[gpu_type] / gpus[gpu_type] for gpu_type in types)
 
 
-def _timed(state: State, record: JobRecord, demand: Demand, capacity: tuple[float, ...], jobs_per_gpu: float) -> Demand:
-    """The demand with what is known of its time. Two digits will do, and let jobs that are nearly alike be one kind."""
+def _timed(state: State, record: JobRecord, demand: Demand, said: float, on_equal_part: float) -> Demand:
+    """The demand with what is known of its time. Two digits will do, and let jobs that are nearly alike be one kind.
+
+    `said` is the speed at which the job takes as long as it says.
+    """
     executed_ms, estimate_ms = record.executed_ms(state.now), record.estimate_ms
     if estimate_ms >= FOREVER_MS:
         estimate_ms = executed_ms + max(executed_ms, UNKNOWN_LEFT_MS)
-    left_ms = max(estimate_ms - executed_ms, 1000)
-    deadline_ms = record.job.deadline_ms
-    whole = zip(demand.speeds, capacity, strict=False)
-    equal = sum(speed * gpus for speed, gpus in whole) / max(sum(capacity), 1.0)
-    ideal_ms = max(estimate_ms, executed_ms) * max(1.0, demand.size * jobs_per_gpu) / max(equal, 1e-6)
-    in_time = deadline_ms is not None and deadline_ms > state.now
+    left_ms = max(estimate_ms - executed_ms, 1000) * said
+    until_ms = (record.job.deadline_ms or 0) - state.now
     return replace(
         demand,
         left_s=_two_digits(left_ms / 1000),
         elapsed_s=_two_digits((state.now - record.submitted_ms) / 1000),
-        ideal_s=_two_digits(ideal_ms / 1000),
-        least_speed=_two_digits(left_ms / (deadline_ms - state.now)) if in_time and deadline_ms is not None else 0.0,
+        ideal_s=_two_digits(max(estimate_ms, executed_ms) * said / on_equal_part / 1000),
+        least_speed=_two_digits(left_ms / until_ms) if until_ms > 0 else 0.0,
     )
+
+
+def _on_equal_part(demand: Demand, capacity: tuple[float, ...], jobs: int) -> float:
+    """The speed of a job on an equal part of the cluster, which is as mixed as all of it."""
+    gpus_all = max(sum(capacity), 1.0)
+    equal = sum(speed * gpus for speed, gpus in zip(demand.speeds, capacity, strict=False)) / gpus_all
+    return max(equal, 1e-6) / max(1.0, demand.size * jobs / gpus_all)
 
 
 def _with_halves(demand: Demand, job: Job, types: tuple[str, ...]) -> Demand:
@@ -206,22 +249,15 @@ def _capacity(state: State, types: tuple[str, ...]) -> tuple[float, ...]:
     return tuple(float(count) for count in gpus.values())
 
 
-def _demand(state: State, job: Job, types: tuple[str, ...], measured: Throughputs | None) -> Demand | None:
+def _demand(state: State, job: Job, types: tuple[str, ...], known: _Speeds) -> Demand | None:
     """None if a job takes no GPUs, or more than one type could ever give it."""
-    model, weight = _label(job, "model"), _weight(job)
     gpus, speeds = [], []
     for gpu_type in types:
         on_type = replace(job, gang=confined(job.gang, gpu_type)) if len(types) > 1 else job
         wanted = _gpus(state, on_type, gpu_type) if _may_use(job, gpu_type) and ever(state.fit, on_type) else 0.0
         gpus.append(wanted)
-        speeds.append(_speed(measured, gpu_type, model, job.gang.gpus_min) if wanted else 0.0)
-    return Demand(tuple(gpus), tuple(speeds), weight) if any(gpus) else None
-
-
-def _speed(measured: Throughputs | None, gpu_type: str, model: str, gpus: int) -> float:
-    """Where a V100 is 1."""
-    found = measured.relative(gpu_type, BASE, model, gpus) if measured is not None else None
-    return relative_speed(gpu_type, BASE, model) if found is None else found
+        speeds.append(known.on(gpu_type, job) if wanted else 0.0)
+    return Demand(tuple(gpus), tuple(speeds), _weight(job)) if any(gpus) else None
 
 
 def _may_use(job: Job, gpu_type: str) -> bool:

@@ -153,3 +153,11 @@ def flat(nodes: int, gpus: int, gpu_type: str = "", gpu_memory_gb: float = 0.0) 
     if type(nodes) is not int or nodes < 0:
         raise ValueError(f"nodes must be a whole number of at least 0, got {nodes!r}")
     return Cluster(tuple(Node(f"n{i}", (), gpus, gpu_type, gpu_memory_gb) for i in range(nodes)))
+
+
+def commonest_type(cluster: Cluster) -> str:
+    """The GPU type that a cluster has most of: durations of jobs that name no type are taken to be measured on it."""
+    gpus: dict[str, int] = {}
+    for node in cluster.nodes:
+        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
+    return max(gpus, key=lambda name: gpus[name], default="")

@@ -8,7 +8,7 @@ from sys import intern
 from typing import Any
 
 from phalanx.advice.registry import adviser
-from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.cluster import Cluster, Health, commonest_type
 from phalanx.cluster.topology import Topology
 from phalanx.engine.event import (
     ClusterChanged,
@@ -27,7 +27,7 @@ from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.run import Run
 from phalanx.simulate.sampler import STRETCHES_MAX, Sampler, Stretch, mix_of
-from phalanx.simulate.speed import NEUTRAL, SpeedModel, commonest_type
+from phalanx.simulate.speed import NEUTRAL, SpeedModel
 from phalanx.simulate.strife import Strife
 from phalanx.simulate.submission import Submitter, as_pool
 from phalanx.simulate.trace import Trace

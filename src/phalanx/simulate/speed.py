@@ -362,14 +362,6 @@ class Neutral(SpeedModel):
 NEUTRAL = Neutral(Topology(Cluster(())))
 
 
-def commonest_type(cluster: Cluster) -> str:
-    """The GPU type that a cluster has most of: durations of jobs that name no type are taken to be measured on it."""
-    gpus: dict[str, int] = {}
-    for node in cluster.nodes:
-        gpus[node.gpu_type] = gpus.get(node.gpu_type, 0) + node.gpus
-    return max(gpus, key=lambda name: gpus[name], default="")
-
-
 def served(job: Job, placement: Placement) -> float:
     """What parameter servers leave of the speed: with fewer for each worker than at full size, sending takes longer.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.cluster.capacity import MB_PER_GB
-from phalanx.cluster.cluster import Cluster, Node
-from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL, commonest_type
+from phalanx.cluster.cluster import Cluster, Node, commonest_type
+from phalanx.simulate.speed import GPUS_LABEL, MODEL_LABEL
 from phalanx.simulate.trace import TraceJob
 from phalanx.simulate.traces.gpu_names import catalogue_name
 from phalanx.simulate.training import ADAPTIVE

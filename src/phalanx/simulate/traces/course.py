@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from phalanx.cluster.cluster import commonest_type
 from phalanx.engine.action import Action, ActionId, Resize, Stop, Suspend
 from phalanx.engine.apply import apply
 from phalanx.engine.event import (
@@ -24,7 +25,7 @@ from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, in_place
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
-from phalanx.simulate.speed import SpeedModel, commonest_type
+from phalanx.simulate.speed import SpeedModel
 from phalanx.simulate.training import is_adaptive
 from phalanx.simulate.virtual import WITH_NOTICE
 
