@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from phalanx.advice.solver import NotSolvedError
 from phalanx.cli.code import code_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
@@ -254,6 +255,35 @@ def cell(policy: str, jct: float, allocated: float, seed: int = 0) -> Cell:
         "fairness": {"jain": 0.5},
     }
     return Cell("w", policy, 0.9, seed, summary)
+
+
+def test_a_ranking_tells_of_jobs_that_never_ended_and_of_solvers_that_gave_no_answer() -> None:
+    fine, starved = cell("a", 10, 0.5), cell("b", 24, 1.0)
+    jobs = {"completed": 3, "unfinished": 1, "never_fit": 1}
+    some = [replace(starved, seed=i, summary={**starved.summary, "jobs": jobs}, advice_kept=i) for i in range(2)]
+    assert ranked([fine]).caveats == ()
+    assert ranked([fine, *some]).caveats == (
+        "w, b: 4 jobs never ended, of all runs: they are missing from its times",
+        "w, b: its solver found no answer once, of all runs; the last advice was kept",
+    )
+
+
+@pytest.mark.needs("highspy")
+def test_a_suite_says_that_the_last_advice_was_kept_also_of_runs_that_it_finds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise NotSolvedError("no answer")
+
+    monkeypatch.setattr(suites, "LOADS", (0.9,))
+    monkeypatch.setattr("phalanx.advice.gavel.allocate", fails)
+    page, html, kept = tmp_path / "page.md", tmp_path / "page.html", tmp_path / "kept"
+    words = ["--jobs", "5", "--seeds", "1", "--policy", "gavel", "--workers", "1", "--keep", str(kept)]
+    for _ in range(2):
+        assert run(cli, ["compare", "--suite", "standard", *words, "--markdown", str(page), "--report", str(html)]) == 0
+        assert "note: mixed, gavel: its solver found no answer" in capsys.readouterr().err
+    assert "- mixed, gavel: its solver found no answer" in page.read_text()
+    assert "mixed, gavel: its solver found no answer" in html.read_text()
 
 
 def test_a_ranking_says_how_many_times_the_best_each_policy_is() -> None:

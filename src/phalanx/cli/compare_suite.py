@@ -65,7 +65,10 @@ def compare_suite(policies: tuple[str, ...], output: Output, given: dict[str, An
     folder = Folder(Path(given["keep"] or f"suite-{suite.name}"), code_of(policies))
     cells, failures, interrupted = _run(suite, folder, given["workers"])
     if cells:
-        _show(suite, ranked(cells, suite.foreseeing, failures), cells, given, output)
+        ranking = ranked(cells, suite.foreseeing, failures)
+        _show(suite, ranking, cells, given, output)
+        for caveat in ranking.caveats:
+            tell_note(caveat)
     for failure in failures:
         click.echo(f"phalanx: {failure}", err=True)
     if interrupted:
@@ -128,8 +131,13 @@ def _run(suite: Suite, folder: Folder, workers: int | None) -> tuple[list[Cell],
 
 def _show(suite: Suite, ranking: Ranking, cells: list[Cell], given: dict[str, Any], output: Output) -> None:
     if output in ("json", "yaml"):
-        told = {"ranking": ranking.rows(), "cells": _cells(ranking), "distances": _distances(ranking)}
-        told["failures"] = [asdict(failure) for failure in ranking.failures]
+        told = {
+            "ranking": ranking.rows(),
+            "cells": _cells(ranking),
+            "distances": _distances(ranking),
+            "failures": [asdict(failure) for failure in ranking.failures],
+            "caveats": list(ranking.caveats),
+        }
         emit([told], COLUMNS, output)
     else:
         emit([dict(row) for row in ranking.rows()], COLUMNS, output)

@@ -224,10 +224,9 @@ def note_kept_advice(results: Sequence[Result]) -> None:
     for result in results:
         times = result.setup["advice_kept"]
         if times:
+            often = "once" if times == 1 else f"{times:,} times"
             policy = result.summary["policy"]
-            tell_note(
-                f"policy {policy}: its solver found no answer {times:,} times; the last advice was kept each time"
-            )
+            tell_note(f"policy {policy}: its solver found no answer {often}; the last advice was kept")
 
 
 def tell_note(note: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,7 @@ class Distance:
 class Ranking:
     """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does.
 
-    `failures` are runs that are in none of it.
+    `failures` are runs that are in none of it, `caveats` what one has to know of others.
     """
 
     policies: tuple[str, ...]
@@ -87,6 +88,7 @@ class Ranking:
     standings: tuple[Standing, ...]
     foreseeing: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    caveats: tuple[str, ...] = ()
 
     @property
     def compared(self) -> int:
@@ -142,7 +144,22 @@ def ranked(cells: Sequence[Cell], foreseeing: Sequence[str] = (), failures: Sequ
     known = tuple(policy for policy in policies if policy in foreseeing)
     standings = [_standing(policy, means, known) for policy in policies]
     standings.sort(key=lambda each: (each.rank, each.policy))
-    return Ranking(policies, places, means, tuple(standings), known, tuple(failures))
+    return Ranking(policies, places, means, tuple(standings), known, tuple(failures), tuple(_caveats(cells)))
+
+
+def _caveats(cells: Sequence[Cell]) -> Iterator[str]:
+    """Jobs that never ended, which are missing from the times of their policies, and solvers that gave no answer."""
+    left, kept = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for cell in cells:
+        jobs = cell.summary.get("jobs", {})
+        left[cell.workload, cell.policy] += jobs.get("unfinished", 0) + jobs.get("never_fit", 0)
+        kept[cell.workload, cell.policy] += cell.advice_kept
+    for (workload, policy), jobs in sorted((+left).items()):
+        who = "1 job" if jobs == 1 else f"{jobs:,} jobs"
+        yield f"{workload}, {policy}: {who} never ended, of all runs: they are missing from its times"
+    for (workload, policy), times in sorted((+kept).items()):
+        often = "once" if times == 1 else f"{times:,} times"
+        yield f"{workload}, {policy}: its solver found no answer {often}, of all runs; the last advice was kept"
 
 
 def _means(figure: Measure, place: Place, cells: Sequence[Cell]) -> dict[str, Interval]:

@@ -123,13 +123,14 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of a suite, and what it came to."""
+    """One run of a suite, and what it came to. `advice_kept` is how often the solver of its policy gave no answer."""
 
     workload: str
     policy: str
     load: float
     seed: int
     summary: Mapping[str, Any]
+    advice_kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,19 +272,22 @@ class Folder:
             return None
         if not isinstance(told, dict) or told.get("key") != self.key(workload, case):
             return None
-        return Cell(workload.name, case.policy, case.load or 0.0, case.seed, told["summary"])
+        return Cell(
+            workload.name, case.policy, case.load or 0.0, case.seed, told["summary"], told.get("advice_kept", 0)
+        )
 
-    def keep(self, workload: Workload, case: Case, summary: Mapping[str, Any]) -> Cell:
+    def keep(self, workload: Workload, case: Case, summary: Mapping[str, Any], advice_kept: int = 0) -> Cell:
         """Writes what a run came to, as a whole or not at all."""
         file = self._file(workload, case)
         torn = file.with_suffix(".new")
         told = {"key": self.key(workload, case), "workload": workload.name, "load": case.load, "seed": case.seed}
+        came_to = {"policy": case.policy, "summary": summary, "advice_kept": advice_kept}
         try:
-            torn.write_text(json.dumps({**told, "policy": case.policy, "summary": summary}), "utf-8")
+            torn.write_text(json.dumps({**told, **came_to}), "utf-8")
             torn.replace(file)
         except OSError as error:
             raise SuiteError(f"{file}: {error.strerror or error}") from error
-        return Cell(workload.name, case.policy, case.load or 0.0, case.seed, summary)
+        return Cell(workload.name, case.policy, case.load or 0.0, case.seed, summary, advice_kept)
 
     def _file(self, workload: Workload, case: Case) -> Path:
         words = "".join(each if each.isalnum() or each in "-_." else "_" for each in case.policy)[:60]
@@ -322,7 +326,7 @@ def _run(
     try:
         with closing(run_cases(Study(workload.cluster, workload.source), cases, workers)) as runs:
             for number, result in runs:
-                yield folder.keep(workload, left.pop(number), result.summary)
+                yield folder.keep(workload, left.pop(number), result.summary, result.setup["advice_kept"])
     except SuiteError:
         raise
     except FailedRunsError as error:

@@ -76,6 +76,11 @@ def _standings(ranking: Ranking) -> Iterator[str]:
         yield "Failed, and in none of these figures:"
         yield ""
         yield from (f"- {str(failure).replace('|', '/')}" for failure in ranking.failures)
+    if ranking.caveats:
+        yield ""
+        yield "To be known of these figures:"
+        yield ""
+        yield from (f"- {caveat.replace('|', '/')}" for caveat in ranking.caveats)
     given = sorted(policy for policy in ranking.policies if split(policy)[1])
     if given:
         yield ""

@@ -56,7 +56,9 @@ def _standings(ranking: Ranking) -> str:
     told = "1 is the best; of several places the geometric mean. Where more is better it is the best ÷ its own."
     failed = "".join(f"<li>{page_text(str(each), 400)}</li>" for each in ranking.failures)
     lost = f"<p>Failed, and in none of this:</p><ul>{failed}</ul>" if failed else ""
-    return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}{lost}"
+    noted = "".join(f"<li>{page_text(each, 400)}</li>" for each in ranking.caveats)
+    known = f"<p>To be known of this:</p><ul>{noted}</ul>" if noted else ""
+    return f"<p>{told}</p>{grid_table(Grid(header, rows), 'Ranking')}{lost}{known}"
 
 
 def _beside(ranking: Ranking) -> str:
