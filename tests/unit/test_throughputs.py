@@ -60,6 +60,38 @@ def test_a_type_goes_by_any_of_its_names(tmp_path: Path) -> None:
     assert found.relative("Ours", "V100-16GB", "a", 1) == 0.5
 
 
+def test_types_of_a_model_may_be_told_one_by_one(tmp_path: Path) -> None:
+    rates = {("V100", 32): 6.0, ("K80", 64): 1.0, ("K80", 32): 2.0, ("V100", 64): 5.0}
+    told = [{"model": "a", "batch": batch, "steps_per_s": {name: rate}} for (name, batch), rate in rates.items()]
+    found = read_throughputs(write(tmp_path / "t.json", told))
+    assert found.relative("V100", "K80", "a (batch size 32)", 1) == 3
+    assert found.relative("V100", "K80", "a (batch size 64)", 1) == 5
+    assert found.relative("V100", "K80", "a", 1) == 3
+
+
+def test_what_is_said_of_any_batch_goes_before_what_was_measured_with_one(tmp_path: Path) -> None:
+    one = {"model": "a", "batch": 32, "steps_per_s": {"V100": 6.0, "K80": 2.0}}
+    told = [one, {"model": "a", "steps_per_s": {"V100": 4.0, "K80": 1.0}}]
+    found = read_throughputs(write(tmp_path / "t.json", told))
+    assert found.relative("V100", "K80", "a", 1) == 4
+    assert found.relative("V100", "K80", "a (batch size 32)", 1) == 3
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (
+            [{"model": "a", "steps_per_s": {"V100": 1}}, {"model": "A", "steps_per_s": {"v100": 2}}],
+            "entry 2: v100: was",
+        ),
+        ([{"model": "a", "steps_per_s": {"A100": 1, "A100-80": 2}}], "entry 1: A100-80: was told in entry 1"),
+    ],
+)
+def test_what_is_told_twice_is_refused(told: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ThroughputError, match=message):
+        read_throughputs(write(tmp_path / "t.json", told))
+
+
 @pytest.mark.needs("highspy")
 @pytest.mark.parametrize("objective", ["fairness", "makespan", "finish_time"])
 def test_gavel_goes_by_what_was_measured_also_where_that_lacks_a_v100(objective: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.document.error import brief
 from phalanx.errors import PhalanxError
 from phalanx.simulate.trace import Trace
-from phalanx.workload.throughputs import Throughput, Throughputs, batch_of, type_key
+from phalanx.workload.throughputs import Throughput, Throughputs, batch_of, name_of, type_key
 
 KEYS = ("model", "batch", "gpus", "steps_per_s")
 ALONE = "null"
@@ -82,6 +82,7 @@ def _where(unable: Sequence[str], types: Sequence[str]) -> str:
 def _ours(path: str, told: Any) -> Iterator[Throughput]:
     if not isinstance(told, list):
         raise ThroughputError(f"{path}: expected a list of throughputs, found {brief(json.dumps(told))}")
+    said: dict[tuple[str, int, int, str], int] = {}
     for number, entry in enumerate(told, start=1):
         where = f"{path}: entry {number}"
         if not isinstance(entry, dict):
@@ -94,12 +95,18 @@ def _ours(path: str, told: Any) -> Iterator[Throughput]:
             raise ThroughputError(f"{where}: model: expected the name of a model, found {brief(json.dumps(model))}")
         if not isinstance(steps, dict) or not steps:
             raise ThroughputError(f"{where}: steps_per_s: expected steps a second by GPU type, as {{V100: 4.8}}")
-        yield Throughput(
+        row = Throughput(
             model,
             _count(entry.get("batch", 0), where, "batch", 0),
             _count(entry.get("gpus", 1), where, "gpus", 1),
             tuple((gpu_type.upper(), _rate(rate, where, gpu_type)) for gpu_type, rate in steps.items()),
         )
+        for gpu_type in steps:
+            key = (name_of(model), row.batch, row.gpus, type_key(gpu_type))
+            if key in said:
+                raise ThroughputError(f"{where}: {brief(gpu_type)}: was told in entry {said[key]}: expected it once")
+            said[key] = number
+        yield row
 
 
 def _count(value: object, where: str, key: str, least: int) -> int:

@@ -42,16 +42,17 @@ class Throughputs:
     )
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            name, _ = _parts(row.model)
+        # What is said of any batch goes before what was measured with the first of several.
+        for row in sorted(self.rows, key=lambda row: row.batch != 0):
+            name = name_of(row.model)
             alone = {type_key(gpu_type): rate for gpu_type, rate in row.steps_per_s}
             for gpu_type, other, rate in row.beside:
                 key = type_key(gpu_type)
                 if alone.get(key, 0.0) > 0 and rate > 0:
                     self._kept.setdefault((key, (name, row.batch), _parts(other)), rate / alone[key])
-            for batch in dict.fromkeys((row.batch, 0)):
-                by_gpus = self._by_model.setdefault((name, batch), {})
-                by_gpus.setdefault(row.gpus, alone)
+            known = self._by_model.setdefault((name, row.batch), {}).setdefault(row.gpus, {})
+            known.update({key: rate for key, rate in alone.items() if key not in known})
+            self._by_model.setdefault((name, 0), {}).setdefault(row.gpus, known)
 
     def knows(self, model: str) -> bool:
         """Whether anything was measured of a model."""
@@ -102,6 +103,11 @@ def _parts(model: str) -> tuple[str, int]:
     found = _BATCH.search(model)
     name = _BATCH.sub("", model)
     return "".join(each for each in name.casefold() if each.isalnum()), int(found[1]) if found else 0
+
+
+def name_of(model: str) -> str:
+    """One name for all ways to write that of a model."""
+    return _parts(model)[0]
 
 
 def batch_of(model: str) -> int:
