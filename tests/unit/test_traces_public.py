@@ -157,6 +157,38 @@ def test_types_that_slurm_takes_from_the_driver_are_those_of_the_catalogue(read:
     assert read(SACCT.replace("gres/gpu:a100=8", f"gres/gpu:{written}=8")).jobs[0].gpu_type == name
 
 
+@pytest.mark.parametrize(
+    ("state", "note"), [("PENDING", "that had not ended"), ("CANCELLED by 1000", "that never ran")]
+)
+def test_members_of_an_array_that_never_started_come_in_one_row_and_are_left_out(
+    read: Read, state: str, note: str
+) -> None:
+    waits = (
+        f"104_[5-9%2]|ann|vision|gpu|2024-01-01T10:00:05|Unknown|Unknown|00:00:00|02:00:00|{state}||gres/gpu=1|1|1|0:0"
+    )
+    trace = read(f"{SACCT.rstrip()}\n{waits}\n")
+    assert trace.jobs == read(SACCT).jobs
+    assert any(note in each for each in trace.notes)
+
+
+def test_a_priority_that_is_longer_than_any_of_slurms_is_none(read: Read) -> None:
+    assert read(SACCT.replace("|4294|", f"|{'9' * 5000}|")).jobs[0].priority == 0
+
+
+def test_a_list_of_pods_without_times_is_refused_for_the_times_it_lacks(read: Read) -> None:
+    bare = "\n".join(",".join(line.split(",")[:5]) for line in PODS.splitlines())
+    with pytest.raises(TraceError, match="expected a column 'creation_time'"):
+        read(bare)
+
+
+def test_a_file_may_be_given_as_a_path(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job_id,submit_s,duration_s,gpus\na,0,soon,1\n")
+    with pytest.raises(TraceError, match="column 'duration_s': expected seconds"):
+        read_trace(tmp_path / "t.csv")
+    with pytest.raises(TraceError, match="No such file"):
+        read_trace_cluster(tmp_path / "none.yaml")
+
+
 def test_slices_of_gpus_are_counted_as_whole_ones_and_noted(read: Read) -> None:
     trace = read(SACCT.replace("gres/gpu:a100=8", "gres/gpu:a100_3g.40gb=8"))
     assert (trace.jobs[0].gpu_type, trace.jobs[0].gpus) == ("A100-80", 8)
@@ -250,6 +282,11 @@ def test_alibaba_2020_machines_are_a_cluster(tmp_path: Path) -> None:
         ),
         (SACCT.replace("1-02:00:05", "soon"), ":5: column 'Elapsed': expected a time such as 1-02:03:04, got soon"),
         (SACCT.replace("102+1", "x1"), ":6: column 'JobID': expected an id such as 4821, 4821_7 or 4821+1, got x1"),
+        (SACCT.replace("1-02:00:05", "9" * 18 + "-02:00:05"), ":5: column 'Elapsed': expected a time such as"),
+        (
+            SACCT.replace("gres/gpu=8,mem", "gres/gpu=8" + "0" * 400 + ",mem"),
+            ":2: column 'AllocTRES': expected resources",
+        ),
         (PODS.replace("460", "1460"), ":2: column 'gpu_milli': expected thousandths of a GPU, 0 to 1,000, got 1460"),
         (PODS.replace("Failed,300,400,300", "Failed,300,200,300"), ":4: column 'deletion_time': expected a time after"),
         (KALOS.replace("11:00:18", "10:00:18"), ":2: column 'end_time': expected a time after start_time"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from os import PathLike, fspath
-from typing import TypeAlias, TypedDict, Unpack
+from os import fspath
+from typing import TypedDict, Unpack
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.document.error import brief
@@ -23,10 +23,9 @@ from phalanx.simulate.source import Recorded, source_of
 from phalanx.simulate.study import Study, StudyError
 from phalanx.simulate.throughputs import read_throughputs
 from phalanx.simulate.trace import Trace
-from phalanx.simulate.traces.open import read_trace_cluster
+from phalanx.simulate.traces.open import File, read_trace_cluster
 from phalanx.simulate.vary import Variation
 
-File: TypeAlias = str | PathLike[str]
 PLACEMENTS = (COUNT, *PACKINGS)
 
 
@@ -94,7 +93,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     """A study, out of what people write."""
     _check_names(options)
     if not isinstance(cluster, Cluster):
-        cluster = read_trace_cluster(fspath(cluster))
+        cluster = read_trace_cluster(cluster)
     skip_bad_rows = options.get("skip_bad_rows", False)
     source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
     costs, faults = options.get("costs", "default"), options.get("faults")

@@ -7,7 +7,9 @@ import csv
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
+from typing import TypeAlias
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster as read_native
@@ -30,6 +32,7 @@ NO_TRACES = {
 }
 """What people take for a trace or a cluster, by its first bytes."""
 
+File: TypeAlias = str | PathLike[str]
 TraceReader = Callable[[str, bool], Trace]
 ClusterReader = Callable[[str], Cluster]
 
@@ -108,8 +111,9 @@ FORMATS = (*TABLES, BARE_TASKS, SACCT, PARQUET, PHILLY_LOG, JOURNAL)
 _RECORD = re.compile(r'\{\s*"seq"\s*:')
 
 
-def read_trace(path: str, skip_bad_rows: bool = False) -> Trace:
+def read_trace(path: File, skip_bad_rows: bool = False) -> Trace:
     """Reads a trace of any known format. With `skip_bad_rows` a bad row is dropped and counted, else it is an error."""
+    path = fspath(path)
     try:
         found = _recognise(path)
         if found is None:
@@ -124,8 +128,9 @@ def read_trace(path: str, skip_bad_rows: bool = False) -> Trace:
         raise TraceError(path, error.strerror or str(error)) from error
 
 
-def read_trace_cluster(path: str) -> Cluster:
+def read_trace_cluster(path: File) -> Cluster:
     """Reads a cluster: our own cluster file, or the list of nodes that comes with a trace."""
+    path = fspath(path)
     try:
         found = _recognise(path)
         if found is None:

@@ -26,6 +26,10 @@ def read_pods(path: str, skip_bad_rows: bool = False) -> Trace:
     """Reads a list of pods. A pod is a job of one task, and ran from when it was scheduled to its deletion."""
     intake = Intake(path, skip_bad_rows)
     with open_rows(path) as table:
+        # Times first: a list without them is no trace, whatever else it lacks.
+        created = table.reader("creation_time", values.milliseconds, values.SECONDS)
+        deleted = table.reader("deletion_time", values.milliseconds, values.SECONDS)
+        scheduled = table.reader("scheduled_time", _milliseconds_or_none, values.SECONDS)
         name = table.reader("name", values.identity, "the name of a pod")
         gpus = table.reader("num_gpu", values.gpus, values.GPUS)
         milli = table.reader("gpu_milli", values.milli, values.MILLI)
@@ -34,9 +38,6 @@ def read_pods(path: str, skip_bad_rows: bool = False) -> Trace:
         memory = table.reader("memory_mib", values.memory_mb, values.MEMORY_MB)
         qos = table.reader("qos", values.text, "a class of service")
         phase = table.reader("pod_phase", _ending, f"one of {', '.join(ENDINGS)}")
-        created = table.reader("creation_time", values.milliseconds, values.SECONDS)
-        deleted = table.reader("deletion_time", values.milliseconds, values.SECONDS)
-        scheduled = table.reader("scheduled_time", _milliseconds_or_none, values.SECONDS)
         jobs = []
         for at in table.rows(intake.refuse):
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from phalanx.document.error import brief
 from phalanx.simulate.trace import Ending, Trace, TraceJob
 from phalanx.simulate.traces import values
 from phalanx.simulate.traces.dated import since_first
@@ -18,6 +19,7 @@ BARS = Layout("|", quotes=False)
 COLUMNS = ("JobID", "Submit", "Elapsed", "State", "AllocTRES")
 """What must be there; User, Account, Partition, NNodes and Priority are read if they are."""
 
+NEVER_RAN = "that never ran"
 SLICES = "slices of GPUs (MIG), counted as whole GPUs"
 ELAPSED = "a time such as 1-02:03:04"
 
@@ -27,6 +29,11 @@ _SLICE = re.compile(r"[_-]?\d+g\.\d+gb(?:\+me)?", re.IGNORECASE)
 """What names a slice (MIG), alone or after the GPU it is of: `1g.10gb`, `a100_3g.20gb`."""
 _JOB = re.compile(r"\d+(?:[_+]\d+)*")
 """A job, a member of an array (`_n`), or a part of a heterogeneous job (`+n`). Steps have a dot and more."""
+_UNSTARTED = re.compile(r"\d+_\[[\d,:%-]+\]")
+"""Members of an array that were never started, all in one row: `4821_[5-9%2]`."""
+
+DIGITS_MAX = 12
+"""Of a priority or a number of nodes; what is longer is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +58,15 @@ def read_sacct(path: str, skip_bad_rows: bool = False) -> Trace:
             if "." in name:
                 continue
             try:
-                if not _JOB.fullmatch(name):
-                    raise TraceError(path, f"expected an id such as 4821, 4821_7 or 4821+1, got {name}", at[0], "JobID")
+                unstarted = _UNSTARTED.fullmatch(name)
+                if not (unstarted or _JOB.fullmatch(name)):
+                    expected = f"expected an id such as 4821, 4821_7 or 4821+1, got {brief(name)}"
+                    raise TraceError(path, expected, at[0], "JobID")
                 ending = state(*at)
                 if ending is None:
                     raise LeftOut("that had not ended")
+                if unstarted:
+                    raise LeftOut(NEVER_RAN)
                 gpus = granted(*at)
                 job = with_gpus(_job(table, at[1], name, submit(*at), elapsed(*at), gpus, ending))
                 intake.name(job.id, at[0], "JobID")
@@ -71,7 +82,7 @@ def _job(
     table: Rows, row: list[str], name: str, submit_ms: int, run_ms: int, granted: Granted, ending: Ending
 ) -> TraceJob:
     if not run_ms and ending is Ending.CANCELLED:
-        raise LeftOut("that never ran")
+        raise LeftOut(NEVER_RAN)
     nodes = _number(table, row, "NNodes")
     return TraceJob(
         name,
@@ -93,7 +104,7 @@ def elapsed_ms(text: str) -> int:
     if found is None:
         raise ValueError(text)
     days, hours, minutes, seconds = (int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
-    return 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    return values.milliseconds(str(((days * 24 + hours) * 60 + minutes) * 60 + seconds))
 
 
 def granted_of(text: str) -> Granted:
@@ -110,7 +121,8 @@ def granted_of(text: str) -> Granted:
             plain = int(found["count"])
     # One type that covers all is what was asked for; several are not told apart.
     only = next(iter(typed)) if len(typed) == 1 and sum(typed.values()) >= plain else ""
-    return Granted(max(plain, sum(typed.values())), catalogue_name(only) if only else "")
+    gpus = values.gpus(str(max(plain, sum(typed.values()))))
+    return Granted(gpus, catalogue_name(only) if only else "")
 
 
 def _text(table: Rows, row: list[str], name: str) -> str:
@@ -119,4 +131,4 @@ def _text(table: Rows, row: list[str], name: str) -> str:
 
 def _number(table: Rows, row: list[str], name: str) -> int:
     text = _text(table, row, name)
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else 0
