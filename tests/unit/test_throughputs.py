@@ -80,6 +80,24 @@ def test_what_is_said_of_any_batch_goes_before_what_was_measured_with_one(tmp_pa
 @pytest.mark.parametrize(
     ("told", "message"),
     [
+        ([{"model": "a", "steps_per_s": {"V100": 10**400}}], "entry 1: V100: expected steps a second"),
+        ([{"model": "a", "steps_per_s": {"V100": float("inf")}}], "entry 1: V100: expected steps a second"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(told: object, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ThroughputError, match=message):
+        read_throughputs(write(tmp_path / "t.json", told))
+
+
+def test_a_batch_that_is_none_is_part_of_the_name(tmp_path: Path) -> None:
+    found = read_throughputs(write(tmp_path / "t.json", [{"model": "a", "steps_per_s": {"V100": 1.0}}]))
+    assert found.knows("a (batch size 8)")
+    assert not found.knows(f"a (batch size {'8' * 5000})")
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
         (
             [{"model": "a", "steps_per_s": {"V100": 1}}, {"model": "A", "steps_per_s": {"v100": 2}}],
             "entry 2: v100: was",

@@ -6,7 +6,6 @@ import ast
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from phalanx.simulate.trace import Trace
 from phalanx.workload.throughputs import Throughput, Throughputs, batch_of, name_of, type_key
 
 KEYS = ("model", "batch", "gpus", "steps_per_s")
+RATE_MAX = 1e15
+"""Beyond it nothing was measured."""
 ALONE = "null"
 SPREAD = "_unconsolidated"
 """How Gavel's file marks types whose GPUs lie apart: how much that costs is reckoned elsewhere."""
@@ -117,7 +118,8 @@ def _count(value: object, where: str, key: str, least: int) -> int:
 
 
 def _rate(value: object, where: str, gpu_type: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
+    # Written so that NaN, which fails every comparison, is refused too.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= RATE_MAX:
         found = brief(json.dumps(value))
         raise ThroughputError(f"{where}: {gpu_type}: expected steps a second, not negative, found {found}")
     return float(value)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 
-_BATCH = re.compile(r"\(?\s*batch\s*(?:size)?\s*[=:]?\s*(\d+)\s*\)?", re.IGNORECASE)
+_BATCH = re.compile(r"\(?\s*batch\s*(?:size)?\s*[=:]?\s*(\d{1,9})(?!\d)\s*\)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
