@@ -81,6 +81,7 @@ def test_what_is_said_of_any_batch_goes_before_what_was_measured_with_one(tmp_pa
     ("told", "message"),
     [
         ([{"model": "a", "steps_per_s": {"V100": 10**400}}], "entry 1: V100: expected steps a second"),
+        ([{"model": "a", "steps_per_s": {"V100": 1e-300}}], "entry 1: V100: expected steps a second"),
         ([{"model": "a", "steps_per_s": {"V100": float("inf")}}], "entry 1: V100: expected steps a second"),
     ],
 )

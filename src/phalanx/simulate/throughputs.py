@@ -16,8 +16,8 @@ from phalanx.simulate.trace import Trace
 from phalanx.workload.throughputs import Throughput, Throughputs, batch_of, name_of, type_key
 
 KEYS = ("model", "batch", "gpus", "steps_per_s")
-RATE_MAX = 1e15
-"""Beyond it nothing was measured."""
+RATES = (1e-9, 1e9)
+"""The least and the most that was ever measured, and more: a step in thirty years is none."""
 ALONE = "null"
 SPREAD = "_unconsolidated"
 """How Gavel's file marks types whose GPUs lie apart: how much that costs is reckoned elsewhere."""
@@ -118,10 +118,11 @@ def _count(value: object, where: str, key: str, least: int) -> int:
 
 
 def _rate(value: object, where: str, gpu_type: str) -> float:
-    # Written so that NaN, which fails every comparison, is refused too.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= RATE_MAX:
+    least, most = RATES
+    if isinstance(value, bool) or not isinstance(value, int | float) or (value != 0 and not least <= value <= most):
         found = brief(json.dumps(value))
-        raise ThroughputError(f"{where}: {gpu_type}: expected steps a second, not negative, found {found}")
+        expected = f"expected steps a second, not negative, and {least:g} to {most:g} if not 0"
+        raise ThroughputError(f"{where}: {gpu_type}: {expected}, found {found}")
     return float(value)
 
 
