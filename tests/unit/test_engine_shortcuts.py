@@ -78,6 +78,7 @@ def test_one_task_is_seated_just_where_the_search_would_have_it(
     assert False in found
     for module in (gang, shortcut):
         monkeypatch.setattr(module, "is_lone", lambda whole: False)
+    monkeypatch.setattr(gang, "is_single", lambda whole: False)
     assert digest("fifo:skip=true", placement) == short
 
 

@@ -13,6 +13,7 @@ from phalanx.cluster.topology import Topology as Tree
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
+from phalanx.placement.packings import packing
 from phalanx.placement.place import placement_of, refusal
 from phalanx.placement.placement import Lack, Placement, Refusal
 from phalanx.workload.gang import Gang, Role, Task, Topology
@@ -75,6 +76,28 @@ def test_among_equally_busy_nodes_the_one_that_is_filled_best_goes_first() -> No
 def test_an_odd_rest_is_avoided_when_a_slightly_larger_hole_leaves_an_even_one() -> None:
     floor = Floor(flat(2, 8)).used(n0=4, n1=3)
     assert floor.counts(a_job("j", 3)) == {"n1": 3}, "5 free leave 2; 4 free would leave 1"
+
+
+@pytest.mark.parametrize("placement", ["topology", "pack", "spread", "random:1"])
+@pytest.mark.parametrize("topology", [Topology("rack"), Topology(NODE), Topology("rack", NODE), Topology("", "rack")])
+def test_one_task_that_must_lie_in_one_domain_goes_where_the_search_would_have_it(
+    placement: str, topology: Topology
+) -> None:
+    for gpus in range(1, 9):
+        job = Job("j", Gang((workers(1, gpus),), topology))
+        seats = []
+        for search in (GangTrial.seat, GangTrial._seat_all):
+            floor = Floor(racked(3, 2)).used(n0=1, n1=8, n2=5, n3=3, n4=6)
+            trial = GangTrial(floor.fit, packing(placement), job)
+            assert search(trial)
+            seats.append(trial.seats)
+        assert seats[0] == seats[1]
+
+
+def test_one_task_that_any_node_takes_is_seated_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GangTrial, "_seat_all", lambda trial: pytest.fail("searched"))
+    floor = Floor(racked(2, 2)).used(n0=4, n2=6)
+    assert floor.counts(a_job("j", 2, required="rack")) == {"n2": 2}
 
 
 def test_a_perfect_fit_wins_among_equally_busy_nodes() -> None:

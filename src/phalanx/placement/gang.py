@@ -71,7 +71,7 @@ class GangTrial:
     def seat(self) -> bool:
         """Seats the gang at full size, or, if it is elastic, as large as fits; at least at its minimum."""
         gang = self.job.gang
-        if is_lone(gang):
+        if is_lone(gang) or self._is_as_good_as_lone(gang):
             return self._seat_alone(gang.roles[0])
         if not self.fit.types_differ or not self._minds_types():
             return self._seat_all()
@@ -182,6 +182,15 @@ class GangTrial:
     def _together(self, ask: Ask) -> int:
         """How many tasks go to a node together."""
         return self._tp // ask.gpus if ask.gpus and not self._tp % ask.gpus else 1
+
+    def _is_as_good_as_lone(self, gang: Gang) -> bool:
+        """Whether a gang is one task that would have to lie in one domain, and any node that takes it is in one."""
+        return (
+            is_single(gang)
+            and gang.roles[0].replicas_min == 1
+            and self.job.parallel is None
+            and self.search_levels(gang.topology)[:1] == (NODE,)
+        )
 
     def _seat_alone(self, role: Role) -> bool:
         seat = self.best_alone(role)
@@ -540,7 +549,7 @@ class GangTrial:
                 return picks
             if fits:
                 picks.append((node, fits))
-                nodes &= ~self.capacity.topology.bit[node]
+                nodes ^= self.capacity.topology.bit[node]
                 most -= fits
         return picks
 
@@ -580,11 +589,15 @@ class GangTrial:
 
 def is_lone(gang: Gang) -> bool:
     """Whether a gang is one task on whole devices that may lie anywhere."""
-    if len(gang.roles) != 1 or not _is_anywhere(gang.topology):
-        return False
+    return _is_anywhere(gang.topology) and is_single(gang)
+
+
+def is_single(gang: Gang) -> bool:
+    """Whether a gang is one task on whole devices, wherever that may lie."""
     role = gang.roles[0]
     return (
-        role.replicas_max == 1
+        len(gang.roles) == 1
+        and role.replicas_max == 1
         and not role.members
         and role.task.share is None
         and role.task.gpus > 0
