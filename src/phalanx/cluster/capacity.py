@@ -76,10 +76,11 @@ class Capacity:
         self.amount_number = {amount.name: i for i, amount in enumerate(self.amounts)}
         self.tasks = [0] * count
         self.versions = [0] * count
-        self.with_tasks = [topology.everything]
         self.with_free = [0] * (self.gpus_max + 1)
         for i, node in enumerate(nodes):
             self.with_free[node.gpus] |= topology.bit[i]
+        # Of nodes that are not idle, by how many tasks they have and then by how many GPUs are free.
+        self.in_use: list[list[int]] = [[0] * (self.gpus_max + 1)]
         self._levels = {level: _LevelCounts(self, level) for level in topology.levels}
         self._tables = [(table.of_node, table.counts, table.changes) for table in self._levels.values()]
 
@@ -127,9 +128,7 @@ class Capacity:
             add(self.load(node, devices.bit_length() - 1), holder, portion)
             self.shared[node] |= devices
             self._refresh_share(node)
-        if devices:
-            self._count_task(node, 1)
-        self._refresh(node)
+        self._refresh(node, 1 if devices else 0)
 
     def _take_back(self, booking: Booking) -> None:
         """Takes the devices of a booking from its holder."""
@@ -143,10 +142,8 @@ class Capacity:
             if not load.holders:
                 self.shared[node] ^= devices
             self._refresh_share(node)
-        if devices:
-            self._count_task(node, -1)
         self.grown |= self.topology.bit[node]
-        self._refresh(node)
+        self._refresh(node, -1 if devices else 0)
 
     def cede(self, booking: Booking) -> None:
         """Marks a holder as leaving: what it holds may be claimed."""
@@ -180,10 +177,8 @@ class Capacity:
         self.claimed[node] |= devices
         for number, amount in needs:
             self.amounts[number].claim(node, amount)
-        if devices:
-            self._count_task(node, 1)
         self._refresh_share(node)
-        self._refresh(node)
+        self._refresh(node, 1 if devices else 0)
 
     def unclaim(self, booking: Booking) -> None:
         """Takes a promise back."""
@@ -194,11 +189,9 @@ class Capacity:
             self.claimed[node] &= ~devices
         for number, amount in needs:
             self.amounts[number].claim(node, -amount)
-        if devices:
-            self._count_task(node, -1)
         self._refresh_share(node)
         self.grown |= self.topology.bit[node]
-        self._refresh(node)
+        self._refresh(node, -1 if devices else 0)
 
     def held_by_others(self, booking: Booking) -> bool:
         """Whether a claimed booking still waits for somebody to leave."""
@@ -268,18 +261,8 @@ class Capacity:
         self._refresh_share(node)
         self._refresh(node)
 
-    def _count_task(self, node: int, change: int) -> None:
-        """Keeps the nodes in sets by how many tasks hold devices of them or are promised some."""
-        before = self.tasks[node]
-        after = self.tasks[node] = before + change
-        if after == len(self.with_tasks):
-            self.with_tasks.append(0)
-        bit = self.topology.bit[node]
-        self.with_tasks[before] ^= bit
-        self.with_tasks[after] ^= bit
-
-    def _refresh(self, node: int) -> None:
-        bit = self.topology.bit[node]
+    def _refresh(self, node: int, more_tasks: int = 0) -> None:
+        """Works out what is free on a node that has so many more tasks, or fewer, with devices or a promise of some."""
         new = 0
         self.versions[node] += 1
         if self.health[node] is Health.HEALTHY:
@@ -287,16 +270,14 @@ class Capacity:
                 self.held[node] | self.claimed[node] | self.unhealthy[node] | self.shared[node] | self.cutting[node]
             )
         old = self.free[node]
-        if new == old:
+        if new == old and not more_tasks:
             return
         self.free[node] = new
-        if new == self.all_devices[node]:
-            self.idle |= bit
-        else:
-            self.idle &= ~bit
         before, after = old.bit_count(), new.bit_count()
+        self._put_in_use(node, old, new, more_tasks)
         if before == after:
             return
+        bit = self.topology.bit[node]
         self.free_total += after - before
         self.with_free[before] ^= bit
         self.with_free[after] ^= bit
@@ -309,6 +290,22 @@ class Capacity:
             changes.append(domain)
             if len(changes) > CHANGES_MAX:
                 self._forget_changes()
+
+    def _put_in_use(self, node: int, old: int, new: int, more_tasks: int) -> None:
+        """Keeps idle nodes in a set, and the others in sets by their tasks and by how many GPUs are free."""
+        bit, everything = self.topology.bit[node], self.all_devices[node]
+        had = self.tasks[node]
+        has = self.tasks[node] = had + more_tasks
+        if has == len(self.in_use):
+            self.in_use.append([0] * (self.gpus_max + 1))
+        if old == everything:
+            self.idle ^= bit
+        else:
+            self.in_use[had][old.bit_count()] ^= bit
+        if new == everything:
+            self.idle ^= bit
+        else:
+            self.in_use[has][new.bit_count()] ^= bit
 
     def _forget_changes(self) -> None:
         for table in self._levels.values():
@@ -381,8 +378,11 @@ class Capacity:
             for count, having in enumerate(self.with_free):
                 assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
                 assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"
-            assert self.with_tasks[self.tasks[i]] & bit, f"{self._name(i)}: tasks are miscounted"
-        assert sum(nodes.bit_count() for nodes in self.with_tasks) == len(self.tasks), "tasks are miscounted"
+            in_use = not self.idle & bit
+            for tasks, by_free in enumerate(self.in_use):
+                for count, having in enumerate(by_free):
+                    expected = in_use and (tasks, count) == (self.tasks[i], self.free[i].bit_count())
+                    assert bool(having & bit) == expected, f"{self._name(i)}: tasks are miscounted"
         assert self.free_total == sum(free.bit_count() for free in self.free), "free GPUs are miscounted"
         for (node, device), load in self.loads.items():
             assert not violations(load), f"{self._name(node)}, device {device}: {violations(load)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from phalanx.cluster.bits import lowest, members, span
+from phalanx.cluster.bits import members, span
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.topology import Domain
 from phalanx.workload.job import Job
@@ -42,14 +42,18 @@ class Packing:
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Sets of nodes that have `gpus` free, the best set first."""
-        if not nodes & (nodes - 1):
-            if nodes and capacity.free[lowest(nodes)].bit_count() >= gpus:
-                yield nodes
+        if not nodes:
             return
+        # An even rest before an odd one, and of each the smallest first.
+        frees = (*range(gpus, capacity.gpus_max + 1, 2), *range(gpus + 1, capacity.gpus_max + 1, 2))
+        for by_free in reversed(capacity.in_use):
+            for free in frees:
+                having = by_free[free]
+                if having:
+                    best = nodes & having
+                    if best:
+                        yield best
         idle = nodes & capacity.idle
-        used = nodes ^ idle
-        if used:
-            yield from _busiest(capacity, gpus, used)
         if idle:
             for having in capacity.with_free[gpus:]:
                 tightest = idle & having
@@ -77,21 +81,3 @@ class Packing:
         for free in range(capacity.gpus_max, gpus - 1, -1) if gpus else range(capacity.gpus_max + 1):
             yield from members(nodes & capacity.with_free[free])
 
-
-def _busiest(capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
-    """Sets of nodes that have `gpus` free: the most tasks first, of these an even rest, of these the fewest left."""
-    with_free = capacity.with_free
-    fitting = 0
-    for having in with_free[gpus:]:
-        fitting |= having
-    nodes &= fitting
-    if not nodes:
-        return
-    rests = (*with_free[gpus::2], *with_free[gpus + 1 :: 2])
-    for having in reversed(capacity.with_tasks):
-        busy = nodes & having
-        if busy:
-            for rest in rests:
-                best = busy & rest
-                if best:
-                    yield best
