@@ -155,7 +155,11 @@ class Ledger(RuleBasedStateMachine):
         capacity.check()
         free = [self.free(i) for i in range(len(self.topology.nodes))]
         assert [set(members(each)) for each in capacity.free] == free
-        assert capacity.free_gpus(self.topology.everything) == sum(map(len, free))
+        for nodes in (self.topology.everything, capacity.idle):
+            gpus = sum(len(free[node]) for node in members(nodes))
+            assert capacity.free_gpus(nodes) == gpus
+            assert capacity.has_free(nodes, gpus)
+            assert not capacity.has_free(nodes, gpus + 1)
         counts = Counter(map(len, free))
         assert [each.bit_count() for each in capacity.with_free] == [counts[i] for i in range(len(capacity.with_free))]
         assert set(members(capacity.open)) == {i for i, each in enumerate(self.health) if each is Health.HEALTHY}

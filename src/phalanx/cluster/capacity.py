@@ -336,6 +336,16 @@ class Capacity:
             total += count * (self.with_free[count] & nodes).bit_count()
         return total
 
+    def has_free(self, nodes: int, gpus: int) -> bool:
+        """Whether a set of nodes has so many free GPUs in all. Mostly the emptiest of them have: they count first."""
+        for count in range(len(self.with_free) - 1, 0, -1):
+            having = self.with_free[count] & nodes
+            if having:
+                gpus -= count * having.bit_count()
+                if gpus <= 0:
+                    return True
+        return gpus <= 0
+
     def fingerprint(self) -> tuple[object, ...]:
         """Everything that is true of the capacity, for comparing two moments."""
         return (

@@ -56,16 +56,16 @@ def lack(fit: Fit, job: Job) -> Lack:
     capacity = fit.capacity
     if not (ask.room >= count if _is_plain(job) else ever(fit, job)):
         return Lack.NEVER
-    healthy = ask.eligible & capacity.open
     if fit.healthy_room(task, ask) < count:
         return Lack.UNHEALTHY
     if not task.gpus:
         return Lack.AMOUNT
-    everywhere = ask.eligible == capacity.topology.everything
-    if (capacity.free_total if everywhere else capacity.free_gpus(healthy)) < task.gpus * count:
+    gpus = task.gpus * count
+    # What is not healthy has nothing free.
+    if capacity.free_total < gpus or not capacity.has_free(ask.eligible, gpus):
         return Lack.AMOUNT if ask.portions and _is_crowded_out(fit, ask) else Lack.GPUS
     passing = fit.passing(ask)
-    if passing != capacity.topology.everything and capacity.free_gpus(passing) < task.gpus * count:
+    if not capacity.has_free(passing, gpus):
         return Lack.AMOUNT
     return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
 
