@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import draft, line, wards
+from phalanx.engine import draft, line, offers, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
@@ -47,17 +47,19 @@ def a_tree(rng: Random, gpus: int) -> tuple[Queue, ...]:
 class History:
     """An engine whose queues are always crowded, and whose actions are carried out sooner or later."""
 
-    def __init__(self, rng: Random, policies: tuple[str, ...] = POLICIES, max_wait_ms: int | None = None) -> None:
+    def __init__(
+        self, rng: Random, policies: tuple[str, ...] = POLICIES, max_wait_ms: int | None = None, quotas: bool = True
+    ) -> None:
         self.rng = rng
         self.max_wait_ms = max_wait_ms
         count = rng.choice([4, 8, 12])
         nodes = tuple(Node(f"n{i}", (f"r{i // 4}",), GPUS) for i in range(count))
-        cluster = Cluster(nodes, ("rack", "node"), queues=a_tree(rng, GPUS * count))
+        cluster = Cluster(nodes, ("rack", "node"), queues=a_tree(rng, GPUS * count) if quotas else ())
         self.state, self.journal = State(), Count()
         self.asked: dict[ActionId, None] = {}
         self.now = self.submitted = 0
         record(self.state, self.journal, ClusterDefined(cluster, rng.choice(policies)), 0)
-        self.queues = self.state.quotas.leaves()
+        self.queues = self.state.quotas.leaves() if quotas else ["a", "b"]
         self.happen(
             [self.a_submission() for _ in range(rng.choice([15, 40, 120] if max_wait_ms is not None else [15, 40]))]
         )
@@ -120,7 +122,7 @@ def other_bounds(rng: Random) -> Iterator[None]:
     who may have something back are tried.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line, "FRESH_MAX", rng.choice([0, line.FRESH_MAX]))
+        patch.setattr(offers, "FRESH_MAX", rng.choice([0, offers.FRESH_MAX]))
         patch.setattr(wards, "KINDS_MAX", rng.choice([1, wards.KINDS_MAX]))
         patch.setattr(draft, "RECLAIMS_MAX", rng.choice([1, 3, draft.RECLAIMS_MAX]))
         yield
@@ -147,6 +149,26 @@ def test_what_is_decided_is_the_same_as_if_nobody_slept(rng: Random) -> None:
         plan = decide(history.state, history.now)
         with nobody_sleeps():
             assert decide(history.state, history.now) == plan
+        history.decide()
+        history.go_on()
+
+
+@contextmanager
+def each_kind_is_looked_at() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line, "Entrance", lambda *_: None)
+        yield
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_is_the_same_as_if_each_kind_were_looked_at_for_itself(rng: Random) -> None:
+    history = History(rng, ("fifo:skip=true", "priority"), quotas=False)
+    for _ in range(8):
+        with other_bounds(rng):
+            plan = decide(history.state, history.now)
+            with each_kind_is_looked_at():
+                assert decide(history.state, history.now) == plan
         history.decide()
         history.go_on()
 

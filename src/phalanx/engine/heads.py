@@ -52,9 +52,12 @@ class Heads:
         self._first: list[Entry] = []
         self._tree = QueueTree(self.keys, state.jobs)
         self._beside: list[QueueTree] = []
+        # Only where there are quotas does anybody sleep, whose turn may have come meanwhile.
+        self._tells_turns = bool(state.quotas)
         self._turns: Maxima[Turn] = Maxima()
         self._moments: list[int] = []
         self._last: dict[int, tuple[int, Turn]] = {}
+        self._thin_since = 0
         state.touched.clear()
 
     def __bool__(self) -> bool:
@@ -133,6 +136,20 @@ class Heads:
         self._beside.append(QueueTree(self.keys, self.state.jobs))
         return self._beside[-1]
 
+    def thin_out(self, goes: Callable[[list[int]], list[int]]) -> list[int]:
+        """Gives out at once all classes that go. Not again before as many have had their turn as were left then, so
+        that nobody is looked at many times; and not where queues are in order.
+        """
+        if self.by_queue or self.clock < self._thin_since:
+            return []
+        gone = goes([i for _, _, i in self._first])
+        if gone:
+            going = dict.fromkeys(gone)
+            self._first = [entry for entry in self._first if entry[2] not in going]
+            heapify(self._first)
+        self._thin_since = self.clock + len(self._first)
+        return gone
+
     def watch(self, queue: str) -> None:
         """Keeps the keys of a queue from now on, for those of its classes that are not in line."""
         if self.by_queue:
@@ -179,7 +196,9 @@ class Heads:
         return last
 
     def takes_turn(self, turn: Turn) -> None:
-        """Takes note of whose turn it is at the present moment."""
+        """Takes note of whose turn it is at the present moment, where anybody may ask."""
+        if not self._tells_turns:
+            return
         self._moments.append(self.clock)
         self._turns.append(turn)
 

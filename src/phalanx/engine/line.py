@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from phalanx.engine.cells_heads import CellHeads
-from phalanx.engine.demand import Demand, demand_of
+from phalanx.engine.demand import Demand
 from phalanx.engine.dormitory import Dormitory
 from phalanx.engine.draft import Draft
+from phalanx.engine.entrance import Entrance
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
 from phalanx.engine.offers import Offers
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
+from phalanx.engine.reach import measure
 from phalanx.engine.records import AttemptRecord, JobRecord, Reach, WaitingClass
 from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Bed, Sleepers, Wakes
 from phalanx.engine.state import OVERDUE, State
@@ -22,9 +24,6 @@ from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, always, never, no_bound
 
 QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
-
-FRESH_MAX = 64
-"""Nodes on which something grew up to which each is looked at for every class; past it classes are simply tried."""
 
 
 class Line:
@@ -57,6 +56,8 @@ class Line:
         self._passed_over: list[int] = []
         self._by_quota: dict[int, bool] = {}
         self._offers = Offers(state, draft)
+        lasts = self._remembers and self._keeps and not self._has_quotas
+        self._entrance = Entrance(state, draft, self._offers, self._classes) if lasts else None
         self._growths = draft.growths
         self._means = Means(state.quotas)
         classes, following, jobs = self._classes, self._next, state.jobs
@@ -99,8 +100,10 @@ class Line:
 
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
-        if self._offers.last and self._preempts and self._remembers:
-            self._enter_where_offered(classes)
+        if self._entrance is not None and (self._offers.last or not self._preempts):
+            let_in, kept_out = self._entrance.sort(classes, self._all)
+            self._passed_over += kept_out
+            self._heads.add([self._entry(i) for i in let_in])
             return
         if self._wards is not None:
             classes = self._lay_down(classes, self._wards)
@@ -108,21 +111,6 @@ class Line:
         for i in classes:
             if not self._known(self._classes[i]) or not self._stays_out(i):
                 entries.append(self._entry(i))
-        self._heads.add(entries)
-
-    def _enter_where_offered(self, classes: Iterable[int]) -> None:
-        """Likewise where nothing counts but what nodes offer. Written out: every decision asks it of every class."""
-        entries: list[Entry] = []
-        clean_seq, gpus_max, offers = self.state.clean_seq, self._offers.gpus_max, self._offers.by_group
-        for i in classes:
-            waiting = self._classes[i]
-            if waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
-                reach, least, group, *_ = waiting.reach or self._measure(waiting, self.state.jobs[waiting.jobs[0][1]])
-                offering = offers.get(group) or self._offers.to(self.state.jobs[waiting.jobs[0][1]])
-                if not reach & offering[least if least < gpus_max else gpus_max]:
-                    self._passed_over.append(i)
-                    continue
-            entries.append(self._entry(i))
         self._heads.add(entries)
 
     def _lay_down(self, classes: Iterable[int], wards: Wards) -> list[int]:
@@ -144,7 +132,7 @@ class Line:
                 left.append(i)
                 continue
             key, job = waiting.jobs[following[i]]
-            _, _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self.state.jobs[job])
+            _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self.state.jobs[job])
             dormitory = dormitories.get(queue)
             if dormitory is None:
                 place = self._heads.keys.place(queue)
@@ -219,11 +207,7 @@ class Line:
 
     def _measure(self, waiting: WaitingClass, record: JobRecord) -> Reach:
         """What all jobs of a class have in common, worked out once."""
-        asks = tuple([self.state.fit.ask(task, record.asked) for task in record.tasks.values()])
-        demand = demand_of(record.gpus_min, record.need, asks)
-        group = (record.job.priority, record.job.queue)
-        waiting.asks, waiting.reach = asks, (demand.reach, demand.least, group, demand.gpus, demand.need, demand)
-        return waiting.reach
+        return measure(self.state.fit, waiting, record)
 
     def __iter__(self) -> Iterator[JobRecord]:
         while (entry := self._first()) is not None or self._try_again():
@@ -236,6 +220,9 @@ class Line:
                 self._watch_the_stopped()
                 continue
             waiting = self._classes[self._current]
+            if self._is_offered_no_more(waiting):
+                self._passed_over.append(self._current)
+                continue
             record = self.state.jobs[job]
             self.may_fit = True
             if self._falls_asleep(self._current, in_line=False):
@@ -244,7 +231,7 @@ class Line:
             if self._is_refused_again(waiting, record):
                 self._passed_over.append(self._current)
                 continue
-            if self._is_remembered(waiting) and self._offers.fresh.bit_count() <= FRESH_MAX:
+            if self._offers.few_are_fresh and self._is_remembered(waiting):
                 self.may_fit = self._offers.takes_a_task(waiting.asks, record, with_victims=False)
                 if not self.may_fit and not self._offers.takes_a_task(waiting.asks, record, with_victims=True):
                     self._passed_over.append(self._current)
@@ -311,7 +298,7 @@ class Line:
             waiting = self._classes[i]
             if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or self._by_quota.get(i):
                 return False
-            _, _, (_, queue), gpus, need, _ = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
+            _, (_, queue), gpus, need, _ = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
             if gpus > free_soon:
                 return True
             if gpus <= free or accounts[queue].limited:
@@ -427,6 +414,10 @@ class Line:
         self._placed = True
         if self._next[self._current] < len(waiting.jobs):
             self._heads.push(self._entry(self._current))
+        if self._entrance is not None and self._preempts:
+            self._entrance.offers_fall()
+            if self._goes_by_offers and self.draft.growths == self._growths:
+                self._passed_over += self._heads.thin_out(self._entrance.closed_to)
 
     def refused(self, lack: Lack) -> None:
         """The job does not fit, and so does no other of its class."""
@@ -512,6 +503,17 @@ class Line:
     def _is_remembered(self, waiting: WaitingClass) -> bool:
         """Whether the present class was refused before, and only what has grown on nodes can have changed that."""
         return not self._all and not self._has_luck(self._current) and self._known(waiting)
+
+    def _is_offered_no_more(self, waiting: WaitingClass) -> bool:
+        """Whether a class was refused before, and what nodes offered it was given to others meanwhile."""
+        if self._entrance is None or not self._goes_by_offers or not self._known(waiting):
+            return False
+        return not self._entrance.is_open_to(waiting)
+
+    @property
+    def _goes_by_offers(self) -> bool:
+        """Whether nobody who was refused before is tried again unless nodes offer it enough, whoever makes way."""
+        return self._preempts and self._offers.last and self._offers.few_are_fresh and not self._all
 
     def _is_refused_again(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class was refused before, and what has grown was given to others meanwhile: a quick look.
@@ -660,7 +662,7 @@ class Line:
 
         Where nobody asks for it until something grows again, that may as well be now.
         """
-        if self._wards is not None and self._offers.fresh.bit_count() > FRESH_MAX and not self._may_open:
+        if self._wards is not None and not self._offers.few_are_fresh and not self._may_open:
             return self._offers.to(self.state.jobs[self._classes[0].jobs[0][1]]) if self._classes else None
         for i in self._sleepers.newest_first():
             waiting, record = self._classes[i], self._record(i)
@@ -700,8 +702,8 @@ class Line:
         return bool(demand.reach & offering[min(demand.least, self._offers.gpus_max)])
 
     def _is_within(self, waiting: WaitingClass, record: JobRecord, offering: list[int]) -> bool:
-        reach, least, *_ = waiting.reach or self._measure(waiting, record)
-        return bool(reach & offering[min(least, self._offers.gpus_max)])
+        *_, demand = waiting.reach or self._measure(waiting, record)
+        return self._offers_to(demand, offering)
 
     def _has_luck(self, i: int) -> bool:
         """Whether a class is tried for its quota: it has some now, or may have back what others borrow."""

@@ -11,6 +11,9 @@ from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.policy.policy import Targets
 
+FRESH_MAX = 64
+"""Nodes on which something grew up to which each is looked at for every class; past it classes are simply tried."""
+
 Offer = list[int]
 """For every number of GPUs, the nodes that may offer a job so many."""
 
@@ -31,9 +34,8 @@ class Offers:
         # Not where it depends on what queues have.
         self.last = self._keeps and not state.quotas and not policy.victims_vary
         self.gpus_max = state.capacity.gpus_max + 1
-        self.fresh = draft.fresh
+        self._grow_fresh()
         self.by_group: dict[Group | None, Offer] = {}
-        self._listed: list[int] | None = None
         self._leaving: dict[int, int] | None = None
         self._left_nodes = 0
         self._yielding: dict[int, dict[Group, int]] = {}
@@ -42,14 +44,19 @@ class Offers:
     def open_again(self) -> None:
         """Kept promises have opened devices: what nodes offer does not only fall any more."""
         self.last = False
-        self.fresh, self._listed = self.draft.fresh, None
+        self._grow_fresh()
 
     def look_anew(self) -> None:
         """Somebody leaves, or has given a claim back: what nodes offer is to be found out anew."""
         self._leaving = None
         self._forget_whom_others_leave()
         self.by_group.clear()
-        self.fresh, self._listed = self.draft.fresh, None
+        self._grow_fresh()
+
+    def _grow_fresh(self) -> None:
+        self.fresh = self.draft.fresh
+        self.few_are_fresh = self.fresh.bit_count() <= FRESH_MAX
+        self._listed: list[int] | None = None
 
     @property
     def fresh_nodes(self) -> list[int]:

@@ -11,6 +11,7 @@ from phalanx.cluster.capacity import CPUS, MEMORY, Booking
 from phalanx.engine.action import Action
 from phalanx.engine.demand import Demand
 from phalanx.engine.plan import Reason
+from phalanx.engine.stake import Stake
 from phalanx.placement.cells.ask import LABELS as CELL_LABELS
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
@@ -23,9 +24,9 @@ from phalanx.workload.job import Job, Kind
 Group = tuple[int, str]
 """Priority and queue."""
 
-Reach = tuple[int, int, Group, int, Usage, Demand]
-"""On which nodes a kind of waiting jobs could ever run, the GPUs that its smallest task takes of one, its group, the
-GPUs without which it cannot start, what it needs of what queues have quotas of, and its demand."""
+Reach = tuple[Stake, Group, int, Usage, Demand]
+"""The stake of a kind of waiting jobs, its group, the GPUs without which it cannot start, what it needs of what queues
+have quotas of, and its demand."""
 
 
 FOREVER_MS = 1 << 62

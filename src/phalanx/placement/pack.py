@@ -80,4 +80,3 @@ class Packing:
             nodes &= span(first, last)
         for free in range(capacity.gpus_max, gpus - 1, -1) if gpus else range(capacity.gpus_max + 1):
             yield from members(nodes & capacity.with_free[free])
-

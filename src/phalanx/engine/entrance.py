@@ -1,0 +1,86 @@
+"""The entrance to the line: who of those that were refused before may try again, by what nodes offer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from sys import maxsize
+
+from phalanx.engine.draft import Draft
+from phalanx.engine.offers import Offers
+from phalanx.engine.plan import Reason
+from phalanx.engine.reach import measure
+from phalanx.engine.records import Reach, WaitingClass
+from phalanx.engine.stake import Site, Stake
+from phalanx.engine.state import State
+
+
+class Entrance:
+    """Holds where a refusal lasts until something grows and no queue has a quota.
+
+    Thousands of jobs are of hundreds of kinds, and these have few stakes: what one is offered is found out once.
+    """
+
+    def __init__(self, state: State, draft: Draft, offers: Offers, classes: Sequence[WaitingClass]) -> None:
+        self.state = state
+        self.draft = draft
+        self._offers = offers
+        self._classes = classes
+        self._makes_way = state.policy.preempts
+        self._offered: dict[Stake, bool] = {}
+        self._fresh, self._here = offers.fresh, dict[Site, int]()
+
+    def sort(self, classes: Iterable[int], everybody: bool) -> tuple[list[int], list[int]]:
+        """Who may come in, and who would be refused again.
+
+        Where nobody makes way for others, nobody comes in who lacked GPUs and needs more than there will be, unless
+        `everybody` is to be looked at.
+        """
+        let_in: list[int] = []
+        kept_out: list[int] = []
+        clean_seq, offered, every = self.state.clean_seq, self._offered, self._classes
+        most = maxsize if self._makes_way or everybody else self.draft.free_soon
+        offered.clear()
+        for i in classes:
+            waiting = every[i]
+            if waiting.born <= clean_seq and waiting.verdict is not Reason.UNDECIDED:
+                stake, _, gpus, _, _ = waiting.reach or self._measure(waiting)
+                enough = offered.get(stake)
+                if enough is None:
+                    enough = offered[stake] = self._is_offered(stake, waiting)
+                if not enough or (gpus > most and waiting.verdict is Reason.GPUS):
+                    kept_out.append(i)
+                    continue
+            let_in.append(i)
+        return let_in, kept_out
+
+    def offers_fall(self) -> None:
+        """Somebody got devices: who is offered enough is to be found out anew."""
+        self._offers.by_group.clear()
+        self._offered.clear()
+
+    def closed_to(self, classes: list[int]) -> list[int]:
+        """Those that were refused before and are not offered enough any more."""
+        return self.sort(classes, everybody=False)[1]
+
+    def is_open_to(self, waiting: WaitingClass) -> bool:
+        """Whether a class that was refused before is still offered enough."""
+        stake, *_ = waiting.reach or self._measure(waiting)
+        enough = self._offered.get(stake)
+        if enough is None:
+            enough = self._offered[stake] = self._is_offered(stake, waiting)
+        return enough
+
+    def _is_offered(self, stake: Stake, waiting: WaitingClass) -> bool:
+        if self._fresh is not self._offers.fresh:
+            self._fresh = self._offers.fresh
+            self._here.clear()
+        here = self._here.get(stake.site)
+        if here is None:
+            here = self._here[stake.site] = stake.site.nodes & self._fresh
+        if not here:
+            return False
+        offering = self._offers.to(self.state.jobs[waiting.jobs[0][1]])
+        return bool(here & offering[min(stake.least, self._offers.gpus_max)])
+
+    def _measure(self, waiting: WaitingClass) -> Reach:
+        return measure(self.state.fit, waiting, self.state.jobs[waiting.jobs[0][1]])
