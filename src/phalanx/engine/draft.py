@@ -17,7 +17,7 @@ from phalanx.engine.elastic import does_without, lost, missing, most, surplus
 from phalanx.engine.holds import Holds
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, need_of, usage_of
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import Reservations, Underway
 from phalanx.engine.room import Room, room_beside
@@ -78,6 +78,7 @@ class Draft:
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._ceilings = Ceilings(self.state)
+        self._giving_way: dict[Group, list[Group]] = {}
         self._touched: dict[str, None] = {}
         self.cell_heads: dict[tuple[str, bool], tuple[JobRecord, int | None]] = {}
         self.cell_ends: list[tuple[int, str]] = []
@@ -332,7 +333,7 @@ class Draft:
 
     def context(self, record: JobRecord, fresh: int | None) -> Context:
         """What is known when room is made for a job."""
-        return Context(self.leaving, self.untouchable, fresh, self.now, self.ceiling(record))
+        return Context(self.leaving, self.untouchable, fresh, self.now, self.ceiling(record), self._giving_way)
 
     def ceiling(self, record: JobRecord) -> Ceiling:
         """That of a job with the plan as it is. How long that is tells how far it is, where nothing is taken back."""

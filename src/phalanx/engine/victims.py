@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
 from phalanx.cluster.bits import from_members, members
@@ -28,6 +28,9 @@ NODES_FEW = 256
 CANDIDATES_MAX = 256
 """Victims up to which all together are tried when no single place will do."""
 
+NEWEST_AT_ONCE = 32
+"""Attempts, of the newest, that are looked at before it is asked whether their nodes are enough."""
+
 VICTIMS_FEW = 10
 """Attempts up to which every set of them is looked at."""
 
@@ -40,7 +43,7 @@ class Context:
     """What is known when room is made: who leaves anyway, and who must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    `ceiling` is that of the head.
+    `ceiling` is that of the head; `giving_way` are the groups that give way to heads of a group, once that is known.
     """
 
     leaving: Mapping[str, AttemptRecord]
@@ -48,6 +51,7 @@ class Context:
     fresh: int | None
     now: int
     ceiling: Ceiling
+    giving_way: dict[Group, list[Group]]
 
 
 def to_be_had(state: State, leaving: AttemptRecord) -> bool:
@@ -120,11 +124,21 @@ class Stopping:
     def groups(self) -> Iterable[Group]:
         """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
         state, head = self.state, self.head
+        if not state.quotas and not self._varies:
+            return self._giving_way()
         if not state.quotas or state.policy.reclaims is not nobody:
             return state.runs
         borrowing = state.quotas.borrowers_for(head.job.queue, head.need)
         queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
         return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
+
+    def _giving_way(self) -> list[Group]:
+        """Groups that give way to the head's: where queues have no say, the same for all heads of its group."""
+        known, group = self.context.giving_way, (self.head.job.priority, self.head.job.queue)
+        if group not in known:
+            runs = self.state.runs.items()
+            known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]
+        return known[group]
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
         """As the policy and the quotas say."""
@@ -360,12 +374,18 @@ class VictimSearch:
     def _candidates(self, nodes: int) -> dict[int, list[AttemptRecord]]:
         """Attempts that may be stopped for the head, by node."""
         found: dict[int, list[AttemptRecord]] = {}
+        on_node, groups, losses = self.state.on_node, self._groups, self._loss
         for node in members(self._with_groups(nodes)):
-            for attempt in self.state.on_node.get(node, {}).values():
-                if attempt.group in self._groups and self.way.goes(attempt):
-                    found.setdefault(node, []).append(attempt)
-                    if attempt.key not in self._loss:
-                        self._loss[attempt.key] = self.loss(attempt, self.context.now)
+            here = []
+            for attempt in on_node.get(node, {}).values():
+                # Of whom it is known what it loses it is known that it goes.
+                if attempt.key in losses:
+                    here.append(attempt)
+                elif attempt.group in groups and self.way.goes(attempt):
+                    losses[attempt.key] = self.loss(attempt, self.context.now)
+                    here.append(attempt)
+            if here:
+                found[node] = here
         return found
 
     def _with_groups(self, nodes: int) -> int:
@@ -398,23 +418,19 @@ class VictimSearch:
         digits = f"{reach:0{len(topology.nodes)}b}"[::-1]
         found: dict[int, None] = {}
         domains: dict[int, None] = {}
-        for looked_at, attempt in enumerate(self._newest_first(), start=1):
-            for booking in attempt.bookings:
-                node = booking.node
-                if of_node is None:
-                    if digits[node] == "1":
-                        found[node] = None
-                elif of_node[node] not in domains:
-                    domains[of_node[node]] = None
-                    domain = topology.domains[required][of_node[node]]
-                    found.update((each, None) for each in range(domain.first, domain.last) if digits[each] == "1")
-            if looked_at % 32 == 0 and len(found) >= count:
-                break
+        newest = self._newest_first()
+        while len(found) < count and (some := list(islice(newest, NEWEST_AT_ONCE))):
+            nodes = [booking[0] for attempt in some for booking in attempt.bookings]
+            if of_node is not None:
+                some_domains = dict.fromkeys([of_node[node] for node in nodes])
+                new = [topology.domains[required][each] for each in some_domains if each not in domains]
+                domains.update(some_domains)
+                nodes = [node for domain in new for node in range(domain.first, domain.last)]
+            found.update(dict.fromkeys([node for node in nodes if digits[node] == "1"]))
         return from_members(found, len(topology.nodes))
 
     def _newest_first(self) -> Iterator[AttemptRecord]:
-        for group in sorted(self._groups):
-            yield from reversed(self._groups[group].values())
+        return chain.from_iterable(reversed(self._groups[group].values()) for group in sorted(self._groups))
 
     def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
@@ -488,6 +504,8 @@ class VictimSearch:
 
     def _cheapest(self, lacking: int, candidates: list[AttemptRecord], gains: list[int]) -> list[AttemptRecord]:
         """The least loss, then the fewest, that gain so many GPUs: exact, one victim after the other for every gain."""
+        if len(candidates) == 1:
+            return candidates[:] if lacking > 0 else []
         best: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
         for i, attempt in enumerate(candidates):
             for had, (loss, count, who) in list(best.items()):
