@@ -16,6 +16,10 @@ from phalanx.placement.place import largest_task
 from phalanx.placement.placement import Lack
 
 
+Clearable = dict[tuple[int, int], int]
+"""Nodes that have so many GPUs once everybody up to a priority has left, by both: many heads ask for the same."""
+
+
 class Ceilings:
     """Those of a decision: heads that ask for the same have the same one, until the plan goes on."""
 
@@ -23,16 +27,18 @@ class Ceilings:
         self.state = state
         self._stage: Hashable = None
         self._known: dict[Hashable, Ceiling] = {}
+        self._clearable: Clearable = {}
 
     def of(self, head: JobRecord, leaving: Mapping[str, AttemptRecord], stage: Hashable) -> Ceiling:
         """That of a head, with the plan at some stage."""
         if stage != self._stage:
             self._stage = stage
             self._known.clear()
+            self._clearable.clear()
         kind = (head.asked.gang, head.asked.node_selector, head.asked.tolerations)
         found = self._known.get(kind)
         if found is None:
-            found = self._known[kind] = Ceiling(self.state, head, leaving)
+            found = self._known[kind] = Ceiling(self.state, head, leaving, self._clearable)
         return found
 
 
@@ -43,10 +49,13 @@ class Ceiling:
     has found that out.
     """
 
-    def __init__(self, state: State, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> None:
+    def __init__(
+        self, state: State, head: JobRecord, leaving: Mapping[str, AttemptRecord], clearable: Clearable | None = None
+    ) -> None:
         self.state = state
         self.capacity = state.capacity
         self._leaving = leaving
+        self._clearable: Clearable = {} if clearable is None else clearable
         self._asked, self._tasks = head.asked, head.tasks
         gang = head.asked.gang
         task, self._count = largest_task(head.asked)
@@ -147,8 +156,10 @@ class Ceiling:
     def _may_fit_without(self, up_to: int, reach: int) -> bool:
         left = {node: self._tasks_without(node, up_to) for node in self._left_nodes if reach >> node & 1}
         if self._on_one_node:
-            clearable = self.state.stoppable.nodes(self.capacity, up_to, self._gpus * self._count)
-            return bool(clearable & reach & ~self._bits(left)) or any(tasks >= self._count for tasks in left.values())
+            clearable = self._cleared(up_to, self._gpus * self._count) & reach
+            if clearable and left:
+                clearable &= ~self._bits(left)
+            return bool(clearable) or any(tasks >= self._count for tasks in left.values())
         sets = self._stoppable_sets(up_to, reach & ~self._bits(left))
         if not self._level:
             return self._tasks_on(sets) + sum(left.values()) >= self._count
@@ -156,9 +167,15 @@ class Ceiling:
 
     def _stoppable_sets(self, up_to: int, nodes: int) -> list[int]:
         """Of some nodes those that have GPUs for one task, for two, … once everybody up to a priority has left."""
-        stoppable, capacity = self.state.stoppable, self.capacity
-        most = capacity.gpus_max // self._gpus
-        return [nodes & stoppable.nodes(capacity, up_to, tasks * self._gpus) for tasks in range(1, most + 1)]
+        most = self.capacity.gpus_max // self._gpus
+        return [nodes & self._cleared(up_to, tasks * self._gpus) for tasks in range(1, most + 1)]
+
+    def _cleared(self, up_to: int, gpus: int) -> int:
+        """Nodes that have so many GPUs once everybody up to a priority has left."""
+        known = self._clearable.get((up_to, gpus))
+        if known is None:
+            known = self._clearable[up_to, gpus] = self.state.stoppable.nodes(self.capacity, up_to, gpus)
+        return known
 
     def _by_domain(self, sets: list[int], left: Mapping[int, int], reach: int) -> Iterator[int]:
         """Tasks in each domain within reach."""
