@@ -15,7 +15,6 @@ from phalanx.engine.state import State
 from phalanx.placement.place import largest_task
 from phalanx.placement.placement import Lack
 
-
 Clearable = dict[tuple[int, int], int]
 """Nodes that have so many GPUs once everybody up to a priority has left, by both: many heads ask for the same."""
 
@@ -28,6 +27,8 @@ class Ceilings:
         self._stage: Hashable = None
         self._known: dict[Hashable, Ceiling] = {}
         self._clearable: Clearable = {}
+        # A head that is refused is asked for twice.
+        self._last: tuple[JobRecord, Ceiling] | None = None
 
     def of(self, head: JobRecord, leaving: Mapping[str, AttemptRecord], stage: Hashable) -> Ceiling:
         """That of a head, with the plan at some stage."""
@@ -35,10 +36,14 @@ class Ceilings:
             self._stage = stage
             self._known.clear()
             self._clearable.clear()
+            self._last = None
+        if self._last is not None and self._last[0] is head:
+            return self._last[1]
         kind = (head.asked.gang, head.asked.node_selector, head.asked.tolerations)
         found = self._known.get(kind)
         if found is None:
             found = self._known[kind] = Ceiling(self.state, head, leaving, self._clearable)
+        self._last = (head, found)
         return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from sys import maxsize
 
 from phalanx.engine.draft import Draft
+from phalanx.engine.heads import Heads
 from phalanx.engine.offers import Offers
 from phalanx.engine.plan import Reason
 from phalanx.engine.reach import measure
@@ -53,22 +54,32 @@ class Entrance:
             let_in.append(i)
         return let_in, kept_out
 
-    def offers_fall(self) -> None:
-        """Somebody got devices: who is offered enough is to be found out anew."""
+    @property
+    def _tells(self) -> bool:
+        """Whether, of those who were refused before, nobody is tried to whom nodes do not offer enough."""
+        return self._makes_way and self._offers.last and self._offers.few_are_fresh
+
+    def thin_out(self, heads: Heads) -> list[int]:
+        """Takes those out of the line to whom nodes offer too little now that somebody got devices; whom."""
+        if not self._tells:
+            return []
         self._offers.by_group.clear()
         self._offered.clear()
+        return heads.thin_out(lambda classes: self.sort(classes, everybody=False)[1])
 
-    def closed_to(self, classes: list[int]) -> list[int]:
-        """Those that were refused before and are not offered enough any more."""
-        return self.sort(classes, everybody=False)[1]
-
-    def is_open_to(self, waiting: WaitingClass) -> bool:
-        """Whether a class that was refused before is still offered enough."""
+    def turns_away(self, waiting: WaitingClass) -> bool:
+        """Whether a class was refused before, and what nodes offered it was given to others meanwhile."""
+        if not self._tells or waiting.born > self.state.clean_seq or waiting.verdict is Reason.UNDECIDED:
+            return False
         stake, *_ = waiting.reach or self._measure(waiting)
         enough = self._offered.get(stake)
         if enough is None:
             enough = self._offered[stake] = self._is_offered(stake, waiting)
-        return enough
+        return not enough
+
+    def tells_all_of(self, waiting: WaitingClass) -> bool:
+        """Whether one that was not turned away is known to have the GPUs for a task, once others have left."""
+        return self._tells and len(waiting.asks) == 1
 
     def _is_offered(self, stake: Stake, waiting: WaitingClass) -> bool:
         if self._fresh is not self._offers.fresh:

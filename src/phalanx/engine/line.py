@@ -220,7 +220,7 @@ class Line:
                 self._watch_the_stopped()
                 continue
             waiting = self._classes[self._current]
-            if self._is_offered_no_more(waiting):
+            if self._entrance is not None and not self._all and self._entrance.turns_away(waiting):
                 self._passed_over.append(self._current)
                 continue
             record = self.state.jobs[job]
@@ -233,7 +233,8 @@ class Line:
                 continue
             if self._offers.few_are_fresh and self._is_remembered(waiting):
                 self.may_fit = self._offers.takes_a_task(waiting.asks, record, with_victims=False)
-                if not self.may_fit and not self._offers.takes_a_task(waiting.asks, record, with_victims=True):
+                told = self._entrance is not None and self._entrance.tells_all_of(waiting)
+                if not (self.may_fit or told or self._offers.takes_a_task(waiting.asks, record, with_victims=True)):
                     self._passed_over.append(self._current)
                     continue
             if self.head and not self.state.policy.backfill(self.state.jobs[self.head], record):
@@ -414,10 +415,8 @@ class Line:
         self._placed = True
         if self._next[self._current] < len(waiting.jobs):
             self._heads.push(self._entry(self._current))
-        if self._entrance is not None and self._preempts:
-            self._entrance.offers_fall()
-            if self._goes_by_offers and self.draft.growths == self._growths:
-                self._passed_over += self._heads.thin_out(self._entrance.closed_to)
+        if self._entrance is not None and not self._all and self.draft.growths == self._growths:
+            self._passed_over += self._entrance.thin_out(self._heads)
 
     def refused(self, lack: Lack) -> None:
         """The job does not fit, and so does no other of its class."""
@@ -503,17 +502,6 @@ class Line:
     def _is_remembered(self, waiting: WaitingClass) -> bool:
         """Whether the present class was refused before, and only what has grown on nodes can have changed that."""
         return not self._all and not self._has_luck(self._current) and self._known(waiting)
-
-    def _is_offered_no_more(self, waiting: WaitingClass) -> bool:
-        """Whether a class was refused before, and what nodes offered it was given to others meanwhile."""
-        if self._entrance is None or not self._goes_by_offers or not self._known(waiting):
-            return False
-        return not self._entrance.is_open_to(waiting)
-
-    @property
-    def _goes_by_offers(self) -> bool:
-        """Whether nobody who was refused before is tried again unless nodes offer it enough, whoever makes way."""
-        return self._preempts and self._offers.last and self._offers.few_are_fresh and not self._all
 
     def _is_refused_again(self, waiting: WaitingClass, record: JobRecord) -> bool:
         """Whether a class was refused before, and what has grown was given to others meanwhile: a quick look.

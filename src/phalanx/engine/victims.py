@@ -200,12 +200,10 @@ class VictimSearch:
         self.chosen: list[AttemptRecord] = []
         self._task, self._count = largest_task(head.asked)
         self._ask = self.state.fit.ask(self._task, head.asked)
-        self._one_node = head.asked.gang.gpus_min <= self.state.capacity.gpus_max
         self._seatings = 0
         self._mark = 0
         self._loss: dict[str, int] = {}
         self._groups: dict[Group, dict[str, AttemptRecord]] = {}
-        self._key = self.state.key(head)
 
     @staticmethod
     def loss(attempt: AttemptRecord, now: int) -> int:
@@ -329,7 +327,8 @@ class VictimSearch:
         if self._is_intricate() or not self._task.gpus:
             last_first = list(islice(self._behind(), CANDIDATES_MAX))
             return self._add_up(last_first, lambda victims: victims[::-1])
-        if self.state.capacity.free_total + self.state.gpus_behind(self._key) < self._task.gpus * self._count:
+        free = self.state.capacity.free_total
+        if free + self.state.gpus_behind(self.state.key(self.head)) < self._task.gpus * self._count:
             return None
         clearing = _Clearing(self.state, self.head, self._task, self._count)
         walked: list[AttemptRecord] = []
@@ -344,7 +343,7 @@ class VictimSearch:
         return None
 
     def _behind(self) -> Iterator[AttemptRecord]:
-        for attempt in self.state.behind(self._key):
+        for attempt in self.state.behind(self.state.key(self.head)):
             if self.way.goes(attempt) and (not self.state.quotas or self.state.yields(self.head, attempt)):
                 yield attempt
 
@@ -434,7 +433,7 @@ class VictimSearch:
 
     def _sets(self, on_node: dict[int, list[AttemptRecord]]) -> Iterator[list[AttemptRecord]]:
         """Victims for each single node that would hold the whole head, and for each domain it may spread over."""
-        if self._one_node:
+        if self.head.asked.gang.gpus_min <= self.state.capacity.gpus_max:
             for node, candidates in on_node.items():
                 victims = self._clear(node, self._count, candidates)
                 if victims:
