@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from sys import maxsize
 
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Heads
@@ -13,6 +12,8 @@ from phalanx.engine.reach import measure
 from phalanx.engine.records import Reach, WaitingClass
 from phalanx.engine.stake import Site, Stake
 from phalanx.engine.state import State
+
+UNBOUNDED = float("inf")
 
 
 class Entrance:
@@ -39,7 +40,7 @@ class Entrance:
         let_in: list[int] = []
         kept_out: list[int] = []
         clean_seq, offered, every = self.state.clean_seq, self._offered, self._classes
-        most = maxsize if self._makes_way or everybody else self.draft.free_soon
+        most = UNBOUNDED if self._makes_way or everybody else self.draft.free_soon
         offered.clear()
         for i in classes:
             waiting = every[i]
