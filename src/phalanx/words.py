@@ -21,8 +21,9 @@ from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
 from phalanx.placement.shortage import Barrier, Shortage
 from phalanx.simulate.forecast import Forecast
-from phalanx.simulate.never_fit import misfit_words
+from phalanx.simulate.never_fit import BESIDE, misfit_words
 from phalanx.simulate.table import duration_text
+from phalanx.workload.gang import Role
 
 GPU_TIME_UNITS = (("GPU-hours", 3_600_000), ("GPU-minutes", 60_000), ("GPU-seconds", 1_000))
 
@@ -245,16 +246,33 @@ def _lacking(explanation: Explanation) -> str:
         return _short(explanation.shortage) + _spared(explanation)
     match explanation.reason:
         case Reason.UNHEALTHY:
-            line = "too many of the nodes it could use are not healthy"
+            line = f"too many of the nodes {_whom(refusal)} could use are not healthy"
         case Reason.AMOUNT:
-            line = "GPUs are free, but not the CPUs, memory or NICs beside them"
+            line = _too_little_beside(refusal)
         case Reason.TOPOLOGY:
             line = f"{free} GPUs are free, but no one domain has room for all {needed}{_most_together(explanation)}"
         case Reason.FRAGMENTED:
             line = f"{free} GPUs are free, but too few of them lie together{_most_together(explanation)}"
         case _:
-            line = f"it needs {_number(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
+            line = f"{_whom(refusal)} needs {_number(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
     return line + _counts(refusal) + _spared(explanation)
+
+
+def _whom(refusal: Refusal) -> str:
+    """Who lacks something: the job, or one role of it."""
+    return f"its role {refusal.role}" if refusal.role else "it"
+
+
+def _too_little_beside(refusal: Refusal) -> str:
+    """What is short beside free GPUs: on single nodes, or for all tasks together."""
+    what = BESIDE.get(refusal.short_of, refusal.short_of) or "CPUs, memory or NICs"
+    if refusal.short_of:
+        few = "few" if what.endswith("s") else "little"
+        whose = f"all tasks of {_whom(refusal)}" if refusal.role else "all its tasks"
+        return f"GPUs are free, but too {few} {what} beside them for {whose}"
+    if refusal.role:
+        return f"GPUs are free, but not the {what} that {_whom(refusal)} needs"
+    return f"GPUs are free, but not the {what} beside them"
 
 
 def _short(shortage: Shortage) -> str:
@@ -410,11 +428,11 @@ def offer(change: Change) -> str:
         case ChangeKind.DURATION:
             return f"if it took at most {duration_text(amount / 1000)}"
         case ChangeKind.CPUS:
-            return f"with {amount / 1000:g} CPUs a task instead of {was / 1000:g}"
+            return f"with {amount / 1000:g} CPUs {_a_task(change)} instead of {was / 1000:g}"
         case ChangeKind.MEMORY:
-            return f"with {amount / MB_PER_GB:g} GB of memory a task instead of {was / MB_PER_GB:g}"
+            return f"with {amount / MB_PER_GB:g} GB of memory {_a_task(change)} instead of {was / MB_PER_GB:g}"
         case ChangeKind.NICS:
-            return f"with {_number(amount, 'NIC')} a task instead of {was}"
+            return f"with {_number(amount, 'NIC')} {_a_task(change)} instead of {was}"
         case ChangeKind.AMOUNTS:
             return "without CPUs, memory and NICs"
         case ChangeKind.TOPOLOGY:
@@ -431,7 +449,7 @@ def offer(change: Change) -> str:
         case ChangeKind.REPLICAS:
             return f"with {_number(change.gpus, 'GPU')} ({amount} of {change.role} instead of {was})"
         case ChangeKind.GPUS:
-            return f"with {_number(amount, 'GPU')} a task instead of {was} ({change.gpus} in all)"
+            return f"with {_number(amount, 'GPU')} {_a_task(change)} instead of {was} ({change.gpus} in all)"
         case ChangeKind.SHARE:
             part = f"{amount / 1000:g}" if change.names == ("fraction",) else f"{amount} %"
             return f"with {part} of a GPU"
@@ -455,6 +473,11 @@ def offer(change: Change) -> str:
             return f"if {_ends(change.ends)} ended"
         case ChangeKind.REPAIR:
             return f"if {_list(change.names)} were healthy"
+
+
+def _a_task(change: Change) -> str:
+    """Whose tasks change; a role that has only the name that it has by default is not named."""
+    return f"a task of {change.role}" if change.role not in ("", Role().name) else "a task"
 
 
 def _rule(rules: str) -> str:

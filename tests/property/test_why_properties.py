@@ -30,8 +30,10 @@ from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import LACK_REASON, Plan, Reason
 from phalanx.engine.suppose import Supposition
+from phalanx.engine.trial import Trial
 from phalanx.engine.turn import replay, turn
 from phalanx.engine.why import why
+from phalanx.placement.gang import GangTrial
 from phalanx.words import deadline_words
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -246,6 +248,20 @@ def test_every_job_that_waits_is_told_one_reason_and_counts_that_add_up(world: W
         assert sum(each.gpus for each in answer.holders) <= sum(each.gpus for each in answer.held)
         free = sum(gpus * nodes for gpus, nodes in answer.free)
         assert answer.refusal is None or free == answer.refusal.gpus_free
+
+
+@given(worlds())
+@FEW
+def test_gpus_are_blamed_for_where_they_lie_only_if_without_cpus_memory_and_nics_there_is_no_place_either(
+    world: World,
+) -> None:
+    for answer in asked(world):
+        if answer.reason in (Reason.TOPOLOGY, Reason.FRAGMENTED) and not answer.fits_now:
+            bare = changed(world.state.jobs[answer.job].asked, Change(ChangeKind.AMOUNTS))
+            with Trial(world.state):
+                trial = GangTrial(world.state.fit, world.state.packing, bare)
+                assert not trial.seat()
+                trial.undo()
 
 
 @given(worlds(), st.sampled_from([(), ("a",), ("a", "b")]))

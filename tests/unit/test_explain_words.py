@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from builders import World, a_job, racked
+from builders import World, a_job, of_roles, racked
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health, Node, StorageTier, Taint, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import Change, ChangeKind, Other
-from phalanx.engine.event import AttemptEnded, ClusterChanged, Outcome
+from phalanx.engine.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
 from phalanx.engine.evidence import Budget, Held, QuotaShort
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.plan import Reason
@@ -38,6 +38,59 @@ def test_sixteen_are_free_and_my_sixteen_gpu_job_waits_is_answered_in_one_line()
         "16 GPUs are free, but too few of them lie together: at most 4 on one node (each of 4 nodes), and one task "
         "needs 8 (of 4 nodes: 4 without enough free GPUs)"
     )
+
+
+def waits_beside(*roles: Role, cpus: int = 0) -> Explanation:
+    """Why a gang waits on a node of 8 GPUs with H100s and one with A100s, on which others hold 1 and all."""
+    nodes = (Node("h", (), 8, gpu_type="H100", cpus_milli=16_000), Node("a", (), 8, gpu_type="A100-80"))
+    world = World(Cluster(nodes), "fifo:skip=true")
+    world.run(a_job("x", 8, task={"gpu_types": ("A100-80",)}), a_job("y", 1, task={"cpus_milli": 1_000 * cpus}))
+    world.submit(of_roles("j", *roles))
+    return why(world.state, "j")
+
+
+def test_cpus_that_lack_for_all_tasks_but_for_no_single_one_are_what_is_told() -> None:
+    told = waits_beside(Role("worker", 3, 3, Task(1, cpus_milli=4_000, gpu_types=("H100",))), cpus=8)
+    assert told.reason is Reason.AMOUNT
+    assert because(told).startswith("GPUs are free, but too few CPUs beside them for all its tasks (of 2 nodes")
+    assert sooner(told) == "it would start now with 2 CPUs a task instead of 4"
+
+
+def test_roles_that_together_need_more_gpus_than_are_free_are_told_so() -> None:
+    told = waits_beside(Role("worker", 2, 2, Task(3)), Role("eval", 1, 1, Task(4)))
+    assert told.reason is Reason.GPUS
+    assert because(told) == "it needs 10 GPUs and 7 are free (of 2 nodes: 1 without enough free GPUs)"
+
+
+def test_a_role_whose_gpus_are_taken_is_named_with_its_counts() -> None:
+    worker, evaluator = Task(4, gpu_types=("H100",)), Task(2, gpu_types=("A100-80",))
+    told = waits_beside(Role("worker", 1, 1, worker), Role("eval", 1, 1, evaluator))
+    assert told.reason is Reason.GPUS
+    assert because(told) == (
+        "its role eval needs 2 GPUs and 0 are free (of 2 nodes: 1 of another GPU type, 1 without enough free GPUs)"
+    )
+    assert told.free == ()
+
+
+def test_a_role_whose_nodes_are_sick_is_named() -> None:
+    world = World(Cluster((Node("h", (), 8, gpu_type="H100"), Node("a", (), 8, gpu_type="A100-80"))))
+    world.turn(NodeHealthChanged("a", Health.FAILED))
+    worker, evaluator = Task(4, gpu_types=("H100",)), Task(2, gpu_types=("A100-80",))
+    world.submit(of_roles("j", Role("worker", 1, 1, worker), Role("eval", 1, 1, evaluator)))
+    assert because(why(world.state, "j")) == (
+        "too many of the nodes its role eval could use are not healthy (of 2 nodes: 1 of another GPU type, 1 failed)"
+    )
+
+
+def test_a_role_without_gpus_that_lacks_cpus_is_named_and_offered_fewer() -> None:
+    world = World(Cluster((Node("n0", (), 8, cpus_milli=16_000),)))
+    world.run(a_job("x", 1, task={"cpus_milli": 8_000}))
+    world.submit(of_roles("j", Role("worker", 2, 2, Task(1)), Role("ps", 1, 1, Task(0, cpus_milli=12_000))))
+    told = why(world.state, "j")
+    assert because(told) == (
+        "GPUs are free, but not the CPUs, memory or NICs that its role ps needs (of 1 node: 1 without enough free CPUs)"
+    )
+    assert sooner(told) == "it would start now with 8 CPUs a task of ps instead of 12"
 
 
 def test_what_would_start_it_is_one_line_and_the_rest_below() -> None:

@@ -14,6 +14,7 @@ from phalanx.engine.maintenance import too_soon
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.fit import HARD_EFFECTS
+from phalanx.placement.place import refusal
 from phalanx.workload.family import relative_speed
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
@@ -37,27 +38,29 @@ class Chain:
 
 
 def chains(state: State, record: JobRecord) -> Iterator[Chain]:
-    """The changes of a job itself, by kind."""
+    """The changes of a job itself, by kind: of the role that lacks something, or else the one that takes most GPUs."""
     job = record.job
+    lacking = refusal(state.fit, record.asked).role if len(record.tasks) > 1 else ""
+    path, task = changing_role(job, lacking)
     for chain in (
         _durations(state, record),
-        *_amounts(job),
+        *_amounts(path, task),
         _topologies(state, job),
         _selectors(job),
         _tolerations(state, job),
-        _gpu_types(state, job),
-        _gpu_memories(state, job),
-        _replicas(job),
-        _gpus(job),
-        _shares(job),
-        _share_memories(job),
+        _gpu_types(state, task),
+        _gpu_memories(state, path, task),
+        _replicas(job, lacking.partition("/")[0]),
+        _gpus(job, path, task),
+        _shares(job, path, task),
+        _share_memories(path, task),
     ):
         if chain.changes:
             yield chain
 
 
-def main_role(job: Job) -> tuple[str, Task]:
-    """The path and task of the role that takes most GPUs."""
+def changing_role(job: Job, lacking: str = "") -> tuple[str, Task]:
+    """The path and task of the role that lacks something, if that is known, or of the one that takes most GPUs."""
     leaves: list[tuple[int, str, Task]] = []
 
     def walk(roles: tuple[Role, ...], above: str, times: int) -> None:
@@ -69,7 +72,7 @@ def main_role(job: Job) -> tuple[str, Task]:
                 leaves.append((times * role.replicas_min * role.task.gpus, path, role.task))
 
     walk(job.gang.roles, "", 1)
-    _, path, task = max(leaves, key=lambda leaf: leaf[0])
+    _, path, task = max(leaves, key=lambda leaf: (leaf[1] == lacking, leaf[0]))
     return path, task
 
 
@@ -130,8 +133,7 @@ def shorter_min_run(state: State, record: JobRecord) -> Chain:
     return Chain(tuple(Change(ChangeKind.MIN_RUN, each_ms, names=names) for each_ms in sooner_ms))
 
 
-def _amounts(job: Job) -> Iterator[Chain]:
-    path, task = main_role(job)
+def _amounts(path: str, task: Task) -> Iterator[Chain]:
     for kind, asked, unit, least in (
         (ChangeKind.CPUS, max(task.cpus_milli, task.cpus_limit_milli), CPU_MILLI, 1),
         (ChangeKind.MEMORY, max(task.memory_mb, task.memory_limit_mb), MB_PER_GB, 1),
@@ -187,9 +189,8 @@ def _combined(names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield from combinations(names, count)
 
 
-def _gpu_types(state: State, job: Job) -> Chain:
+def _gpu_types(state: State, task: Task) -> Chain:
     """Each other type, the fastest first, then any."""
-    _, task = main_role(job)
     asked = task.gpu_types
     if not asked or not task.gpus:
         return Chain(())
@@ -200,17 +201,16 @@ def _gpu_types(state: State, job: Job) -> Chain:
     return Chain(tuple(changes) if others else (), ordered=False)
 
 
-def _gpu_memories(state: State, job: Job) -> Chain:
-    path, task = main_role(job)
+def _gpu_memories(state: State, path: str, task: Task) -> Chain:
     sizes = dict.fromkeys(node.gpu_memory_gb for node in state.cluster.nodes if node.gpus)
     smaller = sorted((size for size in sizes if size < task.gpu_memory_gb), reverse=True)
     asked = round(1000 * task.gpu_memory_gb)
     return Chain(tuple(Change(ChangeKind.GPU_MEMORY, round(1000 * size), asked, role=path) for size in smaller))
 
 
-def _replicas(job: Job) -> Chain:
-    """Fewer of the role whose replicas take most GPUs."""
-    role = max(job.gang.roles, key=lambda role: role.gpus_each * role.replicas_min)
+def _replicas(job: Job, lacking: str) -> Chain:
+    """Fewer of the role that lacks something, or else of the one whose replicas take most GPUs."""
+    role = max(job.gang.roles, key=lambda role: (role.name == lacking, role.gpus_each * role.replicas_min))
     fewer = (
         Change(ChangeKind.REPLICAS, count, role.replicas_min, role=role.name)
         for count in range(role.replicas_min - 1, 0, -1)
@@ -218,9 +218,8 @@ def _replicas(job: Job) -> Chain:
     return Chain(tuple(_with_gpus(job, change) for change in fewer if _has_a_mesh(job, change)))
 
 
-def _gpus(job: Job) -> Chain:
-    """Fewer GPUs for each task of the role that takes most."""
-    path, task = main_role(job)
+def _gpus(job: Job, path: str, task: Task) -> Chain:
+    """Fewer GPUs for each task of a role."""
     if task.share is not None:
         return Chain(())
     fewer = (Change(ChangeKind.GPUS, gpus, task.gpus, role=path) for gpus in range(task.gpus - 1, 0, -1))
@@ -240,9 +239,8 @@ def _has_a_mesh(job: Job, change: Change) -> bool:
     return gang.gpus_max % (plan.tp * plan.pp) == 0 and all(role.gpus_each % plan.tp == 0 for role in gang.roles)
 
 
-def _shares(job: Job) -> Chain:
+def _shares(job: Job, path: str, task: Task) -> Chain:
     """Part of a device, where a task has one device to itself or a larger part of one."""
-    path, task = main_role(job)
     if task.gpus != 1 or job.parallel is not None:
         return Chain(())
     kind, whole, step = ShareKind.FRACTION, 1000, 100
@@ -253,9 +251,8 @@ def _shares(job: Job) -> Chain:
     return Chain(tuple(Change(ChangeKind.SHARE, part, whole, names=(kind.value,), role=path) for part in parts))
 
 
-def _share_memories(job: Job) -> Chain:
+def _share_memories(path: str, task: Task) -> Chain:
     """Less of a device's memory, where it is asked for beside the part of its compute."""
-    path, task = main_role(job)
     asked_mb = task.share.memory_mb if task.share is not None else None
     if asked_mb is None:
         return Chain(())

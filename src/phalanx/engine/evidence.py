@@ -13,7 +13,7 @@ from phalanx.engine.holds import kept_for
 from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state import State
-from phalanx.placement.place import largest_task
+from phalanx.placement.place import largest_task, telling_task
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Role
@@ -256,7 +256,7 @@ def by_queue(holding: list[Other]) -> tuple[Held, ...]:
 
 
 def free_by_node(state: State, record: JobRecord) -> tuple[tuple[int, int], ...]:
-    """(free GPUs, nodes that have so many), the most first, of the healthy nodes the largest task could use.
+    """(free GPUs, nodes that have so many), the most first, of the healthy nodes the task that tells could use.
 
     They add up to the free GPUs that a refusal counts.
     """
@@ -322,9 +322,9 @@ def _reach(state: State, record: JobRecord) -> int:
 
 
 def _usable(state: State, record: JobRecord) -> int:
-    """Healthy nodes that could ever take the largest task; none, if there is a task that no node could take."""
+    """Healthy nodes that could ever take the task that tells; none, if there is a task that no node could take."""
     asks = [state.fit.ask(task, record.asked) for task in record.tasks.values()]
     if not all(ask.eligible for ask in asks):
         return 0
-    task, _ = largest_task(record.asked)
+    task = telling_task(state.fit, record.asked)
     return state.fit.ask(task, record.asked).eligible & state.capacity.open

@@ -13,7 +13,7 @@ from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.placement.place import lack
+from phalanx.placement.place import refusal
 
 PASSING = (
     Reason.BUDGET,
@@ -44,7 +44,7 @@ def present_reason(state: State, job: str) -> Reason | None:
             return _of_itself(state, record, told)
         if state.cluster.maintenance and trial.seat_at_last(record) is not None:
             return Reason.MAINTENANCE
-    return LACK_REASON[lack(state.fit, record.asked)]
+    return LACK_REASON[refusal(state.fit, record.asked).lack]
 
 
 def _of_itself(state: State, record: JobRecord, told: Reason) -> Reason:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.topology import Topology
@@ -14,6 +15,7 @@ from phalanx.placement.gang import GangTrial, Seat
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Lack, Placement, Refusal, Slot
 from phalanx.placement.ranks import ranked
+from phalanx.placement.scarcity import scarcity
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
@@ -49,17 +51,47 @@ def device_numbers(devices: int) -> tuple[int, ...]:
     return tuple(members(devices))
 
 
+class Leaf(NamedTuple):
+    """Equal tasks of a gang: how many there must be, and the path of their role."""
+
+    task: Task
+    tasks: int
+    role: str
+
+
 def lack(fit: Fit, job: Job) -> Lack:
     """The dominant reason why a gang that was just tried does not fit. Costs a few set operations."""
+    return _lacking(fit, job)[0]
+
+
+def _lacking(fit: Fit, job: Job) -> tuple[Lack, Leaf | None]:
+    """What a gang lacks, and which of its roles does, where that is not the one that takes most GPUs."""
     task, count = largest_task(job)
+    if not (fit.ask(task, job).room >= count if _is_plain(job) else ever(fit, job)):
+        return Lack.NEVER, None
+    found = _lack_of(fit, job, task, count)
+    if found is not None or not task.gpus:
+        return found or Lack.AMOUNT, None
+    if _has_several_roles(job):
+        leaves = _leaves(job)
+        for leaf in leaves:
+            # Parts of devices are not counted by whole ones.
+            others = leaf.task is not task and leaf.task.share is None
+            if others and (found := _lack_of(fit, job, leaf.task, leaf.tasks)) is not None:
+                return found, leaf
+        if _need_more_than_is_free(fit, job, leaves):
+            return Lack.GPUS, None
+    return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED, None
+
+
+def _lack_of(fit: Fit, job: Job, task: Task, count: int) -> Lack | None:
+    """What equal tasks lack, wherever they were to lie; None if there is enough of all."""
     ask = fit.ask(task, job)
     capacity = fit.capacity
-    if not (ask.room >= count if _is_plain(job) else ever(fit, job)):
-        return Lack.NEVER
     if fit.healthy_room(task, ask) < count:
         return Lack.UNHEALTHY
     if not task.gpus:
-        return Lack.AMOUNT
+        return None if fit.passing(ask) and _has_several_roles(job) else Lack.AMOUNT
     gpus = task.gpus * count
     # What is not healthy has nothing free.
     if capacity.free_total < gpus or not capacity.has_free(ask.eligible, gpus):
@@ -67,7 +99,20 @@ def lack(fit: Fit, job: Job) -> Lack:
     passing = fit.passing(ask)
     if not capacity.has_free(passing, gpus):
         return Lack.AMOUNT
-    return Lack.TOPOLOGY if job.gang.topology.required else Lack.FRAGMENTED
+    return None
+
+
+def _has_several_roles(job: Job) -> bool:
+    return len(job.gang.roles) > 1 or bool(job.gang.roles[0].members)
+
+
+def _need_more_than_is_free(fit: Fit, job: Job, leaves: list[Leaf]) -> bool:
+    """Whether all roles together need more GPUs than are free, where all may lie on the same nodes."""
+    asks = [(fit.ask(leaf.task, job), leaf.tasks) for leaf in leaves if leaf.task.gpus]
+    if any(ask.portions or ask.eligible != asks[0][0].eligible for ask, _ in asks):
+        return False
+    free = fit.capacity.free_gpus(asks[0][0].eligible & fit.capacity.open) if asks else 0
+    return sum(ask.gpus * count for ask, count in asks) > free
 
 
 def _is_crowded_out(fit: Fit, ask: Ask) -> bool:
@@ -129,9 +174,16 @@ def _is_plain(job: Job) -> bool:
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:
-    """Why a gang does not fit, with counts: for whoever asks. Of one that never will, what load is does not count."""
-    found = lack(fit, job)
-    ask = fit.ask(largest_task(job)[0] if found is not Lack.NEVER else _hopeless_task(fit, job), job)
+    """Why a gang does not fit, with counts: for whoever asks. Of one that never will, what load is does not count.
+
+    What `lack` takes for GPUs that do not lie together may be what lies beside them: here that is tried.
+    """
+    found, leaf = _lacking(fit, job)
+    task = leaf.task if leaf is not None else largest_task(job)[0]
+    role, short_of = leaf.role if leaf is not None else "", ""
+    if found in (Lack.TOPOLOGY, Lack.FRAGMENTED) and (scarce := scarcity(fit, job)) is not None:
+        found, role, short_of = Lack.AMOUNT, scarce.role, scarce.name
+    ask = fit.ask(task if found is not Lack.NEVER else _hopeless_task(fit, job), job)
     capacity = fit.capacity
     counts = fit.counts(ask, capacity.topology.everything)
     return Refusal(
@@ -139,13 +191,21 @@ def refusal(fit: Fit, job: Job) -> Refusal:
         len(capacity.topology.nodes),
         counts if found is not Lack.NEVER else tuple(pair for pair in ask.ruled_out if pair[1]),
         capacity.free_gpus(ask.eligible & capacity.open),
-        job.gang.gpus_min,
+        leaf.task.gpus * leaf.tasks if leaf is not None and found is Lack.GPUS else job.gang.gpus_min,
+        role,
+        short_of,
     )
+
+
+def telling_task(fit: Fit, job: Job) -> Task:
+    """The task that a refusal counts nodes for: of the role that lacks, or the one that takes most GPUs."""
+    leaf = _lacking(fit, job)[1]
+    return leaf.task if leaf is not None else largest_task(job)[0]
 
 
 def _hopeless_task(fit: Fit, job: Job) -> Task:
     """The first task that no node could take; else the one that takes most GPUs."""
-    hopeless = (task for task, _ in _leaves(job) if not fit.ask(task, job).eligible)
+    hopeless = (leaf.task for leaf in _leaves(job) if not fit.ask(leaf.task, job).eligible)
     return next(hopeless, largest_task(job)[0])
 
 
@@ -154,19 +214,21 @@ def largest_task(job: Job) -> tuple[Task, int]:
     first = job.gang.roles[0]
     if len(job.gang.roles) == 1 and not first.members:
         return first.task, first.replicas_min
-    return max(_leaves(job), key=lambda leaf: leaf[0].gpus * leaf[1])
+    most = max(_leaves(job), key=lambda leaf: leaf.task.gpus * leaf.tasks)
+    return most.task, most.tasks
 
 
-def _leaves(job: Job) -> list[tuple[Task, int]]:
+def _leaves(job: Job) -> list[Leaf]:
     """Every task, and how many of it there must be."""
-    leaves: list[tuple[Task, int]] = []
+    leaves: list[Leaf] = []
 
-    def walk(roles: tuple[Role, ...], times: int) -> None:
+    def walk(roles: tuple[Role, ...], above: str, times: int) -> None:
         for role in roles:
+            path = f"{above}/{role.name}" if above else role.name
             if role.members:
-                walk(role.members, times * role.replicas_min)
+                walk(role.members, path, times * role.replicas_min)
             else:
-                leaves.append((role.task, times * role.replicas_min))
+                leaves.append(Leaf(role.task, times * role.replicas_min, path))
 
-    walk(job.gang.roles, 1)
+    walk(job.gang.roles, "", 1)
     return leaves

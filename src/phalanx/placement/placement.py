@@ -78,11 +78,16 @@ class Lack(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a gang does not fit: the dominant lack, and how many nodes each predicate in turn rules out."""
+    """Why a gang does not fit: the dominant lack, and how many nodes each predicate in turn rules out.
+
+    `role` is the one that lacks, if one does that is not the one with most GPUs. `short_of` names what is short beside
+    free GPUs where nodes have enough of it for single tasks, but not for all.
+    """
 
     lack: Lack
     nodes: int
     ruled_out: tuple[tuple[str, int], ...]
     gpus_free: int
     gpus_needed: int
-    detail: str = ""
+    role: str = ""
+    short_of: str = ""
