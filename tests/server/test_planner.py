@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from running import Server, eventually
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.engine.snapshot import dump, load
+from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
+from phalanx.server.planner.questions import PlanJobs
+from phalanx.workload.job import Job
 
 
 @pytest.mark.parametrize("policy", ["phalanx", "fifo", "las", "tiresias-las"])
@@ -38,6 +43,30 @@ def test_a_copy_that_is_asked_later_knows_how_late_it_is() -> None:
     assert Future(copy).start_of("b") == 100_000
     pass_time(world.state, 0)
     assert world.state.now == 0, "time never goes back"
+
+
+def planned(world: World, job: Job, *queues: str) -> dict[str, Any]:
+    """What somebody who sees some queues is told of a job that is planned on a live State."""
+    reply = answer(PlanJobs([job], list(queues)), load(dump(world.state)))
+    items: list[dict[str, Any]] = msgspec.json.decode(reply.body)["items"]
+    return items[0]
+
+
+def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("secret", 8, queue="blue", duration_ms=None, preemptible=False))
+    world.submit(a_job("secret2", 8, queue="blue"))
+    told = planned(world, a_job("mine", 1, queue="red"), "red")
+    assert told["why"] == "it is behind a job of queue blue, which does not fit and lets nobody pass"
+    assert planned(world, a_job("mine", 1, queue="red"), "")["why"].startswith("it is behind job secret2")
+
+
+def test_of_others_jobs_a_plan_names_no_victims_but_counts_with_them() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("secret", 8, queue="blue"))
+    told = planned(world, a_job("mine", 8, queue="red", priority=1), "red")
+    assert (told["state"], told["victims"]) == ("waiting", [])
+    assert planned(world, a_job("mine", 8, queue="red", priority=1), "")["victims"] == ["secret/1"]
 
 
 def test_who_waits_while_nothing_happens_is_told_anew_now_and_then() -> None:

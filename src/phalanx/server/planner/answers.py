@@ -126,7 +126,7 @@ class Seen:
 @_answer.register
 def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     """The real decision on the live State. What follows from it is foreseen afterwards, on the same copy."""
-    future = Future(state)
+    future, seen = Future(state), Seen(question.queues)
     jobs = _numbered(question.jobs, "plan")
     for job in by_dependency(jobs):
         future.submit(job)
@@ -137,7 +137,8 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
         starts_now = item["nodes"] and not item["victims"]
         item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
         if item["expected_start_ms"] is None:
-            item["why"] = because(explain(state, item["job"]))
+            item["why"] = because(redacted(explain(state, item["job"]), seen))
+        item["victims"] = [key for key in item["victims"] if state.jobs[key.partition("/")[0]].job.queue in seen]
     return {"items": items, "next": None}
 
 

@@ -16,9 +16,10 @@ class Why(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlanJobs(msgspec.Struct, frozen=True, tag=True):
-    """What would become of jobs that were submitted now?"""
+    """What would become of jobs that were submitted now? Asked by somebody who sees some queues, with all below."""
 
     jobs: list[Job]
+    queues: list[str]
 
 
 class Foresee(msgspec.Struct, frozen=True, tag=True):
