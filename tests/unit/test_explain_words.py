@@ -93,6 +93,28 @@ def test_a_role_without_gpus_that_lacks_cpus_is_named_and_offered_fewer() -> Non
     assert sooner(told) == "it would start now with 8 CPUs a task of ps instead of 12"
 
 
+def test_who_uses_up_the_quota_is_asked_to_end_however_many_others_have_less_to_lose() -> None:
+    queues = (Queue("a", limit=Quota(8_000)), Queue("b"))
+    world = World(replace(flat(8, 8), queues=queues), "fifo:skip=true")
+    world.run(a_job("a1", 4, queue="a"), a_job("a2", 4, queue="a"))
+    world.turn(after_ms=100_000)
+    world.run(*(a_job(f"b{i}", 1, queue="b") for i in range(40)))
+    world.submit(a_job("j", 4, queue="a"))
+    assert sooner(why(world.state, "j")) == "it would start now if job a1 of queue a (4 GPUs) ended"
+
+
+def test_few_are_asked_to_end_on_a_node_that_is_nearly_empty_rather_than_many_who_have_less_to_lose() -> None:
+    world = World(flat(2, 8), "fifo:skip=true")
+    world.run(a_job("on-n0", 2), *(a_job(f"gone{i}", 1) for i in range(6)))
+    world.turn(after_ms=100_000)
+    world.run(*(a_job(f"on-n1-{i}", 1) for i in range(8)))
+    for i in range(6):
+        world.end(f"gone{i}")
+    world.submit(a_job("j", 8, preemptible=False))
+    (end,) = [change for change in why(world.state, "j").changes if change.kind is ChangeKind.END]
+    assert [each.job for each in end.ends] == ["on-n0"]
+
+
 def test_what_would_start_it_is_one_line_and_the_rest_below() -> None:
     answer = why(halves().state, "j")
     assert sooner(answer) == "it would start now with 4 GPUs a task instead of 8 (8 in all)"

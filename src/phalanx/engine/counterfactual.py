@@ -231,14 +231,32 @@ class _Search:
     def _ends(self) -> Iterator[Change]:
         """Others of at most the same priority who may be stopped: none of them is named who is not needed."""
         candidates = self._stoppable()
-        chosen = self._seat_without(candidates)
-        if not chosen or len(chosen) > ENDS_MAX:
+        sets = self._seats_without(candidates)
+        if not sets:
             return
-        if not self._starts(_end(self.state, chosen)):
-            chosen = self._more(candidates, len(chosen))
+        chosen = next((each for each in sets if self._starts(_end(self.state, each))), None)
+        if chosen is None:
+            chosen = self._more(candidates, len(sets[0]))
         needed = self._needed(chosen)
         if needed and not self._is_spent:
             yield _end(self.state, needed)
+
+    def _seats_without(self, candidates: list[AttemptRecord]) -> list[list[AttemptRecord]]:
+        """Sets of others without which the job would find a place, the smallest first: of those who have least claim to
+        stay, and of those on the nodes that are nearest to being empty.
+        """
+        found = self._seat_without(candidates)
+        if not found or len(found) == 1:
+            return [found] if found else []
+        fullest = {each.key: max(self._busy(booking.node) for booking in each.bookings) for each in candidates}
+        other = self._seat_without(sorted(candidates, key=lambda each: fullest[each.key]))
+        sets = sorted((found, other), key=lambda chosen: (len(chosen), sum(each.gpus for each in chosen)))
+        return [chosen for chosen in sets if chosen and len(chosen) <= ENDS_MAX]
+
+    def _busy(self, node: int) -> int:
+        """GPUs of a node that are not free."""
+        capacity = self.state.capacity
+        return (capacity.all_devices[node] & ~capacity.free[node]).bit_count()
 
     def _more(self, candidates: list[AttemptRecord], too_few: int) -> list[AttemptRecord]:
         """Enough of the first candidates for those who stand before the job and for it, too; none if all are not."""
@@ -258,8 +276,9 @@ class _Search:
         return chosen
 
     def _stoppable(self) -> list[AttemptRecord]:
-        """Who may be asked to leave, who has least claim to stay first."""
+        """Who may be asked to leave: who has of the quota that the job lacks, then who has least claim to stay."""
         state, priority = self.state, self.record.job.priority
+        short = state.shortfall(self.record)
         found = [
             attempt
             for attempt in state.attempts_present()
@@ -269,6 +288,8 @@ class _Search:
             and attempt.job.priority <= priority
         ]
         found.sort(key=lambda each: (each.job.priority, each.lost_gpu_ms(state.now), -each.gpus, each.key))
+        if short is not None and short.at:
+            found.sort(key=lambda each: not f"{each.job.queue}/".startswith(f"{short.at}/"))
         return found[:CANDIDATES_MAX]
 
     def _seat_without(self, attempts: list[AttemptRecord]) -> list[AttemptRecord]:
