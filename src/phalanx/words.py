@@ -11,7 +11,7 @@ from phalanx.cluster.queues import RESOURCES
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.deadline import Outlook, outlook
-from phalanx.engine.evidence import Budget, Held, QuotaShort
+from phalanx.engine.evidence import Budget, Held, QuotaShort, Reserved
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Level, Position
@@ -136,8 +136,7 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
         case Reason.QUOTA | Reason.BUDGET:
             return _over_quota(explanation.quota)
         case Reason.RESERVED:
-            whom = _others(tuple(each.other for each in explanation.reserved_for))
-            return f"it would fit, but not end before what it takes is reserved for {whom}"
+            return _reserved(explanation.reserved_for)
         case Reason.MAINTENANCE:
             names = _list(tuple(window.name for window in explanation.maintenance if window.name))
             which = f" ({names})" if names else ""
@@ -153,6 +152,14 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
             return "it has just arrived"
         case _:
             return _lacking(explanation)
+
+
+def _reserved(others: tuple[Reserved, ...]) -> str:
+    """For whom devices are kept from some moment on, or what is left of a limit from now on, however short a job is."""
+    whom = _others(tuple(each.other for each in others))
+    if others and others[0].limit:
+        return f"it would fit, but what is left of the limit of queue {others[0].limit} is kept for {whom}"
+    return f"it would fit, but not end before what it takes is reserved for {whom}"
 
 
 def _too_small(explanation: Explanation) -> str:

@@ -411,6 +411,18 @@ def test_for_whom_something_is_reserved_is_told_by_name_or_by_queue() -> None:
     assert evidence(hidden, world.now)["reserved_for"] == "a job of queue default (4 GPUs) in 30s"
 
 
+def test_what_is_left_of_a_limit_is_said_to_be_kept_however_short_a_job_is() -> None:
+    world = World(replace(flat(1, 8), queues=(Queue("a", limit=Quota(4_000)), Queue("b"))), "fifo:skip=true")
+    world.run(a_job("long", 2, queue="a", duration_ms=9_000_000), a_job("brief", 2, queue="a"))
+    world.submit(a_job("late", 4, queue="a", max_wait_ms=60_000))
+    world.turn(after_ms=70_000)
+    world.end("brief")
+    world.submit(a_job("j", 2, queue="a", duration_ms=1_000))
+    answer = why(world.state, "j")
+    assert because(answer) == "it would fit, but what is left of the limit of queue a is kept for late"
+    assert because(redacted(answer, ())).endswith("of queue a is kept for a job of queue a")
+
+
 def test_a_job_that_ran_and_failed_has_not_failed_to_start() -> None:
     world = World(flat(1, 4))
     world.run(a_job("j", 1, retry_limit=2))

@@ -87,10 +87,11 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Somebody for whom devices are reserved, and from when on."""
+    """Somebody for whom devices are reserved, and from when on; or what is left of the `limit` of a queue."""
 
     other: Other
     at_ms: int
+    limit: str = ""
 
 
 def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
@@ -202,7 +203,8 @@ def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
         and whole_key(state, state.jobs[each.job]) < key
         and any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
     )
-    return devices or tuple(Reserved(other(state, each.job.id), state.now) for each in kept_for(state, record))
+    kept = kept_for(state, record)
+    return devices or tuple(Reserved(other(state, late.job.id), state.now, limit) for late, limit in kept)
 
 
 def other(state: State, job: str) -> Other:

@@ -52,12 +52,12 @@ def overdue(state: State) -> Iterator[JobRecord]:
     yield from (state.jobs[job] for _, job in late)
 
 
-def kept_for(state: State, record: JobRecord) -> list[JobRecord]:
-    """For whom something of a limit is kept that a job would draw on, too."""
+def kept_for(state: State, record: JobRecord) -> list[tuple[JobRecord, str]]:
+    """For whom something of a limit is kept that a job would draw on, too, and of which queue's."""
     limits = tuple(ancestors(record.job.queue))
     found = []
     for late in overdue(state):
         short = state.shortfall(late)
         if late is not record and short is not None and short.by_limit and short.at in limits:
-            found.append(late)
+            found.append((late, short.at))
     return found
