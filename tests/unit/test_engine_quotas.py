@@ -42,6 +42,23 @@ def test_who_is_over_the_limit_is_skipped_and_told_so() -> None:
     assert world.state.head == ""
 
 
+def test_who_would_only_borrow_holds_up_nobody_who_is_due_something() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(4)))
+    world.run(of("b", "b1", 4), of("b", "b2", 4))
+    world.submit(of("b", "b3", 4))
+    plan = world.submit(of("a", "a1", 4))
+    assert (stops(plan), plan.starts) == (["b1"], ("a1",))
+    assert world.reason("b3") is Reason.GPUS
+
+
+def test_who_is_due_what_does_not_fit_yet_still_holds_up_all_behind_it() -> None:
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(4), min_run_ms=HOUR_MS))
+    world.run(of("b", "b1", 4), of("b", "b2", 3))
+    world.submit(of("a", "a1", 4))
+    assert starts(world.submit(of("b", "b3", 1))) == []
+    assert world.reason("b3") is Reason.BEHIND
+
+
 def test_the_skipped_starts_as_soon_as_its_queue_has_less() -> None:
     world = world_of(Queue("a", limit=gpus(2)))
     world.run(of("a", "a1", 2))

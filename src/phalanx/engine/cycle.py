@@ -95,7 +95,7 @@ def _walk(line: Line, draft: Draft) -> None:
                 line.next_of_class()
         else:
             missing = _lack(draft, record)
-            line.refused(missing)
+            line.refused(missing, short)
             if missing is not Lack.NEVER and reservations.refused(record):
                 line.next_of_class()
 

@@ -418,8 +418,8 @@ class Line:
         if self._entrance is not None and not self._all and self.draft.growths == self._growths:
             self._passed_over += self._entrance.thin_out(self._heads)
 
-    def refused(self, lack: Lack) -> None:
-        """The job does not fit, and so does no other of its class."""
+    def refused(self, lack: Lack, short: Shortfall | None = None) -> None:
+        """The job does not fit, and so does no other of its class. Nobody is held up by one who would only borrow."""
         waiting = self._classes[self._current]
         job = waiting.jobs[self._next[self._current]][1]
         reason = LACK_REASON[lack]
@@ -428,7 +428,9 @@ class Line:
         if waiting.verdict is not reason:
             self._verdicts[self._current] = Verdict(job, reason)
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
-            self.head = job
+            need = self.state.jobs[job].need
+            if short is None or not self.state.quotas.would_borrow(short.queue, need):
+                self.head = job
 
     def told(self, reason: Reason) -> None:
         """The job waits for a reason that was found out elsewhere, and so does every other of its class."""

@@ -297,6 +297,10 @@ class Quotas:
         """Whether a queue, or one it lies in, has more of anything than it deserves."""
         return any(each.borrows for each in self.accounts[path].upwards())
 
+    def would_borrow(self, path: str, need: Usage) -> bool:
+        """Whether a queue, or one it lies in, would have more than it deserves with so much more."""
+        return not all(each.has_room(need) for each in self.accounts[path].trail[1:])
+
     def may_reclaim(self, path: str, need: Usage) -> bool:
         """Whether somebody beside a queue has more than he deserves while it would not, even with so much more."""
         for each in self.accounts[path].upwards():
