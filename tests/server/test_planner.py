@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ from running import Server, eventually
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.event import ClusterChanged
 from phalanx.engine.snapshot import dump, load
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
-from phalanx.server.planner.questions import PlanJobs
+from phalanx.server.planner.questions import PlanJobs, Why
+from phalanx.simulate.forecast import Forecast, Span
 from phalanx.workload.job import Job
 
 
@@ -50,6 +54,24 @@ def planned(world: World, job: Job, *queues: str) -> dict[str, Any]:
     reply = answer(PlanJobs([job], list(queues)), load(dump(world.state)))
     items: list[dict[str, Any]] = msgspec.json.decode(reply.body)["items"]
     return items[0]
+
+
+def test_who_waits_for_what_cannot_come_is_not_told_when_it_will_start() -> None:
+    queues = (Queue("a", limit=Quota(8_000)), Queue("b"))
+    world = World(replace(flat(1, 8), queues=queues), "fifo:skip=true")
+    world.run(a_job("x", 6, queue="b", duration_ms=60_000))
+    world.submit(a_job("beyond", 4, queue="a"), a_job("within", 3, queue="a"))
+    world.turn(ClusterChanged(replace(flat(1, 8), queues=(Queue("a", limit=Quota(3_000)), Queue("b")))))
+    span = Span(1_000, 2_000, 3_000)
+    made = Forecast(0, 60_000, 19, {"beyond": span, "within": span})
+
+    def told(job: str) -> dict[str, Any]:
+        answered: dict[str, Any] = msgspec.json.decode(answer(Why(job, [""]), load(dump(world.state)), made).body)
+        return answered
+
+    assert "could never have more than 3" in told("beyond")["why"]
+    assert (told("beyond")["forecast"], told("beyond")["expected_start_ms"]) == (None, None)
+    assert told("within")["forecast"]["early_ms"] == 1_000
 
 
 def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:

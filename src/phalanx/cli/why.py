@@ -14,7 +14,6 @@ from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.saved import state_from
 from phalanx.cli.why_live import why_live
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
@@ -96,7 +95,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
-    if looks_ahead and explanation.reason not in (None, Reason.NEVER_FITS):
+    if looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
         made = _look_ahead(state, TURNS_MAX if ahead else TURNS_CHEAP)
         row["forecast"] = _forecast_of(made, job)
         row["expected_start"] = expected(made, job, state.now)

@@ -101,6 +101,12 @@ class Explanation:
     changes: tuple[Change, ...] = ()
     next: Next | None = None
 
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it waits for what cannot come, unless it or the cluster is changed."""
+        beyond_its_queue = self.reason is Reason.QUOTA and self.quota is not None and self.quota.most is not None
+        return beyond_its_queue or self.reason in (Reason.NEVER_FITS, Reason.DEPENDENCY_FAILED)
+
 
 def explain(state: State, job: str) -> Explanation:
     """Why a job is where it is. An unknown id raises ValueError."""

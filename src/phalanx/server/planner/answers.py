@@ -47,16 +47,13 @@ from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
-UNFORESEEN = (None, Reason.NEVER_FITS)
-"""Of who does not wait, or waits for what there is not, it is not told when it will start."""
-
 
 def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
     """Answers a question, with what was last forecast."""
     try:
         done = _answer(question, state)
         if isinstance(question, Why):
-            done["forecast"] = _expected(forecast, question.job) if done["reason"] not in UNFORESEEN else None
+            done.setdefault("forecast", _expected(forecast, question.job))
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
     except DocumentError as error:
@@ -98,7 +95,10 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "expected_start_ms": None,
         "explanation": whole,
     }
-    if explanation.reason not in (*UNFORESEEN, Reason.HELD):
+    if explanation.reason is None or explanation.is_hopeless:
+        # Of who does not wait, or waits for what cannot come, it is not told when it will start.
+        told["forecast"] = None
+    elif explanation.reason is not Reason.HELD:
         point_ms = point_forecast(state, question.job, OUTLOOK)
         told["expected_start_ms"] = Future(state).start_of(question.job) or point_ms
     return told
