@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
 from builders import World, a_job, everything
+from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
@@ -52,6 +53,19 @@ POLICIES = [
     "tiresias-las:limits=1/40",
     "edf:preempt=true",
 ]
+
+
+OTHERS = [
+    "phalanx",
+    "fair",
+    "fair:preempt=true,backfill=easy",
+    "fair-tree:backfill=conservative",
+    "multifactor:backfill=easy",
+    "kai",
+    "volcano",
+    "las",
+]
+"""Policies that order queues, remember, reserve and move at once; the first is the one where no other is named."""
 
 
 QUEUES = (Queue("a", limit=Quota(5_000)), Queue("b", guaranteed=Quota(2_000), deserved=Quota(3_000)))
@@ -159,6 +173,14 @@ def smaller(world: World, job: str, change: Change) -> Iterator[Change]:
                     yield replace(change, amount=amount)
         case ChangeKind.DURATION:
             yield replace(change, amount=change.amount + 1)
+        case ChangeKind.SHARE_MEMORY:
+            for memory_mb in range(change.amount + MB_PER_GB, change.amount_was, MB_PER_GB):
+                yield replace(change, amount=memory_mb)
+        case ChangeKind.MIN_RUN:
+            yield replace(change, amount=change.amount - 1)
+        case ChangeKind.ARRAY_LIMIT:
+            for amount in range(change.amount_was + 1, change.amount):
+                yield replace(change, amount=amount)
         case ChangeKind.SELECTOR | ChangeKind.TOLERATION | ChangeKind.REPAIR | ChangeKind.DEPENDENCY:
             for names in subsets(change.names):
                 yield replace(change, names=names)
@@ -212,6 +234,18 @@ def test_with_the_offered_change_made_the_job_gets_its_claim_in_the_next_plan(wo
 def test_no_smaller_change_of_the_same_kind_would_do(world: World) -> None:
     for answer in asked(world):
         for change in answer.changes:
+            for less in smaller(world, answer.job, change):
+                note(f"{answer.job}: {less} instead of {change}")
+                assert answer.job not in plan_after(world.journal, answer.job, less).starts
+
+
+@given(worlds(OTHERS))
+@FEW
+def test_what_is_offered_is_true_and_smallest_under_policies_that_order_queues_or_move_others(world: World) -> None:
+    for answer in asked(world):
+        for change in answer.changes:
+            note(f"{answer.job}: {change}")
+            assert answer.job in plan_after(world.journal, answer.job, change).starts
             for less in smaller(world, answer.job, change):
                 note(f"{answer.job}: {less} instead of {change}")
                 assert answer.job not in plan_after(world.journal, answer.job, less).starts
