@@ -43,6 +43,9 @@ LINEAR_MAX = 64
 CANDIDATES_MAX = 256
 """Others whose end is considered, those of the lowest priority and the least to lose first."""
 
+FEWER_MAX = 3
+"""Others, as a multiple of those found first, among whom fewer are looked for."""
+
 ENDS_MAX = 32
 """Others up to which it is worth saying that they would have to be gone."""
 
@@ -245,13 +248,14 @@ class _Search:
         """Sets of others without which the job would find a place, the smallest first: of those who have least claim to
         stay, and of those on the nodes that are nearest to being empty.
         """
-        found = self._seat_without(candidates)
-        if not found or len(found) == 1:
-            return [found] if found else []
-        fullest = {each.key: max(self._busy(booking.node) for booking in each.bookings) for each in candidates}
-        other = self._seat_without(sorted(candidates, key=lambda each: fullest[each.key]))
-        sets = sorted((found, other), key=lambda chosen: (len(chosen), sum(each.gpus for each in chosen)))
-        return [chosen for chosen in sets if chosen and len(chosen) <= ENDS_MAX]
+        sets = [self._seat_without(candidates)]
+        if len(sets[0]) > 1:
+            fullest = {each.key: max(self._busy(booking.node) for booking in each.bookings) for each in candidates}
+            nearest = sorted(candidates, key=lambda each: fullest[each.key])[: FEWER_MAX * len(sets[0])]
+            if nearest != candidates[: len(nearest)]:
+                sets.append(self._seat_without(nearest))
+        sets.sort(key=lambda chosen: (len(chosen), sum(each.gpus for each in chosen)))
+        return [chosen for chosen in sets if 0 < len(chosen) <= ENDS_MAX]
 
     def _busy(self, node: int) -> int:
         """GPUs of a node that are not free."""
