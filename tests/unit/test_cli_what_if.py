@@ -77,6 +77,23 @@ def test_a_job_that_is_submitted_now_is_told_its_start_and_end(saved: str, say: 
     assert futures["what_if"]["jobs"]["completed"] == futures["as_it_is"]["jobs"]["completed"] + 1
 
 
+@pytest.mark.parametrize(
+    ("checkpoint", "end_s"),
+    [("", 300 + 900), ("checkpoint: {}", 300 + 800), ("checkpoint: {cost: 20s}", 300 + 800)],
+)
+def test_a_job_that_is_stopped_goes_on_from_what_it_saves_and_loses_all_if_it_saves_nothing(
+    checkpoint: str, end_s: int, say: Any, tmp_path: Path
+) -> None:
+    cluster, trace, saved = tmp_path / "one.yaml", tmp_path / "two.csv", str(tmp_path / "begin.sim")
+    cluster.write_text("version: 1\nname: one\nnodes: [{name: n0, gpus: 8}]\n")
+    trace.write_text("job_id,submit_s,duration_s,gpus\n1,0,10,1\n2,200,100,8\n")
+    options = ("--policy", "srtf", "--costs", "none", "--until", "100s", "--save", saved)
+    say("simulate", "--cluster", str(cluster), "--trace", str(trace), *options)
+    mine = a_job(tmp_path, 8, f"duration: 900s\n{checkpoint}")
+    (job,) = json.loads(say("what-if", "--state", saved, "--job", mine, "-o", "json"))["jobs"]
+    assert job["end_s"] == end_s
+
+
 def test_more_nodes_let_jobs_end_sooner(saved: str, say: Any) -> None:
     futures = json.loads(say("what-if", "--state", saved, "--add-nodes", "8", "-o", "json"))
     assert futures["others"]["sooner"] > 0

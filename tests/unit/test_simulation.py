@@ -288,8 +288,33 @@ def test_costs_are_written_as_they_are_read() -> None:
         "default",
         "none",
         "start=30000ms,checkpoint=0ms,restore=0ms,stop=0ms,resize=0ms,repartition=0ms,locality=true",
+        "start=30000ms,checkpoint=0ms,restore=0ms,stop=0ms,resize=0ms,repartition=0ms,locality=false,own=false",
     ):
         assert costs_of(text).text() == text
+
+
+@pytest.mark.parametrize("text", ["start=5s,none", "none,default", "none,start=5s,none"])
+def test_what_costs_are_changed_from_comes_first_lest_it_undo_them(text: str) -> None:
+    with pytest.raises(CostsError, match="comes first"):
+        costs_of(text)
+
+
+def stopped_once(costs: str, checkpoint_cost_ms: int) -> int:
+    """When a job of 100 s ends that is stopped at 10 s for one of 20 s."""
+    long = TraceJob("long", 0, 100_000, 1, checkpoint_cost_ms=checkpoint_cost_ms)
+    trace = Trace("t", (long, TraceJob("short", 10_000, 20_000, 1)))
+    result = outcome(run(Setup(flat(1, 1), trace, "srtf", costs=costs_of(costs))), "srtf")
+    (end_s,) = (job.end_s for job in result.jobs if job.job_id == "long")
+    assert end_s is not None
+    return round(end_s * 1000)
+
+
+def test_without_costs_what_a_job_says_of_its_checkpoints_costs_nothing_either() -> None:
+    assert stopped_once("none", checkpoint_cost_ms=0) == 120_000
+    assert stopped_once("none", checkpoint_cost_ms=5_000) == 120_000
+    assert stopped_once("none", checkpoint_cost_ms=40_000) == 120_000, "longer than the grace"
+    assert stopped_once("none,checkpoint=3s", checkpoint_cost_ms=5_000) == 123_000, "all cost the same"
+    assert stopped_once("none,own=true", checkpoint_cost_ms=5_000) == 125_000
 
 
 SPECS = (

@@ -59,6 +59,19 @@ def test_a_stop_takes_its_time_but_never_longer_than_the_grace(backend: VirtualB
     assert backend.events(60_000) == [], "what was stopped does not end once more"
 
 
+@pytest.mark.parametrize(("reason", "left_ms"), [("preempted", 6_000), ("maintenance", 6_000), ("hardware", 10_000)])
+def test_who_is_given_notice_goes_on_from_where_it_was_and_who_is_not_begins_anew(
+    backend: VirtualBackend, reason: str, left_ms: int
+) -> None:
+    backend.carry_out(start(), 0)
+    backend.events(2_000)
+    backend.carry_out(Stop(stop().id, 30_000, reason), 6_000)
+    backend.events(11_000)
+    backend.carry_out(start(attempt=2, seq=2), 20_000)
+    backend.events(22_000)
+    assert backend.next_event_ms() == 22_000 + left_ms
+
+
 def test_a_job_that_is_stopped_before_it_runs_does_not_run(backend: VirtualBackend) -> None:
     backend.carry_out(start(), 0)
     backend.carry_out(stop(), 1_000)

@@ -158,6 +158,7 @@ def _known_jobs(simulation: Simulation, paths: Sequence[str]) -> list[Job]:
         jobs = by_dependency(bound(jobs))
     except ValueError as error:
         raise WhatIfError(f"--job: {error}") from error
+    jobs = [simulation.setup.costs.charge(job) for job in jobs]
     for job in jobs:
         simulation.works[job.id] = Work(job.duration_ms, job=job)
     return jobs

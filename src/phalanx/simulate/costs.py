@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields, replace
 
 from phalanx.document.units import duration_ms
 from phalanx.errors import PhalanxError
+from phalanx.workload.job import Job
 
 
 class CostsError(PhalanxError):
@@ -14,10 +15,11 @@ class CostsError(PhalanxError):
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """How long things take. `locality` says whether a job's speed depends on where it lies.
+    """How long things take. `locality` says whether a job's speed depends on where it lies, `own` whether a checkpoint
+    of a job that says what it costs takes that long.
 
     The defaults are what sites report of containers that are in the image cache and checkpoints of a few GB: tens of
-    seconds for a start, and as much again to load a checkpoint. A job that names its own checkpoint cost has that.
+    seconds for a start, and as much again to load a checkpoint.
     """
 
     start_ms: int = 10_000
@@ -27,26 +29,37 @@ class Costs:
     resize_ms: int = 10_000
     repartition_ms: int = 5_000
     locality: bool = True
+    own: bool = True
+
+    def charge(self, job: Job) -> Job:
+        """The job as it is under these costs: without what it says of its checkpoints where that does not count."""
+        if self.own or not job.checkpoint.cost_ms:
+            return job
+        return replace(job, checkpoint=replace(job.checkpoint, cost_ms=0))
 
     def text(self) -> str:
         """The costs as they are written on a command line."""
         if self in (NO_COSTS, DEFAULT_COSTS):
             return "none" if self == NO_COSTS else "default"
         times = (f"{name.removesuffix('_ms')}={getattr(self, name)}ms" for name in TIMES)
-        return ",".join((*times, f"locality={'true' if self.locality else 'false'}"))
+        own = () if self.own else ("own=false",)
+        return ",".join((*times, f"locality={'true' if self.locality else 'false'}", *own))
 
 
 TIMES = tuple(each.name for each in fields(Costs) if each.name.endswith("_ms"))
+SWITCHES = ("locality", "own")
 DEFAULT_COSTS = Costs()
-NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False)
+NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False, own=False)
 
 
 def costs_of(text: str) -> Costs:
     """Costs as they are written on a command line: `default`, `none`, or either changed by name=time,…"""
     costs = Costs()
     given: dict[str, str] = {}
-    for part in filter(None, text.split(",")):
+    for number, part in enumerate(filter(None, text.split(","))):
         if part in ("default", "none"):
+            if number:
+                raise CostsError(f"--costs: {part} comes first, as in {part},start=30s; got {text}")
             costs = Costs() if part == "default" else NO_COSTS
             continue
         name, _, value = part.partition("=")
@@ -65,9 +78,9 @@ def _field(name: str) -> str:
 
 
 def _value(name: str, text: str) -> int | bool:
-    if name == "locality":
+    if name in SWITCHES:
         if text not in ("true", "false"):
-            raise CostsError(f"--costs: locality={text}: expected true or false")
+            raise CostsError(f"--costs: {name}={text}: expected true or false")
         return text == "true"
     value = duration_ms(text)
     if value is None:

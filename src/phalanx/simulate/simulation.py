@@ -81,7 +81,7 @@ class Simulation:
         self.cluster = as_pool(setup.cluster) if setup.placement == COUNT else setup.cluster
         submitter = Submitter(self.cluster, setup.throughputs)
         self.works: dict[str, Work] = {}
-        self.jobs = [submitter.job(traced) for traced in setup.trace.jobs]
+        self.jobs = [setup.costs.charge(submitter.job(traced)) for traced in setup.trace.jobs]
         for traced, job in zip(setup.trace.jobs, self.jobs, strict=True):
             self.works[job.id] = Work(traced.duration_ms, traced.ending, job)
         self.backend = VirtualBackend(self.works, setup.costs, self._speed())

@@ -36,7 +36,7 @@ ENDS = (AttemptEnded, JobCancelled)
 NOISE_CHANGED = -1
 """The step of a report that is not due by the clock, but because the noise of a job's gradients has changed."""
 
-WITH_NOTICE = ("preempted",)
+WITH_NOTICE = ("preempted", "maintenance")
 """Reasons of a stop for which a job first saves its work: what it loses otherwise is lost, or of no use any more."""
 
 
@@ -171,12 +171,12 @@ class VirtualBackend:
             self.ledger.book(action.job, life.newest[0], life.placement, life.held_since_ms, now)
 
     def _stop(self, life: Life, stop: Stop, now: int) -> int:
-        """A job that is given notice saves its work if the grace suffices; what was not saved must be done again."""
+        """A job that is given notice saves its work if it can and the grace suffices; the rest must be done again."""
         work = self.works.get(stop.id.job, ENDLESS)
         self._pause(life, stop.id.job, now)
         life.next, life.leaving = None, True
         checkpoint_ms = 0
-        if stop.reason in WITH_NOTICE and life.done_ms > life.saved_ms:
+        if stop.reason in WITH_NOTICE and work.saves and life.done_ms > life.saved_ms:
             checkpoint_ms = work.checkpoint_cost_ms(self.costs.checkpoint_ms)
             if checkpoint_ms <= stop.grace_ms:
                 life.saved_ms, life.unsaved_use = life.done_ms, 0.0

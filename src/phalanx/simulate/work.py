@@ -17,6 +17,11 @@ class Work:
     job: Job | None = None
 
     @property
+    def saves(self) -> bool:
+        """Whether it saves its work when it is told to stop; one of which nothing is known does."""
+        return self.job is None or self.job.checkpoint.saves
+
+    @property
     def checkpoint_interval_ms(self) -> int:
         """How often it saves its work by itself; 0 if it does not."""
         return self.job.checkpoint.interval_ms if self.job is not None else 0
