@@ -413,6 +413,19 @@ def test_a_run_that_was_saved_or_forked_goes_on_to_the_byte(policy: str, tmp_pat
         assert outcome(copy, policy).summary == outcome(whole, policy).summary
 
 
+def test_a_run_that_other_code_of_the_same_release_has_saved_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "half")
+    monkeypatch.setattr("phalanx.simulate.saved.code_of", lambda policies: "0.1.0+older")
+    save(run(Setup(flat(1, 1), Trace("t", ()), "fifo")), path)
+    monkeypatch.setattr("phalanx.simulate.saved.code_of", lambda policies: "0.1.0+newer")
+    with pytest.raises(
+        SavedError, match=r"saved by phalanx 0\.1\.0\+older, this is 0\.1\.0\+newer; go on with the same"
+    ):
+        load(path)
+
+
 def test_a_file_that_asks_for_anything_but_classes_of_phalanx_is_refused(tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> tuple[object, ...]:

@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 import pytest
 
 from phalanx.advice.solver import NotSolvedError
-from phalanx.cli.code import code_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import BUILTIN, split
 from phalanx.simulate import suite as suites
 from phalanx.simulate.batch import FailedRunsError, Results, run_cases
+from phalanx.simulate.code import code_of
 from phalanx.simulate.ranking import FIGURES, ranked
 from phalanx.simulate.report.markdown import KEPT, write_suite_markdown
 from phalanx.simulate.report.suite import write_suite_report
@@ -188,7 +188,7 @@ def test_results_of_other_code_or_of_another_file_of_a_policy_are_not_taken(
     package.mkdir()
     (package / "__init__.py").write_text("")
     mine.write_text("")
-    monkeypatch.setattr("phalanx.__file__", str(package / "__init__.py"))
+    monkeypatch.setattr("phalanx.simulate.code.ROOT", package)
     policies = ["fifo", f"{mine}:own"]
     found = [code_of(policies)]
     (package / "a.py").write_text("b = 1")

@@ -11,12 +11,12 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from phalanx.cli.code import code_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.progress import bar
 from phalanx.cli.runs import tell_note
 from phalanx.cli.trace import tell_bad_rows
+from phalanx.simulate.code import code_of
 from phalanx.simulate.ranking import FIGURES, Ranking, ranked
 from phalanx.simulate.real import Sampled, openb, philly
 from phalanx.simulate.report.markdown import write_suite_markdown

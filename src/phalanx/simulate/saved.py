@@ -1,17 +1,18 @@
 """Saved simulations: a run at a moment, in a file, to go on from or to fork.
 
-A run is saved as it is in memory, so that it goes on to the byte as if it had never stopped. Only classes of phalanx
-and plain data are read back: a file that asks for anything else, which could be made to run code, is refused.
+A run is saved as it is in memory, so that it goes on to the byte as if it had never stopped. Other code has other
+things in memory, or does other things with them: it is refused. Only classes of phalanx and plain data are read back: a
+file that asks for anything else, which could be made to run code, is refused, too.
 """
 
 from __future__ import annotations
 
 import zlib
-from importlib.metadata import version
 from pathlib import Path
 
 from phalanx.engine.snapshot import UNREADABLE, read, written
 from phalanx.errors import PhalanxError
+from phalanx.simulate.code import code_of
 from phalanx.simulate.simulation import Simulation
 
 MAGIC = b"phalanx simulation "
@@ -21,12 +22,12 @@ TORN = tuple(kind for kind in UNREADABLE if kind is not ValueError)
 
 
 class SavedError(PhalanxError):
-    """A file that is no saved simulation, or not one of this release."""
+    """A file that is no saved simulation, or not one of this code."""
 
 
 def save(simulation: Simulation, path: str) -> None:
     """Writes a run at the moment it has reached."""
-    header = MAGIC + version("phalanx").encode() + b"\n"
+    header = MAGIC + code_of(()).encode() + b"\n"
     content = zlib.compress(written(simulation), level=1)
     target = Path(path)
     beside = target.with_name(target.name + ".part")
@@ -45,9 +46,9 @@ def load(path: str) -> Simulation:
         raise SavedError(f"{path}: {error.strerror}") from error
     if not header.startswith(MAGIC):
         raise SavedError(f"{path}: not a saved simulation; expected a file written by `phalanx simulate --save`")
-    release = header.removeprefix(MAGIC).decode("ascii", "replace")
-    if release != version("phalanx"):
-        raise SavedError(f"{path}: saved by phalanx {release}, this is {version('phalanx')}; resume with the same")
+    saved_by, this = header.removeprefix(MAGIC).decode("ascii", "replace"), code_of(())
+    if saved_by != this:
+        raise SavedError(f"{path}: saved by phalanx {saved_by}, this is {this}; go on with the same, or run it again")
     try:
         return read(zlib.decompress(content), Simulation)
     except TORN as error:

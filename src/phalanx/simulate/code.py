@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
-import phalanx
 from phalanx.policy.registry import is_file, split
+
+ROOT = Path(__file__).parents[1]
+"""The folder of phalanx."""
 
 
 def code_of(policies: Iterable[str]) -> str:
     """The version, and a digest of every module of phalanx and of the files that policies are from."""
-    root = Path(phalanx.__file__).parent
     files = [Path(split(written)[0].partition(":")[0]) for written in policies if is_file(written)]
     digest = hashlib.sha256()
-    for file in (*sorted(root.rglob("*.py")), *sorted(dict.fromkeys(files))):
-        name = file.relative_to(root) if file.is_relative_to(root) else file
+    for file in (*sorted(ROOT.rglob("*.py")), *sorted(dict.fromkeys(files))):
+        name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
         content = file.read_bytes()
         digest.update(f"{name.as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
