@@ -107,6 +107,14 @@ def test_a_mistake_of_ours_keeps_its_kind_and_says_under_which_policy() -> None:
         ({"cost": "none"}, "there is no option cost; did you mean costs? (there are: placement, costs, seed, "),
         ({"untill": "3d"}, "there is no option untill; did you mean until?"),
         ({"foo": 1}, "there is no option foo (there are: placement, costs, seed, load, faults, until, "),
+        ({"until": 5}, "until is 5: expected a time since the run began, such as '12h' or '3d'"),
+        ({"seed": "a"}, "seed is 'a': expected a whole number"),
+        ({"seed": True}, "seed is True: expected a whole number"),
+        ({"load": "0.9"}, "load is '0.9': expected a number, such as 0.9"),
+        ({"costs": None}, "costs is None: expected costs, such as 'none' or 'start=30s'"),
+        ({"placement": 3}, "placement is 3: expected a placement, such as 'count'"),
+        ({"faults": 7}, "faults is 7: expected a file"),
+        ({"skip_bad_rows": "no"}, "skip_bad_rows is 'no': expected True or False"),
     ],
 )
 def test_options_that_there_are_not_are_refused(options: Any, line: str) -> None:

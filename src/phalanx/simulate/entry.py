@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from os import fspath
-from typing import TypedDict, Unpack
+from os import PathLike, fspath
+from types import NoneType
+from typing import TypeAlias, TypedDict, Unpack
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.document.error import brief
@@ -30,7 +31,7 @@ PLACEMENTS = (COUNT, *PACKINGS)
 
 
 class OptionError(StudyError, TypeError):
-    """An option that there is not."""
+    """An option that there is not, or whose value is none."""
 
 
 class Options(TypedDict, total=False):
@@ -48,6 +49,19 @@ class Options(TypedDict, total=False):
     until: str | None
     skip_bad_rows: bool
     throughputs: File | None
+
+
+FILE = ((str, PathLike, NoneType), "a file")
+EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "placement": ((str,), "a placement, such as 'count'"),
+    "costs": ((Costs, str), "costs, such as 'none' or 'start=30s'"),
+    "seed": ((int,), "a whole number"),
+    "load": ((float, int, NoneType), "a number, such as 0.9"),
+    "faults": FILE,
+    "until": ((str, NoneType), "a time since the run began, such as '12h' or '3d'"),
+    "skip_bad_rows": ((bool,), "True or False"),
+    "throughputs": FILE,
+}
 
 
 def simulate(
@@ -91,7 +105,7 @@ def compare(
 
 def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> Study:
     """A study, out of what people write."""
-    _check_names(options)
+    _check(options)
     if not isinstance(cluster, Cluster):
         cluster = read_trace_cluster(cluster)
     skip_bad_rows = options.get("skip_bad_rows", False)
@@ -111,14 +125,16 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     )
 
 
-def _check_names(options: Options) -> None:
+def _check(options: Options) -> None:
     """A type checker finds these too; who has none would wait for an answer to another question."""
-    known = Options.__annotations__
-    for name in options:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
+    for name, value in options.items():
+        if name not in EXPECTED:
+            near = get_close_matches(name, EXPECTED, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
-            raise OptionError(f"there is no option {brief(name)}{meant} (there are: {', '.join(known)})")
+            raise OptionError(f"there is no option {brief(name)}{meant} (there are: {', '.join(EXPECTED)})")
+        types, expected = EXPECTED[name]
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise OptionError(f"{name} is {brief(repr(value))}: expected {expected}")
 
 
 def placement_of(name: str) -> str:
