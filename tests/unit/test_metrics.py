@@ -288,6 +288,15 @@ def test_the_comparison_marks_the_best_of_each_column_in_its_direction() -> None
     assert not any(row["completed"].endswith("*") for row in rows), "where all are equal none is best"
 
 
+def test_nobody_is_best_in_a_column_in_which_all_read_the_same() -> None:
+    first, second = a_result("a"), a_result("a")
+    first.summary["gpu_allocated"], second.summary["gpu_allocated"] = 0.36701, 0.36702
+    first.summary["fragmentation"], second.summary["fragmentation"] = 0.0151, 0.0162
+    rows = [row.texts() for row in comparison_rows([first, second])]
+    assert [row["allocated"] for row in rows] == ["36.7%", "36.7%"]
+    assert [row["fragmentation"] for row in rows] == ["1.5% *", "1.6%"]
+
+
 def test_one_result_is_best_at_nothing_and_nothing_is_a_dash() -> None:
     (row,) = comparison_rows([an_empty_result()])
     assert not any(cell.best for cell in row.cells)

@@ -54,7 +54,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of one result. None of them is best where all are the same."""
+    """One figure of one result. None of them is best where all read the same."""
 
     value: float | None
     text: str
@@ -94,14 +94,12 @@ def comparison_rows(results: Sequence[Result]) -> list[ComparisonRow]:
 
 def _column(measure: Measure, results: Sequence[Result]) -> list[Cell]:
     values = [measure.of(result.summary) for result in results]
-    known = [value for value in values if value is not None]
+    texts = ["-" if value is None else measure.text(value) for value in values]
+    known = {value: text for value, text in zip(values, texts, strict=True) if value is not None}
     best = None
-    if known and min(known) < max(known):
+    if len(set(known.values())) > 1:
         best = min(known) if measure.better is Better.LOWER else max(known)
-    return [
-        Cell(value, "-" if value is None else measure.text(value), best is not None and value == best)
-        for value in values
-    ]
+    return [Cell(value, text, best is not None and value == best) for value, text in zip(values, texts, strict=True)]
 
 
 def duration_text(seconds: float) -> str:

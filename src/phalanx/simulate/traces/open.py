@@ -102,9 +102,7 @@ TABLES = (
         read_cluster=philly.read_machines,
     ),
 )
-BARE_TASKS = Format(
-    f"Alibaba 2020 table of tasks ({', '.join(pai.TASK_COLUMNS)}; without a header)", read_jobs=pai.read_bare_tasks
-)
+BARE_TASKS = Format("Alibaba 2020 table of tasks without a header", read_jobs=pai.read_bare_tasks)
 SACCT = Format(f"sacct -P ({'|'.join(sacct.COLUMNS)}|…)", sacct.COLUMNS, read_jobs=sacct.read_sacct)
 FORMATS = (*TABLES, BARE_TASKS, SACCT, PARQUET, PHILLY_LOG, JOURNAL)
 
