@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from os import PathLike, fspath
 from types import NoneType
-from typing import TypeAlias, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.document.error import brief
