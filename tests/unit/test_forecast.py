@@ -18,7 +18,7 @@ from phalanx.simulate.apart import WorkFailedError, apart
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, Span, forecast, point_forecast, span
 from phalanx.simulate.past import FORECAST_MARK, Lengths, Past
-from phalanx.workload.job import Kind
+from phalanx.workload.job import Checkpointing, Kind
 
 SURE = Outlook(runs=3, costs=NO_COSTS)
 
@@ -41,6 +41,16 @@ def test_where_durations_are_known_everybody_starts_when_those_before_have_ended
 def test_a_start_that_takes_time_is_counted() -> None:
     made = forecast(busy().state, replace(SURE, costs=replace(NO_COSTS, start_ms=7_000)))
     assert made.spans["b"] == Span(107_000, 107_000, 107_000)
+
+
+@pytest.mark.parametrize(("saves", "last_s"), [(True, 150), (False, 160)])
+def test_who_does_not_save_its_work_and_makes_room_is_expected_to_begin_anew(saves: bool, last_s: int) -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("low", 8, duration_ms=100_000, checkpoint=Checkpointing(saves=saves)))
+    high = a_job("high", 8, duration_ms=50_000, priority=100, begin_ms=10_000)
+    world.submit(a_job("last", 8, duration_ms=50_000), high, after_ms=5_000)
+    # low has run for 10 s when it makes room for high, which ends at 60 s; then it goes on.
+    assert forecast(world.state, SURE).spans["last"] == Span(*(1000 * last_s,) * 3)
 
 
 def test_a_forecast_leaves_the_state_as_it_was_and_comes_out_alike_again() -> None:

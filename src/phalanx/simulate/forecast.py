@@ -122,7 +122,7 @@ def point_forecast(state: State, job: str, outlook: Outlook) -> int | None:
 def _run_short(state: State, job: str, outlook: Outlook) -> Future:
     shorten(state, job, BEHIND_MAX)
     past = Past(state)
-    works = {name: Work(past.length_ms(each, done_ms, USUAL)) for name, each, done_ms in _open_jobs(state)}
+    works = {name: Work(past.length_ms(each, done_ms, USUAL), job=each) for name, each, done_ms in _open_jobs(state)}
     return _run(state, works, iter(()), {job: None}, replace(outlook, grain_ms=MINUTE_MS))
 
 
@@ -140,10 +140,12 @@ def waiting_jobs(state: State) -> dict[str, None]:
 def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Outlook, rng: Random) -> Future:
     """One possible future. The State is not the same afterwards."""
     past = past.redrawn(rng)
-    works = {name: Work(past.length_ms(job, done_ms, rng.random())) for name, job, done_ms in _open_jobs(state)}
+    works = {
+        name: Work(past.length_ms(job, done_ms, rng.random()), job=job) for name, job, done_ms in _open_jobs(state)
+    }
     coming: list[tuple[int, Event]] = []
     for at_ms, job in islice(past.coming(outlook.horizon_ms, rng), COMING_MAX):
-        works[job.id] = Work(past.length_ms(job, 0, rng.random()))
+        works[job.id] = Work(past.length_ms(job, 0, rng.random()), job=job)
         coming.append((at_ms, JobSubmitted(job)))
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
