@@ -9,6 +9,7 @@ from enum import StrEnum
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Array, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.rewrite import rewritten
 from phalanx.workload.share import ShareAsk, ShareKind
 
 
@@ -113,7 +114,7 @@ def _cpus(job: Job, change: Change) -> Job:
         most = change.amount
         return replace(task, cpus_milli=min(task.cpus_milli, most), cpus_limit_milli=min(task.cpus_limit_milli, most))
 
-    return _with_task(job, change.role, fewer)
+    return rewritten(job, fewer, change.role)
 
 
 def _memory(job: Job, change: Change) -> Job:
@@ -121,18 +122,18 @@ def _memory(job: Job, change: Change) -> Job:
         most = change.amount
         return replace(task, memory_mb=min(task.memory_mb, most), memory_limit_mb=min(task.memory_limit_mb, most))
 
-    return _with_task(job, change.role, less)
+    return rewritten(job, less, change.role)
 
 
 def _nics(job: Job, change: Change) -> Job:
-    return _with_task(job, change.role, lambda task: replace(task, nics=change.amount))
+    return rewritten(job, lambda task: replace(task, nics=change.amount), change.role)
 
 
 def _amounts(job: Job, change: Change) -> Job:
     def bare(task: Task) -> Task:
         return replace(task, cpus_milli=0, cpus_limit_milli=0, memory_mb=0, memory_limit_mb=0, nics=0, storage_gb=())
 
-    return _with_task(job, "", bare)
+    return rewritten(job, bare)
 
 
 def _topology(job: Job, change: Change) -> Job:
@@ -161,13 +162,13 @@ def _toleration(job: Job, change: Change) -> Job:
 
 
 def _gpu_type(job: Job, change: Change) -> Job:
-    return _with_task(
-        job, "", lambda task: replace(task, gpu_types=change.names) if task.gpu_types == change.names_was else task
+    return rewritten(
+        job, lambda task: replace(task, gpu_types=change.names) if task.gpu_types == change.names_was else task
     )
 
 
 def _gpu_memory(job: Job, change: Change) -> Job:
-    return _with_task(job, change.role, lambda task: replace(task, gpu_memory_gb=change.amount / 1000))
+    return rewritten(job, lambda task: replace(task, gpu_memory_gb=change.amount / 1000), change.role)
 
 
 def _replicas(job: Job, change: Change) -> Job:
@@ -181,7 +182,7 @@ def _replicas(job: Job, change: Change) -> Job:
 
 
 def _gpus(job: Job, change: Change) -> Job:
-    return _with_task(job, change.role, lambda task: replace(task, gpus=change.amount))
+    return rewritten(job, lambda task: replace(task, gpus=change.amount), change.role)
 
 
 def _share(job: Job, change: Change) -> Job:
@@ -189,26 +190,14 @@ def _share(job: Job, change: Change) -> Job:
         memory_mb = task.share.memory_mb if task.share is not None else None
         return replace(task, share=ShareAsk(ShareKind(change.names[0]), change.amount, memory_mb=memory_mb))
 
-    return _with_task(job, change.role, part)
+    return rewritten(job, part, change.role)
 
 
 def _share_memory(job: Job, change: Change) -> Job:
     def less(task: Task) -> Task:
         return replace(task, share=replace(task.share, memory_mb=change.amount) if task.share is not None else None)
 
-    return _with_task(job, change.role, less)
-
-
-def _with_task(job: Job, path: str, rewrite: Callable[[Task], Task]) -> Job:
-    """The job with the task of a role rewritten; an empty path is every role."""
-
-    def walk(role: Role, above: str) -> Role:
-        name = f"{above}/{role.name}" if above else role.name
-        if role.members:
-            return replace(role, members=tuple(walk(member, name) for member in role.members))
-        return replace(role, task=rewrite(role.task)) if path in ("", name) else role
-
-    return replace(job, gang=replace(job.gang, roles=tuple(walk(role, "") for role in job.gang.roles)))
+    return rewritten(job, less, change.role)
 
 
 _REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from phalanx.placement.fit import Fit
@@ -10,8 +10,7 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
-
-Rewrite = Callable[[Task], Task]
+from phalanx.workload.rewrite import Rewrite, rewritten
 
 
 def _without_cpus(task: Task) -> Task:
@@ -52,12 +51,12 @@ class Scarcity:
 
 def scarcity(fit: Fit, job: Job) -> Scarcity | None:
     """What is short beside the GPUs of a gang; None if it finds a place now, or would find none without it either."""
-    bare = _rewritten(job, _bare)
+    bare = rewritten(job, _bare)
     if bare == job or not _seats(fit, bare) or _seats(fit, job):
         return None
-    name = next((name for name, without in AMOUNTS.items() if _seats_otherwise(fit, job, _rewritten(job, without))), "")
+    name = next((name for name, without in AMOUNTS.items() if _seats_otherwise(fit, job, rewritten(job, without))), "")
     paths = list(_paths(job.gang.roles))
-    roles = (path for path in paths if _seats_otherwise(fit, job, _rewritten(job, _bare, path)))
+    roles = (path for path in paths if _seats_otherwise(fit, job, rewritten(job, _bare, path)))
     return Scarcity(name, next(roles, "") if len(paths) > 1 else "")
 
 
@@ -73,18 +72,6 @@ def _seats(fit: Fit, job: Job) -> bool:
     trial.undo()
     fit.capacity.grown = grown
     return seated
-
-
-def _rewritten(job: Job, rewrite: Rewrite, path: str = "") -> Job:
-    """The job with the tasks of one role, or of all, rewritten."""
-
-    def walk(role: Role, above: str) -> Role:
-        name = f"{above}/{role.name}" if above else role.name
-        if role.members:
-            return replace(role, members=tuple(walk(member, name) for member in role.members))
-        return replace(role, task=rewrite(role.task)) if path in ("", name) else role
-
-    return replace(job, gang=replace(job.gang, roles=tuple(walk(role, "") for role in job.gang.roles)))
 
 
 def _paths(roles: tuple[Role, ...], above: str = "") -> Iterator[str]:
