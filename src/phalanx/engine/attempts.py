@@ -12,7 +12,7 @@ from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, St
 from phalanx.engine.state import State
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement, in_place
-from phalanx.policy.policy import Targets
+from phalanx.policy.policy import Targets, nobody
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
@@ -303,8 +303,8 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
-    elif state.quotas and state.quotas.borrows(record.job.queue):
-        # Who started in a decision could not be had back in it by those who stood behind.
+    elif state.policy.moves is not nobody or (state.quotas and state.quotas.borrows(record.job.queue)):
+        # Who started in a decision could not be moved, or had back, in it by those who stood behind.
         may_give_way(state, attempt)
     if state.quotas.accounts:
         time_least_run(state, attempt)

@@ -174,11 +174,13 @@ class Draft:
             mark = self.trial.mark()
             self.trial.release(bookings)
             self.trial.use(borrower.job.queue, usage_of(bookings), -1)
+            planned = self.reservations.put_back(bookings)
             seated = self.seat(record) if self.state.shortfall(record) is None else None
             if seated is not None:
                 self._put_back(lent)
                 self.start(record, seated)
                 return True
+            self.reservations.plan_again(planned)
             self.trial.undo_to(mark)
         return False
 

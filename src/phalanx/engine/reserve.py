@@ -214,9 +214,15 @@ class Reservations:
         self._make_way(record, bookings)
         return False
 
-    def put_back(self, bookings: list[Booking]) -> None:
-        """Forgets a start of this decision that is not to be."""
-        self._planned = [planned for planned in self._planned if planned[2] is not bookings]
+    def put_back(self, bookings: list[Booking]) -> list[End]:
+        """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
+        planned = self._planned
+        self._planned = [end for end in planned if end[2] is not bookings]
+        return planned
+
+    def plan_again(self, planned: list[End]) -> None:
+        """Has what was planned before be so after all."""
+        self._planned = planned
 
     def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
         """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and
