@@ -489,7 +489,7 @@ def test_a_forecast_is_made_for_all_who_wait(rehearsal: Server) -> None:
     ]
     first, second = rehearsal.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
     rehearsal.wait(first, "running")
-    told = eventually(lambda: rehearsal.client.get(f"/jobs/{second}/why").json()["forecast"], patience_s=240)
+    told = eventually(lambda: rehearsal.client.get(f"/jobs/{second}/why").json()["forecast"], patience_s=600)
     assert told["runs"] > 1
     assert told["early_ms"] is None or told["early_ms"] > told["at_ms"]
     for job in (second, first):
