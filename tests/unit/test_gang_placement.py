@@ -14,7 +14,7 @@ from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
 from phalanx.placement.packings import packing
-from phalanx.placement.place import placement_of, refusal
+from phalanx.placement.place import ever, placement_of, refusal
 from phalanx.placement.placement import Lack, Placement, Refusal
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Kind, Toleration
@@ -190,6 +190,26 @@ def test_a_role_with_a_wish_of_its_own_does_not_leave_the_gangs_required_node() 
     wishing = Role("worker", 2, 2, Task(2), topology=Topology(preferred="rack"))
     assert Floor(cluster).used(n0=1).counts(of_roles("j", wishing, required=NODE)) == {"n1": 4}
     assert Floor(cluster).used(n0=1, n1=1).place(of_roles("j", wishing, required=NODE)) is None
+
+
+IN_A_RACK = Topology("rack", "rack")
+HELD_TIGHTER = {
+    "many tasks": of_roles("j", Role("a", task=Task(2)), workers(6, 1, within("rack")), required=NODE),
+    "in one socket": of_roles("j", workers(4, 1, IN_A_RACK), required="socket"),
+    "no GPUs": of_roles("j", Role("a", 2, 2, Task(cpus_milli=1), topology=IN_A_RACK), required=NODE),
+    "a member": of_roles(
+        "j", Role("sub", 2, 2, members=(workers(2, 1, IN_A_RACK), Role("driver")), topology=within(NODE))
+    ),
+}
+
+
+@pytest.mark.parametrize("job", HELD_TIGHTER.values(), ids=HELD_TIGHTER.keys())
+def test_what_is_held_to_a_level_may_be_held_to_a_tighter_one_by_what_it_is_part_of(job: Job) -> None:
+    split = (("socket", 2),)
+    nodes = tuple(Node(f"n{i}", ("p0", f"r{i // 2}"), 8, cpus_milli=4, split=split) for i in range(4))
+    floor = Floor(Cluster(nodes, ("pod", "rack", NODE, "socket")))
+    assert ever(floor.fit, job)
+    assert floor.place(job) is not None
 
 
 def test_a_task_held_to_one_switch_stays_inside_the_socket_of_its_gang() -> None:

@@ -189,8 +189,19 @@ class Counting:
         )
 
 
+def lies_in_one(topology: Topology, level: str, within: Range) -> bool:
+    """Whether a range is a part of one domain of a level: then all in it is as close as the level asks."""
+    if within.first >= within.last:
+        return False
+    domain = topology.domains[level][topology.domain_of[level][within.first]]
+    return within.last <= domain.last and within != (domain.first, domain.last)
+
+
 def domains_within(topology: Topology, level: str, within: Range) -> Iterator[Range]:
-    """The domains of a level of several nodes that lie in a range."""
+    """The domains of a level of several nodes that lie in a range; the range itself, where it is a part of one."""
+    if lies_in_one(topology, level, within):
+        yield within
+        return
     for domain in topology.domains[level]:
         if within.first <= domain.first and domain.last <= within.last:
             yield Range(domain.first, domain.last)

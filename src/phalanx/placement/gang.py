@@ -14,7 +14,7 @@ from phalanx.cluster.bits import lowest, members, span
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE
 from phalanx.cluster.topology import Domain
-from phalanx.placement.bounds import Counting, Range, domains_within, supply_now
+from phalanx.placement.bounds import Counting, Range, domains_within, lies_in_one, supply_now
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.shares import Parts
@@ -325,6 +325,8 @@ class GangTrial:
         if level == CLUSTER:
             return iter((within,))
         if level in self.capacity.topology.domains:
+            if lies_in_one(self.capacity.topology, level, within):
+                return iter((within,))
             return self._budgeted(self._rooms(level, roles, within))
         if self._sharing and _shares(roles):
             return self._budgeted(self._sharing_nodes(level, roles, within))
