@@ -52,6 +52,21 @@ def test_whether_a_gang_fits_does_not_depend_on_which_role_is_written_first(
         assert ever(a_fit(cluster), of_roles("j", *order))
 
 
+@pytest.mark.parametrize("close_first", [True, False])
+def test_a_role_that_was_left_out_is_seated_before_those_who_had_its_place(close_first: bool) -> None:
+    """Only one node has two GPUs in one socket, which pairs would take first: it is in use, and they fill it."""
+    nodes = tuple(Node(name, (), gpus, cpus_milli=8 * CORE, split=(("socket", 2),)) for name, gpus in PAIRS.items())
+    fit = a_fit(Cluster(nodes, (NODE, "socket")))
+    fit.capacity.hold(Booking(1, 0b0011, ()))
+    pairs = Role("pairs", 2, 2, Task(2, cpus_milli=2 * CORE), topology=within(NODE))
+    close = Role("close", task=Task(2, cpus_milli=CORE), topology=within("socket"))
+    order = (close, pairs) if close_first else (pairs, close)
+    assert where(fit, of_roles("j", *order)) == {"a": (0, 1), "b": (2, 3), "c": (0, 1)}
+
+
+PAIRS = {"a": 2, "b": 4, "c": 2}
+
+
 def many_small_racks_and_a_large_one() -> Cluster:
     """300 racks that have the GPUs of a gang but not its CPUs, before the one that has both."""
     small = tuple(Node(f"s{i}", (f"r{i // 2}",), 8, cpus_milli=16 * CORE) for i in range(600))

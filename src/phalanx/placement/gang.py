@@ -30,6 +30,9 @@ TRIALS_FEW = 4
 """Domains or replicas up to which trying is cheaper than counting first what all of them have room for."""
 
 
+ORDERS_MAX = 8
+"""Orders in which the roles of a group are seated in trial: after the first few, whoever was left out goes first."""
+
 TASKS_MANY = 64
 """Tasks from which on it is cheaper to count first which type of GPU holds a gang than to seat it twice."""
 
@@ -446,19 +449,27 @@ class GangTrial:
     def _fill(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
         """Seats all roles at their maximum in a domain. Who does not fit when seated late may do when seated early."""
         if len(roles) == 1:
-            return self._fill_in_order(roles, within, path)
+            return self._left_out(roles, within, path) is None
         by_choice = tuple(sorted(roles, key=self._choice))
         by_size = tuple(sorted(roles, key=_size, reverse=True))
-        orders = (by_choice, tuple(sorted(by_size, key=self._choice)), by_size)
-        return any(self._fill_in_order(order, within, path) for order in dict.fromkeys(orders))
+        orders = list(dict.fromkeys((by_choice, tuple(sorted(by_size, key=self._choice)), by_size)))
+        for order in orders:
+            left_out = self._left_out(order, within, path)
+            if left_out is None:
+                return True
+            first = (left_out, *(role for role in order if role is not left_out))
+            if first not in orders and len(orders) < ORDERS_MAX:
+                orders.append(first)
+        return False
 
-    def _fill_in_order(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
+    def _left_out(self, roles: tuple[Role, ...], within: Range, path: str) -> Role | None:
+        """Seats roles one after the other; the first that does not fit, with nobody seated then."""
         mark = len(self.seats)
         for role in roles:
             if self._replicas(role, role.replicas_max, role.replicas_max, within, path) < role.replicas_max:
                 self._undo_to(mark)
-                return False
-        return True
+                return role
+        return None
 
     def _choice(self, role: Role) -> int:
         """How many nodes a role could use: who has the least choice chooses first."""
