@@ -67,6 +67,59 @@ def test_a_role_that_was_left_out_is_seated_before_those_who_had_its_place(close
 PAIRS = {"a": 2, "b": 4, "c": 2}
 
 
+def _two_of(*members: Role) -> Role:
+    return Role("replica", 2, 2, members=members)
+
+
+HARD_TO_SEAT = {
+    "replicas that cannot each have a node": (
+        (Node("n", (), 2, nics=2), Node("m", (), 4)),
+        of_roles("j", _two_of(Role("a", task=Task(1)), Role("b", task=Task(1, nics=1)))),
+        ["replica/a", "replica/b", "replica/a", "replica/b"],
+        ["m", "n", "m", "n"],
+    ),
+    "replicas of which a part has few nodes to choose from": (
+        (Node("any", (), 4, "B"), Node("few", (), 4, "A")),
+        of_roles("j", _two_of(Role("a", task=Task(1)), Role("b", task=Task(2, ("A",)))), Role("c", task=Task(1))),
+        ["replica/a", "replica/b", "replica/a", "replica/b", "c"],
+        ["any", "few", "any", "few", "any"],
+    ),
+    "tasks that fill a node of two amounts": (
+        (Node("n", (), 4, cpus_milli=4 * CORE, memory_mb=2), Node("m", (), 2, cpus_milli=8 * CORE, memory_mb=2)),
+        of_roles(
+            "j",
+            Role("a", task=Task(2, cpus_milli=CORE), topology=within(NODE)),
+            Role("b", 3, 3, Task(1, cpus_milli=2 * CORE, memory_mb=1)),
+        ),
+        ["a", "b", "b", "b"],
+        ["n", "n", "m", "m"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "job", "roles", "named"), HARD_TO_SEAT.values(), ids=HARD_TO_SEAT.keys())
+def test_a_gang_that_has_a_place_finds_it_in_a_small_cluster(
+    nodes: tuple[Node, ...], job: Job, roles: list[str], named: list[str]
+) -> None:
+    fit = a_fit(Cluster(nodes))
+    trial = GangTrial(fit, Packing(), job)
+    assert trial.seat()
+    placement = placement_of(trial)
+    assert [slot.role for slot in placement.slots] == roles
+    assert [slot.node for slot in placement.slots] == named
+    trial.undo()
+    fit.capacity.check()
+
+
+def test_what_must_lie_together_is_not_torn_by_trying_every_way() -> None:
+    nodes = (Node("n", ("r0",), 2, nics=2), Node("m", ("r1",), 4))
+    pair = (Role("a", task=Task(1)), Role("b", task=Task(1, nics=1)))
+    assert where(a_fit(Cluster(nodes, ("rack", NODE))), of_roles("j", Role("replica", 2, 2, members=pair))) is not None
+    held = Role("replica", 2, 2, members=pair, topology=within("rack"))
+    assert where(a_fit(Cluster(nodes, ("rack", NODE))), of_roles("j", held)) is None
+    assert where(a_fit(Cluster(nodes, ("rack", NODE))), of_roles("j", _two_of(*pair), required="rack")) is None
+
+
 def many_small_racks_and_a_large_one() -> Cluster:
     """300 racks that have the GPUs of a gang but not its CPUs, before the one that has both."""
     small = tuple(Node(f"s{i}", (f"r{i // 2}",), 8, cpus_milli=16 * CORE) for i in range(600))

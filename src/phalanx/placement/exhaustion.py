@@ -1,18 +1,20 @@
-"""Exhaustion: whether tasks of several kinds fit an idle cluster in any way at all, by trying every way.
+"""Exhaustion: whether tasks of several kinds fit in any way at all, by trying every way: an idle cluster, or what is
+free of a small one now.
 
 Nodes with the same left count as one, so that even a large cluster has few ways; where it has too many, none is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import ge, sub
 
-from phalanx.cluster.bits import members
+from phalanx.cluster.bits import members, span
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.topology import Topology
 from phalanx.placement.bounds import Range, domains_within
 from phalanx.placement.fit import Ask, Fit
+from phalanx.workload.gang import Task
 from phalanx.workload.job import Job
 
 STEPS_MAX = 2_000
@@ -20,6 +22,12 @@ STEPS_MAX = 2_000
 
 TASKS_MAX = 64
 """Tasks of a gang above which there are too many ways."""
+
+STEPS_NOW_MAX = 80
+"""Likewise, where a gang is to be placed: that is tried again and again."""
+
+NODES_NOW_MAX = 128
+"""Nodes that have something free above which a gang that has a place is as good as never refused without it."""
 
 Amounts = tuple[int, ...]
 Make = tuple[Amounts, Amounts]
@@ -33,13 +41,55 @@ def some_way(fit: Fit, job: Job) -> bool | None:
     is_simple = all(not role.members and not role.topology.required and role.task.share is None for role in gang.roles)
     if not is_simple or len(tasks) > TASKS_MAX:
         return None
-    kinds = list(dict.fromkeys(sorted(tasks, key=lambda task: (-task.gpus, -task.cpus_milli, -task.memory_mb))))
+    kinds = _kinds(tasks)
     asks = [fit.ask(task, job) for task in kinds]
-    ways = _Ways(asks, [tasks.count(kind) for kind in kinds])
+    ways = _Ways(asks, [tasks.count(kind) for kind in kinds], STEPS_MAX)
     for nodes in dict.fromkeys(_domains(fit, asks, ways.numbers, gang.topology.required)):
         if ways.exist(nodes):
             return True
     return None if ways.steps_left < 0 else False
+
+
+def way_now(
+    fit: Fit, job: Job, tasks: Sequence[Task], passes: Callable[[Ask], int], domains: Sequence[Range]
+) -> list[int] | None:
+    """The node of each of some tasks on whole devices, all of them in one domain, as things are; None if none is known.
+
+    The domain that has least to choose from comes first, and in it the nodes that have fewest GPUs free.
+    """
+    kinds = _kinds(tasks)
+    asks = [fit.ask(task, job) for task in kinds]
+    passing = [passes(ask) for ask in asks]
+    anywhere = 0
+    for nodes in passing:
+        anywhere |= nodes
+    if len(tasks) > TASKS_MAX or anywhere.bit_count() > NODES_NOW_MAX or not all(passing):
+        return None
+    ways = _Ways(asks, [tasks.count(kind) for kind in kinds], STEPS_NOW_MAX)
+    gpus = sum(task.gpus for task in tasks)
+    within = [anywhere & span(*domain) for domain in domains]
+    enough = [nodes for nodes in within if nodes and fit.capacity.has_free(nodes, gpus)]
+    for nodes in sorted(enough, key=int.bit_count):
+        found = ways.first(_makes_now(fit, nodes, passing, ways.numbers))
+        if found is not None:
+            of_kind = {kind: iter(found[number]) for number, kind in enumerate(kinds)}
+            return [next(of_kind[task]) for task in tasks]
+    return None
+
+
+def _makes_now(fit: Fit, nodes: int, passing: list[int], numbers: list[int]) -> dict[Make, list[int]]:
+    """Nodes by what they have left and take, as things are."""
+    capacity = fit.capacity
+    found: dict[Make, list[int]] = {}
+    for node in members(nodes):
+        left = (capacity.free[node].bit_count(), *(capacity.amounts[number].free[node] for number in numbers))
+        found.setdefault((left, tuple(each >> node & 1 for each in passing)), []).append(node)
+    return found
+
+
+def _kinds(tasks: Sequence[Task]) -> list[Task]:
+    """The kinds of some tasks, the largest first."""
+    return list(dict.fromkeys(sorted(tasks, key=lambda task: (-task.gpus, -task.cpus_milli, -task.memory_mb))))
 
 
 def _domains(fit: Fit, asks: list[Ask], numbers: list[int], level: str) -> Iterator[tuple[tuple[Make, int], ...]]:
@@ -78,12 +128,31 @@ def _gpus_of(topology: Topology, level: str) -> Iterator[list[tuple[int, int]]]:
 class _Ways:
     """Ways to put so many tasks of each kind on nodes, the largest tasks first."""
 
-    def __init__(self, asks: list[Ask], counts: list[int]) -> None:
+    def __init__(self, asks: list[Ask], counts: list[int], steps_max: int) -> None:
         self.numbers = list(dict.fromkeys(number for ask in asks for number, _ in ask.needs))
         self._needs = [(ask.gpus, *(dict(ask.needs).get(number, 0) for number in self.numbers)) for ask in asks]
         self._kinds = [kind for kind, count in enumerate(counts) for _ in range(count)]
-        self.steps_left = STEPS_MAX
+        self.steps_left = steps_max
         self._failed: dict[tuple[int, tuple[tuple[Make, int], ...]], None] = {}
+        self._chosen: list[Make] = []
+
+    def first(self, nodes: dict[Make, list[int]]) -> list[list[int]] | None:
+        """The nodes of the tasks of each kind, by the first way there is."""
+        self._chosen.clear()
+        if not self.exist(tuple(sorted((make, len(alike)) for make, alike in nodes.items()))):
+            return None
+        left = {make: list(reversed(alike)) for make, alike in nodes.items()}
+        found: list[list[int]] = [[] for _ in self._needs]
+        for kind, make in zip(self._kinds, reversed(self._chosen), strict=True):
+            node = left[make].pop()
+            left.setdefault(self._after(make, kind), []).append(node)
+            found[kind].append(node)
+        return found
+
+    def _after(self, make: Make, kind: int) -> Make:
+        """What a node is once a task of a kind is on it."""
+        has, takes = make
+        return tuple(map(sub, has, self._needs[kind])), takes
 
     def exist(self, nodes: tuple[tuple[Make, int], ...], at: int = 0) -> bool:
         """Whether there is one for the tasks from some on. Not, once the steps are spent."""
@@ -99,9 +168,10 @@ class _Ways:
             if takes[kind] and all(map(ge, has, need)):
                 left = dict(nodes)
                 left[make] -= 1
-                after = (tuple(map(sub, has, need)), takes)
+                after = self._after(make, kind)
                 left[after] = left.get(after, 0) + 1
                 if self.exist(tuple(sorted(each for each in left.items() if each[1])), at + 1):
+                    self._chosen.append(make)
                     return True
         self._failed[at, nodes] = None
         return False

@@ -15,10 +15,11 @@ from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE
 from phalanx.cluster.topology import Domain
 from phalanx.placement.bounds import Counting, Range, domains_within, lies_in_one, supply_now
+from phalanx.placement.exhaustion import TASKS_MAX, way_now
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.shares import Parts
-from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
+from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan
 from phalanx.workload.sizes import fewer, leaves, whole_steps
@@ -77,11 +78,11 @@ class GangTrial:
         if is_lone(gang) or self._is_as_good_as_lone(gang):
             return self._seat_alone(gang.roles[0])
         if not self.fit.types_differ or not self._minds_types():
-            return self._seat_all()
+            return self._seat_all() or self._seat_in_some_way()
         tasks = sum(count for _, count in leaves(gang.roles))
         if tasks > TASKS_MANY and self._seat_on_one_type(tasks):
             return True
-        seated = self._seat_all()
+        seated = self._seat_all() or self._seat_in_some_way()
         if seated and self._mixes_types():
             self._unmix()
         return seated
@@ -161,6 +162,38 @@ class GangTrial:
             return False
         roles = fewer(gang.roles, sizes[0]) if sizes[0] else gang.roles
         return self._seat_whole_groups(plan, roles, everywhere) or self._group(roles, gang.topology, everywhere, "")
+
+    def _seat_in_some_way(self) -> bool:
+        """Seats a gang of several kinds of tasks at its smallest, by trying every way there is in a small cluster.
+
+        Whoever is seated first takes the best place for itself, which may be the only one of another; and what keeps
+        close together without having to may take what others need.
+        """
+        gang = self.job.gang
+        is_one_kind = len(gang.roles) == 1 and not gang.roles[0].members
+        if is_one_kind or not self.capacity.has_free(self.capacity.open & self.among & self._of_type, gang.gpus_min):
+            return False
+        domains = self._domains_to_choose_from(gang.topology.required)
+        wide = ("", CLUSTER, NODE, *self.capacity.topology.domains)
+        if self.job.parallel is not None or not domains or not _are_free(gang.roles, gang.topology.required, wide):
+            return False
+        seats = list(islice(_least_tasks(gang.roles, ""), TASKS_MAX + 1))
+        if len(dict.fromkeys(task for task, _ in seats)) < 2 or any(task.share is not None for task, _ in seats):
+            return False
+        nodes = way_now(self.fit, self.job, [task for task, _ in seats], self._passes, domains)
+        if nodes is None:
+            return False
+        for (task, path), node in zip(seats, nodes, strict=True):
+            self._book_tasks(self.fit.ask(task, self.job), path, node, 1)
+        return True
+
+    def _domains_to_choose_from(self, level: str) -> list[Range]:
+        """Domains of several nodes that the gang must lie in one of; none where it must lie on one node."""
+        topology = self.capacity.topology
+        everywhere = Range(0, len(topology.nodes))
+        if level in ("", CLUSTER):
+            return [everywhere]
+        return list(domains_within(topology, level, everywhere)) if level in topology.domains else []
 
     def _seat_whole_groups(self, plan: ParallelPlan, roles: tuple[Role, ...], within: Range) -> bool:
         """Seats a gang so that the tasks of each tensor-parallel group share a node, at least for one replica of it.
@@ -598,6 +631,27 @@ class GangTrial:
 
     def _holder(self) -> str:
         return f"{self.job.id}#{self.first_rank + len(self.seats)}"
+
+
+def _least_tasks(roles: tuple[Role, ...], above: str) -> Iterator[tuple[Task, str]]:
+    """Every task of roles at their smallest and the path of its role, replica by replica."""
+    for role in roles:
+        path = f"{above}/{role.name}" if above else role.name
+        for _ in range(role.replicas_min):
+            if role.members:
+                yield from _least_tasks(role.members, path)
+            else:
+                yield role.task, path
+
+
+def _are_free(roles: tuple[Role, ...], held_to: str, wide: tuple[str, ...]) -> bool:
+    """Whether nothing but the gang as a whole is held to a level: what is one task is on one node in any case."""
+    return all(
+        role.topology.required in ("", CLUSTER, held_to) and _are_free(role.members, held_to, wide)
+        if role.members
+        else role.topology.required in wide
+        for role in roles
+    )
 
 
 def is_lone(gang: Gang) -> bool:
