@@ -8,7 +8,7 @@ import pytest
 
 from builders import a_job, of_roles, places, racked, sockets, within, workers
 from phalanx.cluster.capacity import Booking, Capacity
-from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint, flat
+from phalanx.cluster.cluster import NODE, Cluster, Health, Link, Node, Taint, flat
 from phalanx.cluster.topology import Topology as Tree
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
@@ -474,6 +474,47 @@ def test_groups_stay_whole_even_where_that_takes_a_wider_domain() -> None:
     found = floor.counts(a_job("j", 1, 12, parallel=ParallelPlan(tp=4, dp=3)))
     assert found is not None
     assert sorted(found.values()) == [4, 4, 4]
+
+
+def linked(fast_gb_s: float) -> Cluster:
+    """Domains of two, three and two nodes of 4 GPUs, which links of so many GB/s join."""
+    domains = ("d0", "d0", "d1", "d1", "d1", "d2", "d2")
+    links = {"cluster": Link(50.0), "domain": Link(fast_gb_s), NODE: Link(900.0)}
+    return Cluster(tuple(Node(f"n{i}", (name,), 4) for i, name in enumerate(domains)), ("domain", NODE), links)
+
+
+TP_OF_TWO_NODES = a_job("j", 4, 4, parallel=ParallelPlan(tp=8, dp=2))
+
+
+def test_a_group_that_is_larger_than_a_node_lies_in_one_domain_of_fast_links() -> None:
+    placement = Floor(linked(900.0)).used(n0=4).place(TP_OF_TWO_NODES)
+    assert placement is not None
+    assert placement.nodes == ("n5", "n6", "n2", "n3")
+    assert [{node for node, _ in placement.mesh[first : first + 8]} for first in (0, 8)] == [{"n5", "n6"}, {"n2", "n3"}]
+
+
+def test_a_group_that_is_larger_than_a_node_is_torn_where_no_domain_has_room_for_it() -> None:
+    assert Floor(linked(900.0)).used(n0=4, n2=4, n3=4).counts(TP_OF_TWO_NODES) == {"n1": 4, "n4": 4, "n5": 4, "n6": 4}
+
+
+def test_domains_whose_links_are_no_faster_hold_no_groups_together() -> None:
+    assert Floor(linked(50.0)).used(n0=4).counts(TP_OF_TWO_NODES) == {"n1": 4, "n2": 4, "n3": 4, "n4": 4}
+
+
+def test_tasks_that_make_no_whole_group_go_anywhere_beside_those_that_do() -> None:
+    plan = ParallelPlan(tp=8, dp=3)
+    job = of_roles("j", Role("head", task=Task(4)), Role("worker", 5, 5, Task(4)), parallel=plan)
+    placement = Floor(linked(900.0)).place(job)
+    assert placement is not None
+    assert placement.gpus == 24
+
+
+def test_a_gang_grows_by_groups_that_share_a_domain_of_fast_links_and_by_no_torn_one() -> None:
+    floor = Floor(linked(900.0)).used(n0=4, n2=4, n3=4)
+    job = a_job("j", 4, (2, 8), parallel=ParallelPlan(tp=8, dp=4))
+    trial = GangTrial(floor.fit, Packing(), job)
+    seats = trial.grow(job.gang.roles[0], 4, Booking(0, 0b1111, ()))
+    assert [seat.booking.node for seat in seats] == [5, 6]
 
 
 def test_a_group_is_torn_where_no_node_has_room_for_it() -> None:

@@ -7,7 +7,7 @@ as it goes; what does not work out is undone booking by booking.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
 from phalanx.cluster.bits import lowest, members, span
@@ -68,6 +68,7 @@ class GangTrial:
         self._step = 0
         self._allowed = -1
         self._tp = 1
+        self._tp_level = NODE
         self._one_type: tuple[int, ...] = ()
         self._of_type = -1
         self._passing: dict[Ask, tuple[int, int]] = {}
@@ -198,25 +199,39 @@ class GangTrial:
     def _seat_whole_groups(self, plan: ParallelPlan, roles: tuple[Role, ...], within: Range) -> bool:
         """Seats a gang so that the tasks of each tensor-parallel group share a node, at least for one replica of it.
 
-        Such a group sends many times in every layer: one that is torn costs more than any distance between groups.
+        Such a group sends many times in every layer: one that is torn costs more than any distance between groups. What
+        is larger than nodes is kept in one domain whose nodes are joined by faster links than others.
         """
-        if not self._may_keep_whole(plan):
+        if not any(0 < role.task.gpus < plan.tp for role, _ in leaves(self.job.gang.roles)):
             return False
-        self._tp = plan.tp
+        if plan.tp <= self.capacity.gpus_max and self._seat_in_groups(plan, roles, within, NODE):
+            return True
+        fast = self._fast_level()
+        return fast != NODE and self._seat_in_groups(plan, roles, within, fast)
+
+    def _seat_in_groups(self, plan: ParallelPlan, roles: tuple[Role, ...], within: Range, level: str) -> bool:
+        """Likewise, where each tensor-parallel group lies in one domain of a level."""
+        self._tp, self._tp_level = plan.tp, level
         seated = self._group(roles, self.job.gang.topology, within, "")
-        self._tp = 1
+        self._tp, self._tp_level = 1, NODE
         if sum(seat.booking.devices.bit_count() for seat in self.seats) >= plan.tp * plan.pp:
             return seated
         self.undo()
         return False
 
-    def _may_keep_whole(self, plan: ParallelPlan) -> bool:
-        """Whether there are tasks smaller than a tensor-parallel group, and nodes as large as one."""
-        small = any(0 < role.task.gpus < plan.tp for role, _ in leaves(self.job.gang.roles))
-        return small and plan.tp <= self.capacity.gpus_max
+    def _fast_level(self) -> str:
+        """The outermost level whose links are faster than those around it; the node, if none above it has such."""
+        topology = self.capacity.topology
+        levels = (CLUSTER, *topology.cluster.levels_above)
+        fast = (inner for outer, inner in pairwise(levels) if topology.link(inner).gb_s > topology.link(outer).gb_s)
+        return next(fast, NODE)
 
     def _together(self, ask: Ask) -> int:
         """How many tasks go to a node together."""
+        return self._group_size(ask) if self._tp_level == NODE else 1
+
+    def _group_size(self, ask: Ask) -> int:
+        """How many tasks a tensor-parallel group consists of, where they are kept together."""
         return self._tp // ask.gpus if ask.gpus and not self._tp % ask.gpus else 1
 
     def _is_as_good_as_lone(self, gang: Gang) -> bool:
@@ -247,8 +262,8 @@ class GangTrial:
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
         """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in.
 
-        Those of a tensor-parallel group share a node: one that is torn would slow down all the others. GPUs of the same
-        type as those of that booking come first.
+        Those of a tensor-parallel group stay together: one that is torn would slow down all the others. GPUs of the
+        same type as those of that booking come first.
         """
         topology = self.capacity.topology
         self._sharing = _shares((role,))
@@ -264,8 +279,10 @@ class GangTrial:
                 if group & beside.devices:
                     self._allowed = group
         plan = self.job.parallel
-        if plan is not None and self._may_keep_whole(plan):
-            self._tp = plan.tp
+        if plan is not None:
+            fits_a_node = plan.tp <= self.capacity.gpus_max
+            self._tp_level = NODE if fits_a_node else self._fast_level()
+            self._tp = plan.tp if fits_a_node or self._tp_level != NODE else 1
         for one_type in self._types_to_grow_on(role, beside):
             self._keep_to(one_type)
             more -= self._replicas(role, 1, more, within, "") if more else 0
@@ -512,7 +529,10 @@ class GangTrial:
         """Seats `least` to `most` replicas of a role, or none; how many."""
         path = f"{path}/{role.name}" if path else role.name
         if not role.members and role.topology == ANYWHERE:
-            return self._tasks(self.fit.ask(role.task, self.job), path, least, most, within)
+            ask = self.fit.ask(role.task, self.job)
+            if self._tp_level != NODE and self._group_size(ask) > 1:
+                return self._wide_groups(role, ask, path, least, most, within)
+            return self._tasks(ask, path, least, most, within)
         mark = len(self.seats)
         group = role.members or (Role(role.name, task=role.task),)
         if least > TRIALS_FEW and self._counting().groups(group, role.topology.required, within) < least:
@@ -525,6 +545,22 @@ class GangTrial:
                     return 0
                 return seated
         return most
+
+    def _wide_groups(self, role: Role, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
+        """Likewise, the tasks of each tensor-parallel group in one domain of its level; who is over goes anywhere."""
+        mark, tp, level, size = len(self.seats), self._tp, self._tp_level, self._group_size(ask)
+        group, below = (Role(role.name, size, size, role.task),), path.rpartition("/")[0]
+        self._tp, self._tp_level = 1, NODE
+        seated = 0
+        while seated + size <= most and self._group(group, Topology(required=level), within, below):
+            seated += size
+        if seated < least and most - seated < size:
+            seated += self._tasks(ask, path, least - seated, most - seated, within)
+        self._tp, self._tp_level = tp, level
+        if seated < least:
+            self._undo_to(mark)
+            return 0
+        return seated
 
     def _tasks(self, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
         if ask.portions:
