@@ -156,7 +156,7 @@ def test_what_is_left_does_not_depend_on_the_order_of_the_files(capsys: pytest.C
         assert run(cli, ["plan", "--cluster", str(EXAMPLES / "cluster-three-types.yaml"), *order]) == 0
         rests.append(capsys.readouterr().out.splitlines()[-1])
     assert rests[0] == rests[1]
-    assert "; more jobs like these could use " in rests[0]
+    assert "; more tasks like these could use " in rests[0]
 
 
 def test_the_closing_line_counts_and_says_whose_use_it_speaks_of(
@@ -169,13 +169,13 @@ def test_the_closing_line_counts_and_says_whose_use_it_speaks_of(
 
     nodes = "nodes: [{count: 2, gpus: 8}]"
     assert closing(nodes, "gang: [{replicas: 2, gpus: 1}]\ntopology: {required: node}") == (
-        "14 of 16 GPUs are free, with room for 1 task of 8; more jobs like these could use 100% of them"
+        "14 of 16 GPUs are free, with room for 1 task of 8; more tasks like these could use 100% of them"
     )
     assert closing(nodes, "gpus: 16") == (
-        "16 of 16 GPUs are free, with room for 2 tasks of 8; more jobs like these could use 0% of them"
+        "16 of 16 GPUs are free, with room for 2 tasks of 8; more tasks like these could use 0% of them"
     )
     assert closing("nodes: [{gpus: 2}]", "gpus: 1") == (
-        "1 of 2 GPUs is free, with room for 0 tasks of 2; more jobs like these could use 100% of them"
+        "1 of 2 GPUs is free, with room for 0 tasks of 2; more tasks like these could use 100% of them"
     )
     assert closing("nodes: [{gpus: 2}]", "gpus: 2") == "0 of 2 GPUs are free"
 

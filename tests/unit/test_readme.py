@@ -55,4 +55,4 @@ def test_a_plan_tells_what_is_left_and_how_much_of_it_is_of_no_use(capsys: pytes
     files = [str(examples / "cluster-small.yaml"), str(examples / "job-single-gpu.yaml")]
     assert run(cli, ["plan", "--cluster", *files]) == 0
     rest = capsys.readouterr().out.splitlines()[-1]
-    assert rest == "31 of 32 GPUs are free, with room for 3 tasks of 8; more jobs like these could use 100% of them"
+    assert rest == "31 of 32 GPUs are free, with room for 3 tasks of 8; more tasks like these could use 100% of them"

@@ -93,14 +93,14 @@ def _with_path(reason: str, paths: Mapping[str, str]) -> str:
 
 
 def _rest(state: State, jobs: list[Job]) -> str:
-    """What is left, and how much of it the jobs just planned could use if they came again."""
+    """What is left, and how much of it tasks like those of the jobs just planned could use, each for itself."""
     capacity = state.capacity
     free, whole = capacity.free_gpus(capacity.open), largest_gang(capacity, max(capacity.gpus_max, 1))
     left = f"{free} of {state.cluster.gpus} GPUs {'is' if free == 1 else 'are'} free"
     if not free:
         return left
     tasks = f"{whole} {'task' if whole == 1 else 'tasks'} of {capacity.gpus_max}"
-    return f"{left}, with room for {tasks}; more jobs like these could use {1 - _lost(state, jobs):.0%} of them"
+    return f"{left}, with room for {tasks}; more tasks like these could use {1 - _lost(state, jobs):.0%} of them"
 
 
 def _lost(state: State, jobs: list[Job]) -> float:

@@ -46,7 +46,7 @@ TRACKS = (
     _Track(
         "fragmentation",
         "Fragmentation",
-        "The share of the free GPUs that jobs like these could not use where they lie.",
+        "The share of the free GPUs that tasks like these could not use where they lie.",
         lambda timeline: timeline.fragmentation,
         share_text,
     ),
