@@ -188,6 +188,10 @@ def test_a_device_that_tasks_share_counts_once(planned: Plan) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
+        (
+            "gpus: 1\nstorage:\n  disk: 3",
+            "a.yaml:3: key 'storage.disk': this cluster has no storage tier 'disk', it has none",
+        ),
         ("gpus: 1\ntopology:\n  required: rck", "a.yaml:3: key 'topology.required': this cluster has no level 'rck'"),
         (
             "gang:\n- gpus: 1\n  topology: {preferred: pod}",

@@ -30,8 +30,8 @@ def cluster_from(path: str) -> Cluster:
 def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:
     """The job of a file, or the members of its array."""
     types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
-    job = read_job(text_of(path), path, job_id=str(first_id), gpu_types=types, levels=cluster.levels)
-    return members(job)
+    number, tiers = str(first_id), cluster.storage_tiers
+    return members(read_job(text_of(path), path, number, gpu_types=types, levels=cluster.levels, tiers=tiers))
 
 
 def check_after(jobs: list[Job], paths: Mapping[str, str]) -> None:

@@ -165,8 +165,9 @@ def _known_jobs(simulation: Simulation, paths: Sequence[str]) -> list[Job]:
 
 
 def _read(simulation: Simulation, path: str, number: str) -> tuple[Job, ...]:
-    types = tuple(dict.fromkeys(node.gpu_type for node in simulation.cluster.nodes if node.gpu_type))
-    read = read_job(text_of(path), path, number, simulation.now_ms, types, simulation.cluster.levels)
+    cluster = simulation.cluster
+    types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
+    read = read_job(text_of(path), path, number, simulation.now_ms, types, cluster.levels, cluster.storage_tiers)
     if read.duration_ms is None:
         click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)
     return members(read)

@@ -39,7 +39,8 @@ def what_if_state(path: str, changes: Changes, output: Output) -> None:
 def _jobs(paths: tuple[str, ...], state: State) -> Iterator[Job]:
     types = tuple(dict.fromkeys(node.gpu_type for node in state.cluster.nodes if node.gpu_type))
     for path in paths:
-        job = read_job(text_of(path), path, now_ms=state.now, gpu_types=types, levels=state.cluster.levels)
+        levels, tiers = state.cluster.levels, state.cluster.storage_tiers
+        job = read_job(text_of(path), path, now_ms=state.now, gpu_types=types, levels=levels, tiers=tiers)
         if job.duration_ms is None:
             click.echo(f"note: {path} gives no duration: the job is taken to run for ever", err=True)
         yield job

@@ -139,6 +139,12 @@ class Cluster:
         return sum(node.gpus for node in self.nodes)
 
     @property
+    def storage_tiers(self) -> tuple[str, ...]:
+        """Storage tiers that jobs may name: those that nodes share and those that they have themselves."""
+        local = (tier for node in self.nodes for tier, _ in node.storage_gb)
+        return tuple(dict.fromkeys((*(tier.name for tier in self.storage), *local)))
+
+    @property
     def total(self) -> Quota:
         """What there is to be shared out among queues."""
         return Quota(

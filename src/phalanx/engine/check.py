@@ -232,17 +232,11 @@ def _check_role(state: State, job: str, role: Role) -> None:
         if 0 < limit < asked:
             raise ValueError(f"job {job}, role {role.name}: {name} is {limit}, less than the {asked} asked for")
     for tier, _ in task.storage_gb:
-        if tier not in (tiers := _storage_tiers(state)):
+        if tier not in (tiers := state.cluster.storage_tiers):
             has = f"this cluster has {', '.join(tiers)}" if tiers else "this cluster has none"
             raise ValueError(f"job {job}, role {role.name} asks for storage of the tier {tier!r}; {has}")
     _check_topology(state, job, role.topology)
     _check_roles(state, job, role.members)
-
-
-def _storage_tiers(state: State) -> tuple[str, ...]:
-    """The storage tiers of a cluster, those that its nodes have and those that they share."""
-    local = (tier for node in state.cluster.nodes for tier, _ in node.storage_gb)
-    return tuple(dict.fromkeys((*(tier.name for tier in state.cluster.storage), *local)))
 
 
 def _check_topology(state: State, job: str, topology: Topology) -> None:

@@ -33,14 +33,15 @@ TOPOLOGY_KEYS = ("required", "preferred")
 
 @dataclass(frozen=True, slots=True)
 class TaskReader:
-    """What holds for every task of a job: its share of a device, a site's own GPU types, and the levels it has.
+    """What holds for every task of a job: its share of a device, a site's own GPU types, and its levels and tiers.
 
-    Where no levels are given, nobody knows them yet.
+    Where no levels or no tiers are given, nobody knows them yet.
     """
 
     share: ShareAsk | None
     gpu_types: Collection[str]
     levels: Collection[str] = ()
+    tiers: Collection[str] | None = None
 
     def gang(self, job: Fields) -> Gang:
         """The gang of a job; one task where the job gives that task's keys itself."""
@@ -100,12 +101,23 @@ class TaskReader:
             memory_mb=memory,
             memory_limit_mb=memory_limit,
             nics=fields.get("nics", lambda nics: nics.integer(0, NICS_MAX), 0),
-            storage_gb=fields.get("storage", _read_storage, ()),
+            storage_gb=fields.get("storage", self._storage, ()),
         )
 
     def _gpu_types(self, field: Field) -> tuple[str, ...]:
         items = field.items(1, GPU_TYPES_MAX) if field.is_list else (field,)
         return tuple(dict.fromkeys(read_gpu_type(item, self.gpu_types) for item in items))
+
+    def _storage(self, field: Field) -> tuple[tuple[str, int], ...]:
+        return tuple(
+            sorted((self._tier(size, tier), size.integer(0, STORAGE_GB_MAX)) for tier, size in field.entries(TIERS_MAX))
+        )
+
+    def _tier(self, field: Field, tier: str) -> str:
+        if self.tiers is not None and tier not in self.tiers:
+            known = nearest(tier, self.tiers) if self.tiers else "it has none"
+            raise field.error(f"this cluster has no storage tier '{tier}', {known}")
+        return field.key(tier)
 
     def _topology(self, field: Field) -> Topology:
         """How close: names of levels."""
@@ -143,11 +155,6 @@ def _read_amount(field: Field, read: Callable[[Field], int]) -> tuple[int, int]:
     if request is not None and request > limit:
         raise fields["limit"].expected(f"a limit of at least the request, which is {fields['request'].shown}")
     return limit if request is None else request, limit
-
-
-def _read_storage(field: Field) -> tuple[tuple[str, int], ...]:
-    sizes = [(size.key(tier), size.integer(0, STORAGE_GB_MAX)) for tier, size in field.entries(TIERS_MAX)]
-    return tuple(sorted(sizes))
 
 
 def _tasks(role: Role) -> int:

@@ -131,18 +131,19 @@ def read_job(
     now_ms: int = 0,
     gpu_types: Collection[str] | None = None,
     levels: Collection[str] = (),
+    tiers: Collection[str] | None = None,
 ) -> Job:
     """Reads a job file. `source` names it in errors; nothing is opened.
 
     `now_ms` is the moment from which `+2h` counts, `gpu_types` names GPU types beyond those of the catalogue, `levels`
-    are those of the cluster, where it is known.
+    and storage `tiers` are those of the cluster, where it is known.
     """
     fields = read_document(text, source, JOB_LIMITS).mapping(JOB_KEYS)
     fields.get("version", lambda version: version.integer(1, 1), 1)
     if fields.given(("command", "image", "gang", *TASK_KEYS)) is None:
         raise fields.place.error("expected at least one of the keys command, gang or gpus")
     share = fields.get("share", _read_share, None)
-    gang = TaskReader(share, gpu_types or (), levels).gang(fields)
+    gang = TaskReader(share, gpu_types or (), levels, tiers).gang(fields)
     if share is not None and not gang.gpus_max:
         raise fields["share"].error("no task asks for a GPU to share, give gpus: 1")
     kind = Kind(fields.get("kind", lambda kind: kind.choice(tuple(Kind)), Kind.TRAINING))
