@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from builders import World, a_job, after, everything, of_roles, racked, within, workers
-from phalanx.cluster.cluster import NODE, Cluster, Health, Node, flat
+from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Overcommit, flat
 from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.apply import apply
 from phalanx.engine.check import check
@@ -34,8 +35,9 @@ from phalanx.engine.plan import Claim, Plan, Reason, Verdict
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Gang, Role, Task, Topology
-from phalanx.workload.job import Checkpointing, Job
+from phalanx.workload.job import Checkpointing, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.share import fraction_ask
 
 
 @pytest.fixture
@@ -58,6 +60,21 @@ REFUSED: list[tuple[Event, str]] = [
     (JobSubmitted(a_job("a")), "there is a job 'a' already"),
     (JobSubmitted(a_job("over")), "there is a job 'over' already"),
     (JobSubmitted(a_job("")), "a job needs an id"),
+    (JobSubmitted(a_job(7)), "a job needs an id, which is text, got 7"),  # type: ignore[arg-type]
+    (JobSubmitted(a_job("new", kind="training")), "job new: kind must be a Kind, got 'training'"),
+    *(
+        (JobSubmitted(a_job("new", **{name: values})), f"job new: {name} must be a tuple")
+        for name, values in (
+            ("node_selector", {"disk": "ssd"}),
+            ("tolerations", [Toleration("spot")]),
+            ("after", [after("a")]),
+            ("labels", [("team", "x")]),
+        )
+    ),
+    (
+        JobSubmitted(a_job("new", 2, task={"share": fraction_ask(500)})),
+        "job new, role worker: a share is a part of one GPU, and a task asks for 2",
+    ),
     (JobSubmitted(a_job("new", after=(after("ghost"),))), "job new waits for job 'ghost', which does not exist"),
     (JobSubmitted(a_job("new", after=(after("new"),))), "job new waits for job 'new', which does not exist"),
     (JobSubmitted(a_job("new", required="pod")), "job new asks for the level 'pod'; this cluster has rack, node"),
@@ -223,6 +240,18 @@ def test_the_first_record_must_define_the_cluster() -> None:
     ("cluster", "policy", "message"),
     [
         (Cluster((Node("a"), Node("a"))), "fifo", "two nodes of the cluster have one name"),
+        (Cluster((Node("a", ("x",)),), ("rack", "rack", NODE)), "fifo", "two levels of the cluster have one name"),
+        (
+            Cluster((Node("a", gpus=6, split=(("socket", 4),)),), (NODE, "socket")),
+            "fifo",
+            "6 GPUs cannot be split into 4",
+        ),
+        (
+            replace(flat(1, 1), overcommit=Overcommit(cpus=0.5)),
+            "fifo",
+            "overcommit of cpus must be .* at least 1, got 0.5",
+        ),
+        (replace(flat(1, 1), overcommit=Overcommit(memory=math.nan)), "fifo", "overcommit of memory must be a finite"),
         (flat(1, 1), "lottery", "unknown policy 'lottery'"),
         (flat(1, 1), "fifo:skip=1", "expected true or false"),
     ],

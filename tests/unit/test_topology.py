@@ -145,6 +145,7 @@ HALF: Any = 0.5
         (lambda: flat(1, HALF), "node n0: gpus must be a whole number of at least 0, got 0.5"),
         (lambda: flat(-1, 8), "nodes must be a whole number of at least 0, got -1"),
         (lambda: flat(1, 8, "X", nan), "node n0: gpu_memory_gb must be a finite number"),
+        (lambda: Node("n0", price_usd_h=nan), "node n0: price_usd_h must be a finite number"),
         (lambda: Cluster((Node("a", ("p", "r"), 8),), ("rack", NODE)), "node a: path .* names more levels than"),
         (lambda: Cluster((Node("a"),), ("rack",)), "the levels of a cluster contain 'node'"),
     ],

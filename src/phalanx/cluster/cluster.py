@@ -66,11 +66,11 @@ class Node:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ValueError(f"node {self.name}: {name} must be a whole number of at least 0, got {value!r}")
-        # Written so that NaN, which fails every comparison, is refused too.
-        if not isinstance(self.gpu_memory_gb, int | float) or not 0 <= self.gpu_memory_gb < inf:
-            raise ValueError(
-                f"node {self.name}: gpu_memory_gb must be a finite number of at least 0, got {self.gpu_memory_gb!r}"
-            )
+        for name in ("gpu_memory_gb", "price_usd_h"):
+            value = getattr(self, name)
+            # Written so that NaN, which fails every comparison, is refused too.
+            if not isinstance(value, int | float) or not 0 <= value < inf:
+                raise ValueError(f"node {self.name}: {name} must be a finite number of at least 0, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

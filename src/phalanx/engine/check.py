@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isfinite
+from math import inf, isfinite
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import RESOURCES, settled
@@ -35,7 +35,7 @@ from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, Kind
 from phalanx.workload.sizes import whole_steps
 
 
@@ -74,6 +74,7 @@ def check(state: State, event: Event) -> None:
                     f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
                     "runs, how many members its roles may have, of which it needs no more than it has"
                 )
+            _check_values(job)
             _check_request(state, job)
         case JobCancelled(job=name) | JobHeld(job=name) | JobReleased(job=name):
             record = state.record(name)
@@ -106,6 +107,17 @@ def _check_cluster(cluster: Cluster) -> None:
     names = [node.name for node in cluster.nodes]
     if len(dict.fromkeys(names)) < len(names):
         raise ValueError("two nodes of the cluster have one name")
+    if len(dict.fromkeys(cluster.levels)) < len(cluster.levels):
+        raise ValueError(f"two levels of the cluster have one name: {', '.join(cluster.levels)}")
+    for name, times in (("cpus", cluster.overcommit.cpus), ("memory", cluster.overcommit.memory)):
+        if not 1 <= times < inf:
+            raise ValueError(f"overcommit of {name} must be a finite number of at least 1, got {times!r}")
+    for node in cluster.nodes:
+        for level, parts in node.split:
+            if parts < 1 or node.gpus % parts:
+                raise ValueError(
+                    f"node {node.name}: {node.gpus} GPUs cannot be split into {parts} equal parts ({level})"
+                )
     settled(cluster.queues, cluster.total)
     if cluster.cells is not None:
         cells_check.check_cluster(cluster)
@@ -120,10 +132,11 @@ def _check_node(state: State, node: str) -> int:
 
 
 def _check_job(state: State, job: Job) -> None:
-    if not job.id:
-        raise ValueError("a job needs an id")
+    if type(job.id) is not str or not job.id:
+        raise ValueError(f"a job needs an id, which is text, got {job.id!r}")
     if job.id in state.jobs:
         raise ValueError(f"there is a job {job.id!r} already")
+    _check_values(job)
     for dependency in job.after:
         if dependency.job not in state.jobs:
             raise ValueError(f"job {job.id} waits for job {dependency.job!r}, which does not exist")
@@ -132,7 +145,6 @@ def _check_job(state: State, job: Job) -> None:
 
 def _check_request(state: State, job: Job) -> None:
     """Refuses what the cluster, the queue or the backend could never give."""
-    _check_values(job)
     if not job.gang.roles:
         raise ValueError(f"job {job.id} has no roles")
     if state.quotas:
@@ -176,6 +188,17 @@ def _check_values(job: Job) -> None:
             raise ValueError(f"job {job.id}: {name} must be a whole number of at least 0, got {value!r}")
     if type(job.priority) is not int:
         raise ValueError(f"job {job.id}: priority must be a whole number, got {job.priority!r}")
+    if type(job.kind) is not Kind:
+        raise ValueError(f"job {job.id}: kind must be a Kind, got {job.kind!r}")
+    for name, values in (
+        ("node_selector", job.node_selector),
+        ("tolerations", job.tolerations),
+        ("after", job.after),
+        ("labels", job.labels),
+    ):
+        # What has no hash cannot be looked up, and would be noticed only once the job is half in.
+        if type(values) is not tuple:
+            raise ValueError(f"job {job.id}: {name} must be a tuple, got {values!r}")
     queue = job.queue
     if "/" in queue and not all(queue.split("/")):
         raise ValueError(f"job {job.id}: queue must be names with '/' between, such as research/llm, got {queue!r}")
@@ -225,6 +248,8 @@ def _check_role(state: State, job: str, role: Role) -> None:
     if not 1 <= role.replicas_min <= role.replicas_max:
         raise ValueError(f"job {job}, role {role.name}: replicas {role.replicas_min} to {role.replicas_max}")
     task = role.task
+    if task.share is not None and task.gpus != 1:
+        raise ValueError(f"job {job}, role {role.name}: a share is a part of one GPU, and a task asks for {task.gpus}")
     for name, asked, limit in (
         ("cpus_limit_milli", task.cpus_milli, task.cpus_limit_milli),
         ("memory_limit_mb", task.memory_mb, task.memory_limit_mb),
