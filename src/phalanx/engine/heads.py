@@ -51,7 +51,6 @@ class Heads:
         self.keys = QueueKeys(state)
         self._first: list[Entry] = []
         self._tree = QueueTree(self.keys, state.jobs)
-        self._beside: list[QueueTree] = []
         # Only where there are quotas does anybody sleep, whose turn may have come meanwhile.
         self._tells_turns = bool(state.quotas)
         self._turns: Maxima[Turn] = Maxima()
@@ -133,8 +132,7 @@ class Heads:
 
     def beside(self) -> QueueTree:
         """A tree of queues, empty, whose keys are kept up to date with those of this one."""
-        self._beside.append(QueueTree(self.keys, self.state.jobs))
-        return self._beside[-1]
+        return QueueTree(self.keys, self.state.jobs)
 
     def thin_out(self, goes: Callable[[list[int]], list[int]]) -> list[int]:
         """Gives out at once all classes that go. Not again before as many have had their turn as were left then, so
@@ -204,8 +202,5 @@ class Heads:
 
     def catch_up(self) -> None:
         """Works out the keys of queues anew that have got or lost something since."""
-        changed = self.keys.catch_up(self.state.touched)
+        self.keys.catch_up(self.state.touched)
         self.state.touched.clear()
-        self._tree.changed(changed)
-        for tree in self._beside:
-            tree.changed(changed)

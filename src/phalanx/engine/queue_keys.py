@@ -37,6 +37,7 @@ class QueueKeys:
         self.places_around: list[int] = [WHOLE]
         self.places_inside: list[list[int]] = [[]]
         self.places: dict[str, int] = {}
+        self.changes: list[int] = []
         self._past: list[Past] = [[]]
         self._chains: dict[str, tuple[Past, ...]] = {}
 
@@ -66,9 +67,10 @@ class QueueKeys:
             chain = self._chains[queue] = tuple(found)
         return chain
 
-    def catch_up(self, touched: Iterable[str]) -> list[int]:
-        """Works out the keys anew of queues that have got or lost something: the places where they have changed."""
-        changed: list[int] = []
+    def catch_up(self, touched: Iterable[str]) -> None:
+        """Works out the keys anew of queues that have got or lost something. `changes` are the places where they have
+        changed, one after the other.
+        """
         for path in dict.fromkeys(path for queue in touched for path in ancestors(queue)):
             place = self.places.get(path)
             if place is not None:
@@ -76,8 +78,7 @@ class QueueKeys:
                 if key != self.now[place]:
                     self.now[place] = key
                     self._past[place].append((self.clock, key))
-                    changed.append(place)
-        return changed
+                    self.changes.append(place)
 
 
 def flat(chain: tuple[Past, ...], entry: Entry) -> Key:

@@ -38,6 +38,7 @@ class QueueTree:
         self._best: Turn | None = None
         self._is_known = False
         self._popped = NOBODY
+        self._seen = 0
 
     def __iter__(self) -> Iterator[Entry]:
         for by_place in (self._entries, self._new):
@@ -49,6 +50,8 @@ class QueueTree:
         """The turn that is next."""
         if self._popped != NOBODY:
             self._settle()
+        if self._seen < len(self.keys.changes):
+            self._catch_up()
         if not self._is_known:
             self._best = self._best_inside(WHOLE)
             self._is_known = True
@@ -118,12 +121,14 @@ class QueueTree:
                     self._look_again(place)
         return gone
 
-    def changed(self, places: Iterable[int]) -> None:
-        """Takes note that queues have other keys."""
+    def _catch_up(self) -> None:
+        """Takes note that queues have other keys than when the tree was last looked into."""
+        changes, seen = self.keys.changes, self._seen
+        self._seen = len(changes)
         if self._offers:
             around = self.keys.places_around
             found: dict[int, None] = {}
-            for place in places:
+            for place in changes[seen:]:
                 while place != WHOLE and place not in found:
                     found[place] = None
                     place = around[place]
