@@ -10,23 +10,30 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.reference.quota_line import PlainQuotaLine
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import draft, line, offers, wards
+from phalanx.engine import cycle, draft, line, offers, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
 from phalanx.engine.heads import Heads, queue_key
 from phalanx.engine.journal import Count
 from phalanx.engine.line import Line
+from phalanx.engine.plan import Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.records import Phase
 from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
 from phalanx.engine.turn import record, turn
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
+BY_QUOTA = ("fair", "drf", "fair-tree")
+"""Policies under which nobody leaves for another but to give back what he borrows."""
+
 GPUS = 4
 
 
@@ -103,16 +110,17 @@ class History:
         )
 
 
-def never_over(_: int) -> bool:
-    return False
-
-
 @contextmanager
 def nobody_sleeps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Line, "_sleeps", lambda *_, **__: False)
-        patch.setattr(Line, "_lay_down", lambda _, classes, *__: list(classes))
-        patch.setattr(Line, "_is_over", lambda _: never_over)
+        yield
+
+
+@contextmanager
+def everybody_is_looked_at() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cycle, "QuotaLine", PlainQuotaLine)
         yield
 
 
@@ -150,6 +158,56 @@ def test_what_is_decided_is_the_same_as_if_nobody_slept(rng: Random) -> None:
         with nobody_sleeps():
             assert decide(history.state, history.now) == plan
         history.decide()
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_by_quota_is_the_same_as_if_everybody_were_looked_at_whenever_the_next_is_wanted(
+    rng: Random,
+) -> None:
+    history = History(rng, BY_QUOTA)
+    for _ in range(8):
+        with other_bounds(rng):
+            plan = decide(history.state, history.now)
+            with everybody_is_looked_at():
+                plainly = decide(history.state, history.now)
+        assert (plan.claims, plan.actions, plan.withdrawn) == (plainly.claims, plainly.actions, plainly.withdrawn)
+        history.decide()
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_nobody_waits_who_may_have_what_it_asks_for_and_has_a_place(rng: Random) -> None:
+    history = History(rng, BY_QUOTA)
+    state = history.state
+    for _ in range(8):
+        with other_bounds(rng):
+            history.decide()
+        for waiting in state.classes.values():
+            record = state.jobs[waiting.jobs[0][1]]
+            if state.shortfall(record) is None:
+                with Trial(state) as trial:
+                    assert trial.seat(record) is None, f"{record.job.id} of {record.job.queue} waits beside free GPUs"
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_why_a_job_waits_is_right_whenever_it_is_asked(rng: Random) -> None:
+    history = History(rng, BY_QUOTA)
+    state = history.state
+    for _ in range(6):
+        history.decide()
+        for waiting in state.classes.values():
+            record = state.jobs[waiting.jobs[0][1]]
+            short, reason = state.shortfall(record), present_reason(state, record.job.id)
+            full = short is not None and not short.by_limit and state.capacity.free_total < record.gpus_min
+            if short is None or full:
+                assert reason in (Reason.GPUS, Reason.TOPOLOGY, Reason.FRAGMENTED)
+            else:
+                assert reason is Reason.QUOTA
         history.go_on()
 
 

@@ -14,14 +14,16 @@ from phalanx.engine.draft import Draft
 from phalanx.engine.line import Line
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.quota_line import QuotaLine
 from phalanx.engine.records import JobRecord
+from phalanx.engine.roll import Roll
 from phalanx.engine.room import Room, make_room, room_by_defragmenting
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Targets, all_stay
+from phalanx.policy.policy import Reserve, Targets, all_stay, always, no_bound
 
 
 def decide(state: State, now: int) -> Plan:
@@ -40,7 +42,7 @@ def decide(state: State, now: int) -> Plan:
             draft.shrink_to_sizes()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
         #    quota of his queue is passed over.
-        line = Line(state, draft)
+        line = _line(state, draft)
         if draft.reservations.vacant:
             line.readmit()
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
@@ -68,7 +70,16 @@ def decide(state: State, now: int) -> Plan:
         return draft.plan(line.verdicts, line.head, line.exhaustive)
 
 
-def _walk(line: Line, draft: Draft) -> None:
+def _line(state: State, draft: Draft) -> Roll:
+    """The line that suits the queues and the policy."""
+    policy, quotas = state.policy, state.quotas
+    by_means = bool(quotas) and not quotas.budgets and policy.allows is no_bound and state.cells is None
+    passes = policy.backfill is always and policy.reserve is Reserve.NOBODY
+    keeps = policy.targets is Targets.KEEP and passes and not policy.preempts
+    return QuotaLine(state, draft) if by_means and keeps and policy.orders_queues else Line(state, draft)
+
+
+def _walk(line: Roll, draft: Draft) -> None:
     reservations, holds = draft.reservations, draft.holds
     for record in line:
         holds.keep_from(record)
@@ -100,7 +111,7 @@ def _walk(line: Line, draft: Draft) -> None:
                 line.next_of_class()
 
 
-def _defragment(line: Line, draft: Draft) -> None:
+def _defragment(line: Roll, draft: Draft) -> None:
     for record in waiting(draft.state):
         room = None
         if not any(claim.job == record.job.id for claim in draft.claims):
@@ -150,7 +161,8 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if room is not None and draft.reservations.made and draft.reservations.delayed_by(record, room):
         room = _room_elsewhere(draft, record)
     if room is None:
-        draft.reclaims_left -= bool(draft.state.quotas)
+        quotas = draft.state.quotas
+        draft.reclaims_left -= bool(quotas) and quotas.may_reclaim(record.job.queue, record.need)
         return False
     draft.promise(record, room)
     return True

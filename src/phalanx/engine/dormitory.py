@@ -1,37 +1,34 @@
-"""Dormitories: what those of one queue have in common who lie down at once."""
+"""Dormitories: what those of one queue have in common who lie in wards."""
 
 from __future__ import annotations
 
-from phalanx.engine.demand import Demand
-from phalanx.engine.queue_keys import Entry
-from phalanx.engine.quotas import EVERY, Most, Quotas
-from phalanx.engine.wards import Ward
+from collections.abc import Mapping
 
-Bunk = tuple[list[Entry], list[int], list[int]]
-"""For those who need the same: their entries in the tree of their ward, all who come into that ward, and all of the
-queue who lie down in line or all who do not."""
+from phalanx.engine.demand import Demand
+from phalanx.engine.quotas import Most
+from phalanx.engine.wards import Ward
 
 
 class Dormitory:
-    """That of one queue: its place in the tree of queues, whether it has limits, and the most that its jobs may have
-    back from others. Who may have something back is `lucky`; the others lie in bunks, in line or not.
+    """That of one queue: its place in the tree of queues, whether it has limits, the wards that there are for such, and
+    its classes with those they lie in.
     """
 
-    __slots__ = ("bunks", "in_line", "limited", "lucky", "most", "not_in_line", "place")
+    __slots__ = ("_known", "_least", "classes", "limited", "place", "wards")
 
-    def __init__(self, place: int, queue: str, quotas: Quotas) -> None:
+    def __init__(self, place: int, limited: bool, wards: Mapping[Demand, Ward]) -> None:
         self.place = place
-        self.limited = quotas.accounts[queue].limited
-        most = quotas.reclaimable(queue)
-        # Who needs nothing of something may have none of it back.
-        self.most: Most = [max(amount, 0) for amount in most] if most is not None else [-1] * len(EVERY)
-        self.lucky: list[Entry] = []
-        self.bunks: dict[Demand, Bunk] = {}
-        self.in_line: list[int] = []
-        self.not_in_line: list[int] = []
+        self.limited = limited
+        self.wards = wards
+        self.classes: dict[int, Ward] = {}
+        self._least: Most = []
+        self._known = 0
 
-    def bunk(self, ward: Ward, in_line: bool) -> Bunk:
-        """Where those lie down who need the same."""
-        if in_line:
-            return ward.tree.newcomers(self.place), ward.in_line, self.in_line
-        return [], ward.not_in_line, self.not_in_line
+    def may_be_helped(self, most: Most) -> bool:
+        """Whether anybody may need so little."""
+        if self._known != len(self.classes):
+            self._known = len(self.classes)
+            needs = [ward.need for ward in dict.fromkeys(self.classes.values())]
+            self._least = [min(amounts) for amounts in zip(*needs, strict=True)]
+        least = self._least
+        return bool(least) and least[0] <= most[0] and least[1] <= most[1] and least[2] <= most[2]

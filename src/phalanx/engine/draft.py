@@ -70,6 +70,7 @@ class Draft:
         self.holds = Holds(trial)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
         self.growths = 0
+        self.grown: list[int] = []
         self.opened = False
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
@@ -105,8 +106,11 @@ class Draft:
 
     def _grow(self, bookings: Iterable[Booking]) -> None:
         """Takes note of where others may find more than before. `growths` also tells a second time on one node."""
+        nodes = 0
         for booking in bookings:
-            self.fresh |= self.state.topology.bit[booking.node]
+            nodes |= self.state.topology.bit[booking.node]
+        self.fresh |= nodes
+        self.grown.append(nodes)
         self.growths += 1
 
     def start_who_was_promised(self) -> None:
@@ -198,6 +202,7 @@ class Draft:
         self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
         self.reservations.put_back(bookings)
         self.put_back.append(record)
+        self._grow(bookings)
 
     def promise(self, record: JobRecord, room: Room) -> None:
         """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from phalanx.engine.cells_heads import CellHeads
 from phalanx.engine.demand import Demand
-from phalanx.engine.dormitory import Dormitory
 from phalanx.engine.draft import Draft
 from phalanx.engine.entrance import Entrance
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
 from phalanx.engine.offers import Offers
-from phalanx.engine.plan import LACK_REASON, Reason, Verdict
+from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
-from phalanx.engine.reach import measure
-from phalanx.engine.records import AttemptRecord, JobRecord, Reach, WaitingClass
-from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Bed, Sleepers, Wakes
-from phalanx.engine.state import OVERDUE, State
-from phalanx.engine.wards import Levels, Ward, Wards
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.roll import LASTING, QUOTA_REASONS, Roll
+from phalanx.engine.sleepers import FREE, FREE_SOON, POOL, Sleepers, Wakes
+from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, always, never, no_bound
 
-QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 
-
-class Line:
-    """Walks the waiting classes by their heads. After each job it is told whether that was placed or refused.
+class Line(Roll):
+    """Walks the waiting classes by their heads.
 
     A class that was refused before is passed over, unless something has grown since on a node that could now take a
     task of it: it would be refused again.
-    Where the policy lets not everybody pass, the first that is refused becomes the head. `may_fit` says whether the
-    present job could fit without anybody leaving.
+    Where the policy lets not everybody pass, the first that is refused becomes the head.
     """
 
     def __init__(self, state: State, draft: Draft) -> None:
-        self.state = state
-        self.draft = draft
-        self._verdicts: dict[int, Verdict] = {}
+        super().__init__(state, draft, Heads(state) if state.cells is None else CellHeads(state))
         policy = state.policy
         self._preempts = policy.preempts
         self._keeps = policy.targets is Targets.KEEP
@@ -46,40 +39,21 @@ class Line:
         self._by_quota_only = not state.quotas.budgets and policy.allows is no_bound
         self._has_quotas = bool(state.quotas)
         self._goes_by_means = self._has_quotas and self._by_quota_only
-        self.head = ""
-        self.exhaustive = True
-        self.may_fit = True
-        self._refused: dict[int, bool] = {}
-        self._held_back: dict[int, int] = {}
-        self._classes = list(state.classes.values())
-        self._next = [0] * len(self._classes)
         self._passed_over: list[int] = []
         self._by_quota: dict[int, bool] = {}
         self._offers = Offers(state, draft)
         lasts = self._remembers and self._keeps and not self._has_quotas
         self._entrance = Entrance(state, draft, self._offers, self._classes) if lasts else None
-        self._growths = draft.growths
         self._means = Means(state.quotas)
         classes, following, jobs = self._classes, self._next, state.jobs
         # What is kept beside does not hold the line itself, which would stay until the collector comes.
         self._sleepers = Sleepers(state.quotas, self._means, lambda i: jobs[classes[i].jobs[following[i]][1]].need)
         self._rounds: list[tuple[int, list[int] | None]] = [(0, None)]
-        self._heads = Heads(state) if state.cells is None else CellHeads(state)
-        has_wards = self._goes_by_means and self._remembers and self._keeps and not self._preempts
-        self._wards: Wards | None = None
-        if has_wards and self._heads.by_queue:
-            in_queue, sees_room = self._sleepers.in_queue, self._offers.sees_room
-            self._wards = Wards(
-                state.quotas, self._heads, lambda i: (*classes[i].jobs[following[i]], i), in_queue, sees_room
-            )
-        self._rejoined: dict[str, None] = {}
         self._stopped: dict[int, AttemptRecord] = {}
         self._all = False
-        self._gave_up = False
         self._placed_late = False
         self._placed = False
-        self._current = 0
-        known = 0 if draft.fresh else self._known_count()
+        known = 0 if draft.fresh or not self._remembers else self._settled_count()
         self._passed_over.extend(range(known))
         self._enter(range(known, len(self._classes)))
 
@@ -91,13 +65,6 @@ class Line:
             return False
         return policy.backfill is always and policy.targets is not Targets.DRIFT and not policy.victims_vary
 
-    def _known_count(self) -> int:
-        """How many classes, of which the newest come last, were there when all were last looked at."""
-        known = len(self._classes)
-        while known and not self._known(self._classes[known - 1]):
-            known -= 1
-        return known
-
     def _enter(self, classes: Iterable[int]) -> None:
         """Lets classes into the heap, but for those that would be refused again."""
         if self._entrance is not None and (self._offers.last or not self._preempts):
@@ -105,64 +72,11 @@ class Line:
             self._passed_over += kept_out
             self._heads.add([self._entry(i) for i in let_in])
             return
-        if self._wards is not None:
-            classes = self._lay_down(classes, self._wards)
         entries: list[Entry] = []
         for i in classes:
             if not self._known(self._classes[i]) or not self._stays_out(i):
                 entries.append(self._entry(i))
         self._heads.add(entries)
-
-    def _lay_down(self, classes: Iterable[int], wards: Wards) -> list[int]:
-        """Lets those sleep who were refused for lack of GPUs, and those into the line who may have something back; the
-        others are left.
-
-        Written out: every decision asks it of every class, and those of a queue have much in common.
-        """
-        if self._all:
-            return list(classes)
-        left: list[int] = []
-        clean_seq, by_quota, every, following = self.state.clean_seq, self._by_quota, self._classes, self._next
-        has_luck = dict(by_quota)
-        dormitories: dict[str, Dormitory] = {}
-        offered: dict[Ward, bool] = {}
-        for i in classes:
-            waiting = every[i]
-            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or i in has_luck:
-                left.append(i)
-                continue
-            key, job = waiting.jobs[following[i]]
-            _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self.state.jobs[job])
-            dormitory = dormitories.get(queue)
-            if dormitory is None:
-                place = self._heads.keys.place(queue)
-                dormitory = dormitories[queue] = Dormitory(place, queue, self.state.quotas)
-            most = dormitory.most
-            if key[0] == OVERDUE:
-                left.append(i)
-            elif need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
-                by_quota[i] = False
-                dormitory.lucky.append((key, job, i))
-            else:
-                bunk = dormitory.bunks.get(demand)
-                if bunk is None:
-                    ward = wards.ward((demand, dormitory.limited))
-                    if ward is None:
-                        left.append(i)
-                        continue
-                    if ward not in offered:
-                        offered[ward] = self._offers_to(demand, self._offers.to(self.state.jobs[job]))
-                    bunk = dormitory.bunks[demand] = dormitory.bunk(ward, offered[ward])
-                entries, coming, lying = bunk
-                entries.append((key, job, i))
-                coming.append(i)
-                lying.append(i)
-        for queue, dormitory in dormitories.items():
-            self._heads.put_all(dormitory.place, dormitory.lucky)
-            self._sleepers.lay(Bed(queue, self._heads.clock, True), dormitory.in_line)
-            self._sleepers.lay(Bed(queue, self._heads.clock, False), dormitory.not_in_line)
-        wards.let_in()
-        return left
 
     def _stays_out(self, i: int) -> bool:
         """Passes over a class that would be refused again; one that would not may be tried for its quota."""
@@ -200,20 +114,9 @@ class Line:
             return self._means.suffice(record.job.queue, record.need)
         return self.state.shortfall(record) is None
 
-    def _entry(self, i: int) -> Entry:
-        """The first of a class that was not placed yet."""
-        key, job = self._classes[i].jobs[self._next[i]]
-        return key, job, i
-
-    def _measure(self, waiting: WaitingClass, record: JobRecord) -> Reach:
-        """What all jobs of a class have in common, worked out once."""
-        return measure(self.state.fit, waiting, record)
-
     def __iter__(self) -> Iterator[JobRecord]:
-        while (entry := self._first()) is not None or self._try_again():
-            if entry is None:
-                continue
-            _, job, self._current = entry
+        while self._heads or self._try_again():
+            _, job, self._current = self._heads.pop()
             if self._current in self._stopped:
                 self.draft.spare(self._stopped[self._current])
                 self._look_again()
@@ -247,75 +150,8 @@ class Line:
             self._rejoin()
             self._watch_the_stopped()
 
-    def _first(self) -> Entry | None:
-        """Gives out the first in line; None if nobody is. Who sleeps in a ward that is open may be."""
-        if self._wards is None:
-            return self._heads.pop() if self._heads else None
-        if not self._may_grow and not self._gave_up:
-            self._give_up_reclaiming()
-        if not self._wards.count:
-            return self._heads.pop() if self._heads else None
-        self._wards.note(self.state.touched)
-        self._heads.tick()
-        while True:
-            levels = Levels(self.draft.free_soon, self.state.capacity.free_total, self._means.pool)
-            if levels != self._wards.levels:
-                for i in self._wards.narrow(levels):
-                    if self._may_have(self._record(i)) and self._has_a_turn_to_come(i):
-                        self._rouse(i)
-                        self._heads.push(self._entry(i))
-                self._wards.open_up(levels)
-            best, drawn = self._heads.best, None
-            for ward in self._wards.open:
-                turn = ward.tree.best
-                if turn is not None and (best is None or turn < best):
-                    best, drawn = turn, ward
-            if best is None:
-                return None
-            if drawn is None:
-                return self._heads.take()
-            entry = drawn.tree.pop()
-            if self._wards.of(entry[2]) is drawn and entry == self._entry(entry[2]):
-                if self._has_a_turn_to_come(entry[2]):
-                    self._rouse(entry[2])
-                    self._heads.takes_turn(best)
-                    return entry
-                drawn.resting[entry[2]] = None
-
-    def _give_up_reclaiming(self) -> None:
-        """Nobody has anything back any more in this decision: who stood in line for that alone is not looked at."""
-        self._gave_up = True
-        self._passed_over += self._heads.take_out(self._is_over())
-
-    def _is_over(self) -> Callable[[int], bool]:
-        """Tells which classes lack GPUs as before, and will until somebody makes way, which nobody does any more.
-
-        They had no luck but that they might have something back. Where one may have what it asks for, no node has room.
-        """
-        free_soon, free, clean_seq = self.draft.free_soon, self.state.capacity.free_total, self.state.clean_seq
-        accounts, jobs = self.state.quotas.accounts, self.state.jobs
-
-        def is_over(i: int) -> bool:
-            waiting = self._classes[i]
-            if waiting.verdict is not Reason.GPUS or waiting.born > clean_seq or self._by_quota.get(i):
-                return False
-            _, (_, queue), gpus, need, _ = waiting.reach or self._measure(waiting, jobs[waiting.jobs[0][1]])
-            if gpus > free_soon:
-                return True
-            if gpus <= free or accounts[queue].limited:
-                return False
-            return not self._means.suffice(queue, need) or not self._offers.sees_room(waiting.asks)
-
-        return is_over if not self._all else lambda _: False
-
-    def _rouse(self, i: int) -> int:
-        """Wakes a class that sleeps."""
-        if self._wards is not None:
-            self._wards.take(i)
-        return self._sleepers.take(i)
-
     def _rouse_all(self) -> list[int]:
-        return [self._rouse(i) for i in list(self._sleepers)]
+        return [self._sleepers.take(i) for i in list(self._sleepers)]
 
     def _try_again(self) -> bool:
         """Where a refusal does not last, who was refused tries again if others were placed since.
@@ -334,11 +170,8 @@ class Line:
 
     def _with_quota(self) -> list[int]:
         """Classes that were refused or passed over, and have quota or may have back what others borrow by now."""
-        self._passed_over += [self._rouse(i) for i in self._sleepers.called(self._levels)]
+        self._passed_over += [self._sleepers.take(i) for i in self._sleepers.called(self._levels)]
         tried = dict.fromkeys((*self._refused, *self._passed_over))
-        if self._gave_up:
-            is_over = self._is_over()
-            tried = {i: None for i in tried if not is_over(i)}
         found = {
             i: self._has_quota(self._classes[i], self._record(i))
             for i in tried
@@ -347,14 +180,6 @@ class Line:
         self._by_quota.update(found)
         self._passed_over = [i for i in self._passed_over if i not in found]
         return list(found)
-
-    def _has_more(self, i: int) -> bool:
-        """Whether there is one of a class that was not placed yet, or held back with a shorter one placed."""
-        return self._next[i] < len(self._classes[i].jobs)
-
-    def _record(self, i: int) -> JobRecord:
-        """The first of a class that was not placed yet."""
-        return self.state.jobs[self._classes[i].jobs[self._next[i]][1]]
 
     def _watch_the_stopped(self) -> None:
         """Who is stopped stands in line, too: when its turn comes, others may have made more room than was needed."""
@@ -370,26 +195,6 @@ class Line:
                 self._stopped[len(self._classes) - 1] = attempt
                 self._heads.push(self._entry(len(self._classes) - 1))
 
-    def _rejoin(self) -> None:
-        """Who lost a claim to the last job stands in line again, at once; one that was held meanwhile does not."""
-        for key, attempt in self.draft.withdrawn.items():
-            if key not in self._rejoined:
-                self._rejoined[key] = None
-                record = self.state.jobs[attempt.job.id]
-                if record.held:
-                    continue
-                self._stand_alone(record)
-        while self.draft.put_back:
-            self._stand_alone(self.draft.put_back.pop())
-
-    def _stand_alone(self, record: JobRecord) -> None:
-        """Puts one in line as a class of its own."""
-        alone = WaitingClass(self.state.seq)
-        alone.add(self.state.order(record), record.job.id)
-        self._classes.append(alone)
-        self._next.append(0)
-        self._heads.push(self._entry(len(self._classes) - 1))
-
     def fresh(self) -> int | None:
         """Nodes on which something grew since the present job's class was last refused; None if it never was."""
         waiting = self._classes[self._current]
@@ -399,96 +204,36 @@ class Line:
     def nobody_waits(self) -> bool:
         """Whether everybody in line got their devices, but for those who never will."""
         verdicts = (self._classes[i].verdict for i in (*self._passed_over, *self._sleepers))
-        lasting = (Reason.NEVER_FITS, *QUOTA_REASONS)
-        return not any(self._refused.values()) and all(verdict in lasting for verdict in verdicts)
+        return not any(self._refused.values()) and all(verdict in LASTING for verdict in verdicts)
 
     def placed(self) -> None:
         """The job got its devices: the next of its class has a try."""
-        waiting = self._classes[self._current]
-        # Where a shorter one was placed, the one before it that was held back still waits.
-        if self._held_back.get(self._current) in (None, self._next[self._current]):
-            self._held_back.pop(self._current, None)
-            self._refused.pop(self._current, None)
-            self._verdicts.pop(self._current, None)
-        self._next[self._current] += 1
+        self._start(self._current)
         self._placed_late = self._placed_late or bool(self._refused)
         self._placed = True
-        if self._next[self._current] < len(waiting.jobs):
+        if self._has_more(self._current):
             self._heads.push(self._entry(self._current))
         if self._entrance is not None and not self._all and self.draft.growths == self._growths:
             self._passed_over += self._entrance.thin_out(self._heads)
 
     def refused(self, lack: Lack, short: Shortfall | None = None) -> None:
         """The job does not fit, and so does no other of its class. Nobody is held up by one who would only borrow."""
-        waiting = self._classes[self._current]
-        job = waiting.jobs[self._next[self._current]][1]
-        reason = LACK_REASON[lack]
+        _, job, _ = self._entry(self._current)
         self._refused[self._current] = lack is not Lack.NEVER
-        self._verdicts.pop(self._current, None)
-        if waiting.verdict is not reason:
-            self._verdicts[self._current] = Verdict(job, reason)
+        self._tell(self._current, LACK_REASON[lack])
         if not self.head and lack is not Lack.NEVER and self.state.policy.backfill is not always:
             need = self.state.jobs[job].need
             if short is None or not self.state.quotas.would_borrow(short.queue, need):
                 self.head = job
 
-    def told(self, reason: Reason) -> None:
-        """The job waits for a reason that was found out elsewhere, and so does every other of its class."""
-        waiting = self._classes[self._current]
-        self._refused[self._current] = reason not in (Reason.NEVER_FITS, *QUOTA_REASONS)
-        self._verdicts.pop(self._current, None)
-        if waiting.verdict is not reason:
-            self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)
-
-    def helped(self, record: JobRecord) -> None:
-        """A job has got its devices after the walk: what its class waits for is to be found out anew."""
-        self._verdicts = {
-            i: verdict for i, verdict in self._verdicts.items() if self.state.jobs[verdict.job].shape != record.shape
-        }
-
-    def reason_of(self, record: JobRecord, short: Shortfall) -> Reason:
-        """What a job waits for that may not have what it asks for; GPUs, if there are not so many left to be lent."""
-        if short.by_budget:
-            return Reason.BUDGET
-        full = not short.by_limit and self.state.capacity.free_total < record.gpus_min
-        return Reason.GPUS if full else Reason.QUOTA
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the present job was refused before in this walk."""
-        return self._current in self._refused
-
     def over_quota(self, short: Shortfall) -> None:
         """The job may not have what it asks for. Nobody is held up by that: its due it has back from who grows."""
-        waiting = self._classes[self._current]
-        reason = Reason.BUDGET if short.by_budget else Reason.QUOTA
         self._refused[self._current] = False
-        self._verdicts.pop(self._current, None)
-        if waiting.verdict is not reason:
-            self._verdicts[self._current] = Verdict(waiting.jobs[self._next[self._current]][1], reason)
+        self._tell(self._current, Reason.BUDGET if short.by_budget else Reason.QUOTA)
 
     def held_back(self, reason: Reason, spare_ms: int) -> None:
         """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
-        waiting = self._classes[self._current]
-        at = self._next[self._current]
-        if waiting.verdict is not reason:
-            self._verdicts[self._current] = Verdict(waiting.jobs[at][1], reason)
-        self._refused[self._current] = True
-        self._held_back[self._current] = at
-        if not waiting.lengths_ms or waiting.lengths_ms[0] > spare_ms:
-            return
-        for later in range(at + 1, len(waiting.jobs)):
-            if self.state.jobs[waiting.jobs[later][1]].estimate_ms <= spare_ms:
-                self._next[self._current] = later
-                self._heads.push(self._entry(self._current))
-                return
-
-    def next_of_class(self) -> None:
-        """Lets the next of a class into the line although the one before was refused: it may get a reservation."""
-        waiting = self._classes[self._current]
-        if self._next[self._current] + 1 < len(waiting.jobs) and not any(i == self._current for _, _, i in self._heads):
-            self._next[self._current] += 1
-            self._heads.push(self._entry(self._current))
+        self._hold_back(self._current, reason, spare_ms)
 
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
@@ -499,7 +244,7 @@ class Line:
 
     def _known(self, waiting: WaitingClass) -> bool:
         """Whether the class was refused when all classes were last looked at."""
-        return waiting.born <= self.state.clean_seq and waiting.verdict is not Reason.UNDECIDED and self._remembers
+        return self._remembers and self._is_settled(waiting)
 
     def _is_remembered(self, waiting: WaitingClass) -> bool:
         """Whether the present class was refused before, and only what has grown on nodes can have changed that."""
@@ -585,26 +330,9 @@ class Line:
             return False
         if self._quota_allows(waiting, record):
             return False
-        ward = self._ward(i, record)
-        if ward is not None and self._wards is not None:
-            self._wards.put(ward, i, in_line)
-        self._sleepers.put(i, record, () if ward is not None else wakes, self._heads.clock, in_line)
+        self._sleepers.put(i, record, wakes, self._heads.clock, in_line)
         self._heads.watch(record.job.queue)
         return True
-
-    def _ward(self, i: int, record: JobRecord) -> Ward | None:
-        """The ward in which a class sleeps that lacks GPUs; not one that goes before all others."""
-        waiting = self._classes[i]
-        if self._wards is None or waiting.verdict is not Reason.GPUS or self._entry(i)[0][0] == OVERDUE:
-            return None
-        *_, demand = waiting.reach or self._measure(waiting, record)
-        return self._wards.ward((demand, self.state.quotas.accounts[record.job.queue].limited))
-
-    @property
-    def _may_open(self) -> bool:
-        """Whether promises may be kept that open shared devices to others, so that all are let in once more."""
-        promised = self.state.waiting_claims.values()
-        return any(booking.portion is not None for attempt in promised for booking in attempt.bookings)
 
     @property
     def _levels(self) -> tuple[int, ...]:
@@ -641,10 +369,8 @@ class Line:
         back = {i: self._goes_back(i, has_luck, offering) for i, has_luck in woken.items()}
         self._rounds.append((self._heads.clock, offering))
         for i in woken:
-            self._rouse(i)
+            self._sleepers.take(i)
         self._heads.add([self._entry(i) for i in woken if back[i]])
-        if self._wards is not None:
-            self._wards.look_anew(lambda ward: offering is None or self._offers_to(ward.demand, offering))
         self._passed_over += [i for i in woken if not back[i]]
 
     def _offering_anew(self) -> list[int] | None:
@@ -652,8 +378,6 @@ class Line:
 
         Where nobody asks for it until something grows again, that may as well be now.
         """
-        if self._wards is not None and not self._offers.few_are_fresh and not self._may_open:
-            return self._offers.to(self.state.jobs[self._classes[0].jobs[0][1]]) if self._classes else None
         for i in self._sleepers.newest_first():
             waiting, record = self._classes[i], self._record(i)
             had_turn = waiting.verdict is Reason.GPUS and not self._has_a_turn_to_come(i)
@@ -671,8 +395,6 @@ class Line:
         """Whether a class without luck would be refused again nevertheless: then it sleeps on, until other things
         happen.
         """
-        if self._wards is not None and self._wards.of(i) is not None:
-            return True
         waiting, record = self._classes[i], self._record(i)
         wakes = self._wakes(record) if waiting.verdict is Reason.GPUS else (self._pool_for(record),)
         if wakes is None:
@@ -699,11 +421,6 @@ class Line:
         """Whether a class is tried for its quota: it has some now, or may have back what others borrow."""
         return i in self._by_quota and (self._by_quota[i] or self.draft.reclaims_left > 0)
 
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """Why classes wait, where that has changed."""
-        return tuple(self._verdicts.values())
-
     def reconsider(self) -> bool:
         """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
         if not self.draft.opened or self.head:
@@ -725,5 +442,3 @@ class Line:
         self._wake()
         again, self._passed_over = self._passed_over, []
         self._enter(again)
-        if self._wards is not None:
-            self._wards.note(self.state.touched)

@@ -6,7 +6,7 @@ and so on to the pool of the whole cluster, which has what nobody keeps. A queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import Cluster
@@ -410,3 +410,27 @@ def _draw(account: QueueAccount, resource: int, amount: int) -> None:
 def said(amount: int, resource: int) -> str:
     """An amount of a resource in the unit people use."""
     return f"{amount / UNITS[resource]:g}"
+
+
+def eased_queues(quotas: Quotas, asked: Container[str]) -> dict[str, bool]:
+    """Of the queues that are asked for those in which, or around which, one has less than before, or somebody began to
+    borrow; and whether that keeps or limits anything. From now on they are asked for what happens next.
+    """
+    found: dict[str, bool] = {}
+    for path, had in quotas.eased.items():
+        account = quotas.accounts[path]
+        if any(has < before for has, before in zip(account.used, had, strict=True)):
+            bounds = _keeps_or_limits(account)
+            if account.above is None and not bounds and had[0] != UNBOUNDED:
+                # How much all have together says nothing of what anybody may have back.
+                continue
+            for each in account.within:
+                if each.path in asked:
+                    found[each.path] = bounds or found.get(each.path, False)
+    quotas.eased.clear()
+    return found
+
+
+def _keeps_or_limits(account: QueueAccount) -> bool:
+    """Whether a queue keeps something or has limits: then those in it may have more once it has less."""
+    return any(account.kept) or any(limit is not None for limit in account.queue.limit)

@@ -311,6 +311,12 @@ def shape_of(job: Job, by_queue: bool) -> Hashable:
     )
 
 
+def form_of(record: JobRecord) -> Hashable:
+    """What makes two waiting jobs of whatever queues interchangeable for who looks for a place."""
+    assert isinstance(record.shape, tuple), "a shape is made by shape_of"
+    return record.shape[1:]
+
+
 def _cell_labels(job: Job) -> tuple[tuple[str, str], ...]:
     """What a job says of the cells that it wants."""
     return tuple(label for label in job.labels if label[0] in CELL_LABELS)

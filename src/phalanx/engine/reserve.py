@@ -211,7 +211,8 @@ class Reservations:
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
                 return True
-        self._make_way(record, bookings)
+        if self.made:
+            self._make_way(record, bookings)
         return False
 
     def put_back(self, bookings: list[Booking]) -> list[End]:

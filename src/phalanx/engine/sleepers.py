@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from phalanx.engine.means import Means
-from phalanx.engine.quotas import EVERY, UNBOUNDED, QueueAccount, Quotas
+from phalanx.engine.quotas import EVERY, Quotas, eased_queues
 from phalanx.engine.records import JobRecord
 from phalanx.policy.view import Usage
 
@@ -60,25 +60,17 @@ class Sleepers:
         """Everybody, who lay down last first."""
         return reversed(self._beds)
 
-    def in_queue(self, queue: str) -> list[int]:
-        """Who sleeps in a queue."""
-        return list(self._in_queue.get(queue, ()))
-
     def bed(self, i: int) -> Bed:
         """Where and since when a class sleeps."""
         return self._beds[i]
 
     def put(self, i: int, record: JobRecord, wakes: Wakes, since: int, in_line: bool) -> None:
         """Lets a class sleep that may have nothing back, nor more than it has, as queues are now."""
-        self.lay(Bed(record.job.queue, since, in_line), [i])
+        queue = record.job.queue
+        self._beds[i] = Bed(queue, since, in_line)
+        self._in_queue.setdefault(queue, {})[i] = None
+        self._least.pop(queue, None)
         self.wait_for(i, wakes)
-
-    def lay(self, bed: Bed, classes: Sequence[int]) -> None:
-        """Likewise some that nothing wakes but that their queue may have more."""
-        if classes:
-            self._beds.update(dict.fromkeys(classes, bed))
-            self._in_queue.setdefault(bed.queue, {}).update(dict.fromkeys(classes))
-            self._least.pop(bed.queue, None)
 
     def wait_for(self, i: int, wakes: Wakes) -> None:
         """Has something wake one who sleeps."""
@@ -93,7 +85,7 @@ class Sleepers:
                 _, i = heappop(waits_for)
                 if i in self._beds:
                     found[i] = None
-        for queue, bounds in self._eased().items():
+        for queue, bounds in eased_queues(self.quotas, self._in_queue).items():
             if self._may_have_more(queue, bounds):
                 found.update(self._in_queue[queue])
         return list(found)
@@ -107,22 +99,6 @@ class Sleepers:
             self._least.pop(queue, None)
         return i
 
-    def _eased(self) -> dict[str, bool]:
-        """Queues with sleepers, in those that have less than before, and whether these keep or limit anything."""
-        found: dict[str, bool] = {}
-        for path, had in self.quotas.eased.items():
-            account = self.quotas.accounts[path]
-            if any(has < before for has, before in zip(account.used, had, strict=True)):
-                bounds = _bounds(account)
-                if account.above is None and not bounds and had[0] != UNBOUNDED:
-                    # How much all have together says nothing of what anybody may have back.
-                    continue
-                for each in account.within:
-                    if each.path in self._in_queue:
-                        found[each.path] = bounds or found.get(each.path, False)
-        self.quotas.eased.clear()
-        return found
-
     def _may_have_more(self, queue: str, bounds: bool) -> bool:
         least = self._least.get(queue)
         if least is None:
@@ -131,8 +107,3 @@ class Sleepers:
         if self.quotas.accounts[queue].has_room(least) and self.means.may_reclaim(queue, least):
             return True
         return bounds and self.means.suffice(queue, least)
-
-
-def _bounds(account: QueueAccount) -> bool:
-    """Whether a queue keeps something or has limits: then those in it may have more once it has less."""
-    return any(account.kept) or any(limit is not None for limit in account.queue.limit)

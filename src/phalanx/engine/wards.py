@@ -1,52 +1,56 @@
-"""Wards: sleepers who need the same, of all queues; they are looked at one by one once there is enough for them.
+"""Wards: kinds of waiting jobs of all queues that are placed alike, looked at one by one while there may be room for
+them.
 
-When somebody leaves more than is needed, thousands could have it and one gets it. So nobody is woken for that: while
-there is too little for its members, a ward is closed and costs nothing; while it is open, its members are drawn in the
-order of the line, each only when its turn has come. Where only what a queue keeps for itself would do, only members of
-such queues are looked at.
+Somebody who leaves may help thousands, and one gets what is left. So nobody is tried for that: while there is too
+little for its members, or no place for one of them, a ward is closed and costs nothing; while it is open, its members
+are drawn in the order of the line. Where the pool of the cluster has too little for them, only members of queues that
+keep enough for themselves are looked at.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from phalanx.cluster.bits import members
 from phalanx.engine.demand import Demand
-from phalanx.engine.heads import Entry, Heads
+from phalanx.engine.draft import Draft
+from phalanx.engine.heads import Heads
 from phalanx.engine.queue_tree import QueueTree
 from phalanx.engine.quotas import Most, Quotas
-from phalanx.placement.fit import Ask
+from phalanx.engine.state import State
 
 KINDS_MAX = 64
-"""Wards of one decision. All are looked at whenever levels change, so whoever needs something rarer sleeps alone."""
+"""Wards of one decision. All are looked at whenever levels change, so whoever needs something rarer has none."""
 
 
 class Levels(NamedTuple):
-    """GPUs that are free or will be once those have left who leave, those that are free, and what the pool has left."""
+    """GPUs that are free or will be once those have left who leave, and what the pool has left."""
 
     free_soon: int
-    free: int
     pool: Most
 
 
 class Ward:
-    """Members of one need: the GPUs they cannot start without, what they take of quotas, and what tasks ask of nodes.
+    """Members of one demand. `limited` are those of queues with limits: what these may have does not follow from what
+    the pool has.
 
-    `limited` are those of queues with limits: what these may have does not follow from what the pool has. `in_line` and
-    `not_in_line` are those who are about to be let in.
+    `resting` are those who have had their turn, until something grows. Where one of them was refused, and the others
+    would be, the ward is full; `looked` tells how much had grown by then.
     """
+
+    __slots__ = ("demand", "full", "limited", "looked", "narrow", "need", "resting", "tree")
 
     def __init__(self, demand: Demand, limited: bool, tree: QueueTree) -> None:
         self.demand = demand
-        self.gpus, self.need, self.asks = demand.gpus, demand.need, demand.asks
+        self.need = demand.need
         self.limited = limited
         self.tree = tree
-        self.resting: dict[int, None] = {}
-        self.in_line: list[int] = []
-        self.not_in_line: list[int] = []
-        self.count = 0
-        self.is_narrow = False
+        self.resting: list[int] = []
+        self.full = False
+        self.looked = 0
+        self.narrow = False
 
     def is_covered(self, pool: Sequence[int]) -> bool:
         """Whether the pool has what a member needs."""
@@ -55,135 +59,123 @@ class Ward:
 
 
 class Wards:
-    """Those of a decision. `sees_room` says of what tasks ask whether a node may have room where something grew.
+    """Those of a decision; `open` are those whose members may have what they need, and a place."""
 
-    `open` are those that were open when there was as much as `levels` says; None, and that is to be found out anew.
-    """
-
-    def __init__(
-        self,
-        quotas: Quotas,
-        heads: Heads,
-        entry: Callable[[int], Entry],
-        in_queue: Callable[[str], list[int]],
-        sees_room: Callable[[tuple[Ask, ...]], bool],
-    ) -> None:
-        self.quotas = quotas
+    def __init__(self, state: State, draft: Draft, heads: Heads) -> None:
+        self.state = state
+        self.draft = draft
         self.heads = heads
-        self._entry = entry
-        self._in_queue = in_queue
-        self._sees_room = sees_room
-        self._wards: dict[tuple[Demand, bool], Ward] = {}
-        self._ward_of: dict[int, Ward] = {}
+        self._wards: tuple[dict[Demand, Ward], dict[Demand, Ward]] = ({}, {})
+        self._every: list[Ward] = []
         self._kept: list[tuple[int, str]] = []
         self._kept_by: dict[str, int] = {}
-        self.levels: Levels | None = None
+        self._levels: Levels | None = None
         self.open: list[Ward] = []
-
-    def ward(self, kind: tuple[Demand, bool]) -> Ward | None:
-        """That of a demand, in queues with limits or without; None if there are too many already."""
-        found = self._wards.get(kind)
-        if found is None and len(self._wards) < KINDS_MAX:
-            found = self._wards[kind] = Ward(*kind, self.heads.beside())
-        return found
-
-    def put(self, ward: Ward, i: int, in_line: bool) -> None:
-        """Lets a class sleep in a ward; `in_line` says that its turn is still to come."""
-        self._ward_of[i] = ward
-        ward.count += 1
-        if in_line:
-            ward.tree.push(self._entry(i))
-        else:
-            ward.resting[i] = None
-        self.levels = None
-
-    def let_in(self) -> None:
-        """Takes in all who have come into wards at once; who is in line is in the tree of its ward already."""
-        for ward in self._wards.values():
-            coming = dict.fromkeys((*ward.in_line, *ward.not_in_line), ward)
-            self._ward_of.update(coming)
-            ward.count += len(coming)
-            ward.resting.update(dict.fromkeys(ward.not_in_line))
-            ward.in_line.clear()
-            ward.not_in_line.clear()
-        self.levels = None
-
-    def take(self, i: int) -> None:
-        """Has a class leave its ward, if it is in one."""
-        ward = self._ward_of.pop(i, None)
-        if ward is not None:
-            ward.count -= 1
-            ward.resting.pop(i, None)
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self._wards)
-
-    def of(self, i: int) -> Ward | None:
-        """The ward that a class sleeps in; None if it is in none."""
-        return self._ward_of.get(i)
+        self._soon = self._free_soon()
 
     def __iter__(self) -> Iterator[Ward]:
-        return iter(self._wards.values())
+        return iter(self._every)
 
-    def look_anew(self, are_back: Callable[[Ward], bool]) -> None:
-        """Something has grown: whether wards are open is to be found out anew, and who of narrow ones is helped.
+    def of(self, limited: bool) -> Mapping[Demand, Ward]:
+        """Those of queues with limits, or without, by what members need."""
+        return self._wards[limited]
 
-        Of which wards all stand in line from now on is told by `are_back`.
-        """
-        self.levels = None
-        for ward in self._wards.values():
-            ward.is_narrow = False
-            if ward.resting and are_back(ward):
-                ward.tree.add([self._entry(i) for i in ward.resting])
-                ward.resting.clear()
+    def ward(self, demand: Demand, limited: bool) -> Ward | None:
+        """That of a demand, in queues with limits or without; None if there are too many already."""
+        found = self._wards[limited].get(demand)
+        if found is None and len(self._every) < KINDS_MAX:
+            found = self._wards[limited][demand] = Ward(demand, limited, self.heads.beside())
+            self._every.append(found)
+            self._levels = None
+        return found
 
-    def open_up(self, levels: Levels) -> None:
-        """Finds those of whose members some would not simply be refused again."""
-        self.levels = levels
-        self.open = [ward for ward in self._wards.values() if ward.count and self._is_open(ward, levels)]
+    def close(self, demand: Demand) -> None:
+        """One of a demand was refused, so that all others of it would be, until something grows."""
+        for wards in self._wards:
+            ward = wards.get(demand)
+            if ward is not None:
+                ward.full, ward.looked = True, len(self.draft.grown)
 
-    def _is_open(self, ward: Ward, levels: Levels) -> bool:
-        if levels.free_soon < ward.gpus:
+    def look_anew(self) -> None:
+        """Something has grown: where that may help them, members may be tried anew."""
+        self._soon = self._free_soon()
+        self.widen()
+        for ward in self._every:
+            if ward.full:
+                grown = 0
+                for nodes in self.draft.grown[ward.looked :]:
+                    grown |= nodes
+                ward.full = not grown & self._may_take(ward.demand)
+
+    def widen(self) -> None:
+        """Has who may have what it needs of what its queue keeps be looked for anew."""
+        self._levels = None
+        for ward in self._every:
+            ward.narrow = False
+
+    def open_up(self, levels: Levels) -> bool:
+        """Finds those that are open now; whether that was to be found out."""
+        if levels == self._levels:
             return False
-        if ward.limited:
-            return True
-        if ward.is_covered(levels.pool):
-            return self._sees_room(ward.asks)
-        # What may not be had for lack of quota is told so, while there are GPUs.
-        return levels.free >= ward.gpus
+        self._levels = levels
+        self.open = [ward for ward in self._every if self._may_place(ward, levels) and _may_have(ward, levels)]
+        return True
 
-    def narrow(self, levels: Levels) -> Iterator[int]:
-        """Members that may have what they need by what their queues keep, where the pool has too little; each once,
-        until something grows.
+    def _may_place(self, ward: Ward, levels: Levels) -> bool:
+        return not ward.full and ward.demand.gpus <= levels.free_soon and bool(self._may_take(ward.demand))
+
+    def narrow(self, levels: Levels) -> Iterator[tuple[Ward, str]]:
+        """Wards for whose members the pool has too little, and queues that may keep enough; each once, until something
+        grows.
         """
-        for ward in self._wards.values():
-            is_narrow = not ward.limited and levels.free < ward.gpus <= levels.free_soon
-            if not is_narrow or ward.is_narrow or ward.is_covered(levels.pool):
-                continue
-            if ward.count and self._sees_room(ward.asks):
-                ward.is_narrow = True
+        for ward in self._every:
+            if not ward.narrow and not _may_have(ward, levels) and self._may_place(ward, levels):
+                ward.narrow = True
                 for queue in self._keeping(ward.need[0] - levels.pool[0]):
-                    yield from (i for i in self._in_queue(queue) if self._ward_of.get(i) is ward)
+                    yield ward, queue
+
+    def _may_take(self, demand: Demand) -> int:
+        """Nodes that may have the GPUs of the smallest task: a quick look."""
+        if not demand.least:
+            return demand.reach
+        found = self._soon[demand.least] if demand.least < len(self._soon) else 0
+        for having in self.state.capacity.with_free[demand.least :]:
+            found |= having
+        return found & demand.reach
+
+    def _free_soon(self) -> list[int]:
+        """For every number of GPUs, the nodes that have so many once those have left who leave."""
+        capacity, bit = self.state.capacity, self.state.topology.bit
+        left = 0
+        for attempt in self.draft.leaving.values():
+            for booking in attempt.bookings:
+                left |= bit[booking.node]
+        found = [0] * (capacity.gpus_max + 2)
+        for node in members(left):
+            soon = capacity.free[node] | (capacity.ceding[node] & ~capacity.claimed[node])
+            found[soon.bit_count()] |= bit[node]
+        for gpus in range(len(found) - 2, -1, -1):
+            found[gpus] |= found[gpus + 1]
+        return found
 
     def _keeping(self, least: int) -> list[str]:
         """Queues that may have so much without the pool."""
+        quotas = self.state.quotas
         if not self._kept:
-            for queue in self.quotas.accounts:
+            for queue in quotas.accounts:
                 if queue:
-                    self._keep(queue)
+                    self._keep(quotas, queue)
         return [queue for _, queue in self._kept[bisect_left(self._kept, (least, "")) :]]
 
     def note(self, touched: Iterable[str]) -> None:
         """Takes note that queues have got or lost something."""
         for queue in touched:
             if queue in self._kept_by:
-                self._keep(queue)
+                self._keep(self.state.quotas, queue)
 
-    def _keep(self, queue: str) -> None:
+    def _keep(self, quotas: Quotas, queue: str) -> None:
         """What a queue has left of what it keeps; of those it lies in all that they keep is counted, used or not."""
-        trail = self.quotas.accounts[queue].trail
+        trail = quotas.accounts[queue].trail
         kept = max(trail[-1].kept[0] - trail[-1].drawn[0], 0) + sum(max(each.kept[0], 0) for each in trail[1:-1])
         before = self._kept_by.get(queue)
         if before != kept:
@@ -191,3 +183,8 @@ class Wards:
                 del self._kept[bisect_left(self._kept, (before, queue))]
             self._kept_by[queue] = kept
             insort(self._kept, (kept, queue))
+
+
+def _may_have(ward: Ward, levels: Levels) -> bool:
+    """Whether members may have what they need, whatever their queues keep; those with limits are asked one by one."""
+    return ward.limited or ward.is_covered(levels.pool)

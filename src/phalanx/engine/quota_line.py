@@ -1,0 +1,397 @@
+"""The line where queues have quotas, and nobody leaves for another but to give back what he borrows.
+
+Thousands of kinds wait, and few of them may have what they ask for and would find a place. So kinds that are placed
+alike lie in wards, and only who may be placed is drawn from them. In the line itself stand those who are tried
+whatever there is: who may have back what others borrow, who is overdue, and who was held back for a reason of its own.
+
+Who was refused is tried again once something has grown. Why one waits that was not tried is not told anew: whoever asks
+has that worked out (`present_reason`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+
+from phalanx.engine.demand import Demand
+from phalanx.engine.dormitory import Dormitory
+from phalanx.engine.draft import Draft
+from phalanx.engine.heads import Entry, Heads
+from phalanx.engine.means import Means
+from phalanx.engine.plan import LACK_REASON, Reason, Verdict
+from phalanx.engine.quotas import EVERY, Most, Shortfall, eased_queues
+from phalanx.engine.records import JobRecord
+from phalanx.engine.roll import Roll
+from phalanx.engine.state import OVERDUE, State
+from phalanx.engine.wards import Levels, Ward, Wards
+from phalanx.placement.place import lack
+from phalanx.placement.placement import Lack
+
+LIE_DOWN = (*LACK_REASON.values(), Reason.QUOTA, Reason.UNDECIDED)
+"""Reasons to wait that end only once there is quota and a place."""
+
+
+class QuotaLine(Roll):
+    """Every class lies in the ward of what it needs, or stands in line, or both; or rests until something grows.
+
+    In line stand the `lucky`, who may have something back, those who may have what they need of what their queues keep
+    (`by_own`), and the `rare`, for whom there is no ward. All others who do are tried when their turn has come.
+    """
+
+    def __init__(self, state: State, draft: Draft) -> None:
+        super().__init__(state, draft, Heads(state))
+        self._means = Means(state.quotas)
+        self._wards = Wards(state, draft, self._heads)
+        self._dormitories: dict[str, Dormitory] = {}
+        self._ward_of: list[Ward | None] = [None] * len(self._classes)
+        self._lucky: dict[int, None] = {}
+        self._unlucky: dict[int, None] = {}
+        self._by_own: dict[int, None] = {}
+        self._rare: dict[int, None] = {}
+        self._aside: list[int] = []
+        self._over_limit: dict[str, list[int]] = {}
+        self._over_pool: list[list[tuple[int, int]]] = [[] for _ in EVERY]
+        self._gave_up = False
+        self._undecided: list[int] = []
+        self._lacks: dict[Demand, Lack] = {}
+        state.quotas.eased.clear()
+        settled = 0 if draft.fresh else self._settled_count()
+        self._unlaid: Iterable[int] = range(settled)
+        self._lay_down(range(settled, len(self._classes)))
+
+    def _lay_down(self, classes: Iterable[int]) -> None:
+        """Has classes lie in their wards or stand in line.
+
+        Written out: every decision does so with every class.
+        """
+        every, following, jobs = self._classes, self._next, self.state.jobs
+        dormitories, ward_of = self._dormitories, self._ward_of
+        luck: dict[str, tuple[Most, list[Entry]]] = {}
+        for i in classes:
+            waiting = every[i]
+            key, job = waiting.jobs[following[i]]
+            _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, jobs[job])
+            entry, reason = (key, job, i), waiting.verdict
+            if reason is not Reason.GPUS and reason is not Reason.QUOTA and reason not in LIE_DOWN:
+                self._heads.push(entry)
+                continue
+            if reason is Reason.UNDECIDED:
+                self._undecided.append(i)
+            if key[0] == OVERDUE:
+                self._heads.push(entry)
+                continue
+            dormitory = dormitories.get(queue) or self._dormitory(queue)
+            ward = dormitory.wards.get(demand) or self._wards.ward(demand, dormitory.limited)
+            if ward is None:
+                self._rare[i] = None
+                self._heads.push(entry)
+                continue
+            most, lucky = luck.get(queue) or luck.setdefault(queue, (self._reclaimable(queue), []))
+            if need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
+                self._lucky[i] = None
+                lucky.append(entry)
+            ward_of[i] = dormitory.classes[i] = ward
+            if dormitory.limited and not self._means.suffice(queue, need):
+                self._rest_for_quota(i, queue, demand)
+            else:
+                ward.tree.newcomers(dormitory.place).append(entry)
+        for queue, (_, lucky) in luck.items():
+            self._heads.put_all(dormitories[queue].place, lucky)
+
+    def _dormitory(self, queue: str) -> Dormitory:
+        place, limited = self._heads.keys.place(queue), self.state.quotas.accounts[queue].limited
+        found = self._dormitories[queue] = Dormitory(place, limited, self._wards.of(limited))
+        return found
+
+    def _reclaimable(self, queue: str) -> Most:
+        """The most that a queue may have back from others."""
+        most = None if self._gave_up else self.state.quotas.reclaimable(queue)
+        # Who needs nothing of something may have none of it back.
+        return [max(each, 0) for each in most] if most is not None else [-1] * len(EVERY)
+
+    def _rest_for_quota(self, i: int, queue: str, demand: Demand) -> None:
+        """Has one of a queue with limits rest until what keeps it from having what it needs has eased."""
+        short = self.state.quotas.shortfall(queue, demand.need)
+        if short is not None and short.by_limit:
+            self._over_limit.setdefault(short.at, []).append(i)
+        else:
+            resource, height = self._means.lacking(queue, demand.need)
+            heappush(self._over_pool[resource], (height, i))
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        while (i := self._draw()) is not None:
+            self._current = i
+            yield self._record(i)
+            if self.draft.growths != self._growths:
+                self._look_again()
+            self._rejoin()
+
+    def _draw(self) -> int | None:
+        """The class that is next; None if nobody is who may be placed."""
+        heads, wards = self._heads, self._wards
+        while True:
+            wards.note(self.state.touched)
+            heads.tick()
+            if self.draft.reclaims_left <= 0 and not self._gave_up:
+                self._give_up_reclaiming()
+            if self.state.quotas.eased:
+                self._find_luck()
+            levels = Levels(self.draft.free_soon, self._means.pool)
+            if wards.open_up(levels):
+                self._call_by_own(levels)
+            best, drawn = heads.best, None
+            for ward in wards.open:
+                turn = ward.tree.best if not ward.full else None
+                if turn is not None and (best is None or turn < best):
+                    best, drawn = turn, ward
+            if best is None:
+                return None
+            entry = heads.take() if drawn is None else drawn.tree.pop()
+            _, _, i = entry
+            if not self._has_more(i) or entry != self._entry(i):
+                continue
+            if self._may_be_tried(i) if drawn is None else self._gets_up(i, drawn):
+                return i
+
+    def _gets_up(self, i: int, ward: Ward) -> bool:
+        """Whether one that was drawn from a ward lay there, and may have what it needs; then it lies there no more."""
+        if self._ward_of[i] is not ward:
+            return False
+        queue = self._record(i).job.queue
+        if ward.limited and not self._means.suffice(queue, ward.need):
+            self._rest_for_quota(i, queue, ward.demand)
+            return False
+        self._ward_of[i] = None
+        return True
+
+    def _may_be_tried(self, i: int) -> bool:
+        """Whether one that stood in line for some reason may still be helped; some lie in their wards as well."""
+        record = self._record(i)
+        queue, need = record.job.queue, record.need
+        if i in self._lucky or i in self._by_own:
+            self._lucky.pop(i, None)
+            self._by_own.pop(i, None)
+            is_helped = self._reclaims(i, record) or self._means.suffice(queue, need)
+        elif i in self._rare:
+            del self._rare[i]
+            is_helped = self._is_rare_luck(i, record)
+            if not is_helped:
+                self._aside.append(i)
+            return is_helped
+        else:
+            return True
+        if not is_helped or self._ward_of[i] is None:
+            return False
+        self._ward_of[i] = None
+        return True
+
+    def _is_rare_luck(self, i: int, record: JobRecord) -> bool:
+        """Whether one without a ward may have what it asks for, or have it back."""
+        queue, need = record.job.queue, record.need
+        if self.draft.free_soon >= record.gpus_min and self._means.suffice(queue, need):
+            return True
+        return self._reclaims(i, record)
+
+    def _reclaims(self, i: int, record: JobRecord) -> bool:
+        """Whether a class may have something back, and has not tried that in vain."""
+        if self._gave_up or i in self._unlucky:
+            return False
+        return self._means.may_reclaim(record.job.queue, record.need)
+
+    def _give_up_reclaiming(self) -> None:
+        """Nobody has anything back any more in this decision: who stands in line for that alone is not looked at."""
+        self._gave_up = True
+        self._heads.take_out(self._lucky.__contains__)
+        self._lucky.clear()
+        self._wards.widen()
+
+    def _find_luck(self) -> None:
+        """Has those stand in line, too, who may have something back by now."""
+        eased = eased_queues(self.state.quotas, self._dormitories)
+        if self._gave_up:
+            return
+        self._look_at_the_rare()
+        ward_of, lucky, unlucky = self._ward_of, self._lucky, self._unlucky
+        for queue in eased:
+            most, dormitory = self._reclaimable(queue), self._dormitories[queue]
+            if not dormitory.may_be_helped(most):
+                continue
+            for i in dormitory.classes:
+                ward = ward_of[i]
+                if ward is not None and i not in lucky and i not in unlucky and i not in self._by_own:
+                    need = ward.need
+                    if need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
+                        lucky[i] = None
+                        self._heads.push(self._entry(i))
+
+    def _call_by_own(self, levels: Levels) -> None:
+        """Has those stand in line, too, who may have what they need of what their queues keep."""
+        for ward, queue in self._wards.narrow(levels):
+            dormitory = self._dormitories.get(queue)
+            for i in dormitory.classes if dormitory is not None else ():
+                stands = i in self._lucky or i in self._by_own
+                if self._ward_of[i] is ward and not stands and self._means.suffice(queue, ward.need):
+                    self._by_own[i] = None
+                    self._heads.push(self._entry(i))
+
+    def _look_again(self) -> None:
+        """Something has grown: who was refused, or had no quota, may be tried anew."""
+        self._growths = self.draft.growths
+        unlaid, self._unlaid = self._unlaid, ()
+        self._lay_down(unlaid)
+        self._wards.look_anew()
+        for ward in self._wards:
+            resting, ward.resting = ward.resting, []
+            for i in resting:
+                if self._ward_of[i] is ward:
+                    ward.tree.push(self._entry(i))
+        self._look_at_the_rare()
+        self._ease_limits()
+
+    def _look_at_the_rare(self) -> None:
+        """Has those stand in line again for whom there is no ward."""
+        aside, self._aside = self._aside, []
+        self._rare.update(dict.fromkeys(aside))
+        self._heads.add([self._entry(i) for i in aside])
+
+    def _ease_limits(self) -> None:
+        """Has those lie in their wards again who may have more by now, of queues with limits."""
+        back: list[int] = []
+        for path in self.state.quotas.eased:
+            back += self._over_limit.pop(path, ())
+        for waits_for, height in zip(self._over_pool, self._means.pool, strict=True):
+            while waits_for and waits_for[0][0] <= height:
+                back.append(heappop(waits_for)[1])
+        for i in back:
+            if self._ward_of[i] is not None:
+                self._put(i)
+
+    def _put(self, i: int) -> None:
+        """Has a class lie in its ward, or stand in line if there is none or it goes before all others."""
+        entry, ward = self._entry(i), self._ward(i)
+        if ward is None:
+            if entry[0][0] != OVERDUE:
+                self._rare[i] = None
+            self._heads.push(entry)
+            return
+        self._ward_of[i] = ward
+        queue = self._record(i).job.queue
+        if ward.limited and not self._means.suffice(queue, ward.need):
+            self._rest_for_quota(i, queue, ward.demand)
+        else:
+            ward.tree.put_all(self._dormitories[queue].place, [entry])
+
+    def _ward(self, i: int) -> Ward | None:
+        """The ward of a class; None if there is none, or it goes before all others."""
+        if self._entry(i)[0][0] == OVERDUE:
+            return None
+        queue, demand = self._record(i).job.queue, self._demand(i)
+        dormitory = self._dormitories.get(queue) or self._dormitory(queue)
+        ward = self._wards.ward(demand, dormitory.limited)
+        if ward is not None:
+            dormitory.classes[i] = ward
+        return ward
+
+    def _demand(self, i: int) -> Demand:
+        waiting = self._classes[i]
+        *_, demand = waiting.reach or self._measure(waiting, self._record(i))
+        return demand
+
+    def fresh(self) -> int | None:
+        """All nodes count: whether one that was refused may have room now was found out for its whole ward."""
+        return None
+
+    def placed(self) -> None:
+        """The job got its devices: the next of its class lies down, or stands in line as it did."""
+        i = self._current
+        self._start(i)
+        self._ward_of[i] = None
+        self._lucky.pop(i, None)
+        self._by_own.pop(i, None)
+        if self._has_more(i):
+            self._put(i)
+            if self._ward_of[i] is not None and self._reclaims(i, self._record(i)):
+                self._lucky[i] = None
+                self._heads.push(self._entry(i))
+
+    def refused(self, lack: Lack, short: Shortfall | None = None) -> None:
+        """The job does not fit, and so does no other of its ward, where only what is free decides that."""
+        i = self._current
+        self._refused[i] = lack is not Lack.NEVER
+        self._tell(i, LACK_REASON[lack])
+        if short is None and not self.draft.reservations.made and not self.state.cluster.maintenance:
+            self._wards.close(self._demand(i))
+            self._lacks[self._demand(i)] = lack
+        self._rest(i)
+
+    def over_quota(self, short: Shortfall) -> None:
+        """The job may not have what it asks for."""
+        self._refused[self._current] = False
+        self._tell(self._current, Reason.BUDGET if short.by_budget else Reason.QUOTA)
+        self._rest(self._current)
+
+    def held_back(self, reason: Reason, spare_ms: int) -> None:
+        """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
+        if not self._hold_back(self._current, reason, spare_ms):
+            self._rest(self._current)
+
+    def _rest(self, i: int) -> None:
+        """Has one that was tried rest until something grows; who tried to have something back does so no more."""
+        record = self._record(i)
+        if self._means.may_reclaim(record.job.queue, record.need):
+            self._unlucky[i] = None
+        ward = self._ward(i)
+        if ward is None:
+            self._aside.append(i)
+        else:
+            self._ward_of[i] = ward
+            ward.resting.append(i)
+
+    def _stand_alone(self, record: JobRecord) -> None:
+        self._ward_of.append(None)
+        super()._stand_alone(record)
+
+    def readmit(self) -> None:
+        """Has everybody stand in line, to be tried whatever there is."""
+        standing = {i: None for _, _, i in self._heads}
+        self._lucky, self._by_own, self._rare, self._aside, self._unlaid = {}, {}, {}, [], ()
+        for i in range(len(self._classes)):
+            self._ward_of[i] = None
+            if i not in standing and self._has_more(i):
+                self._heads.push(self._entry(i))
+
+    def reconsider(self) -> bool:
+        """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
+        if not self.draft.opened:
+            return False
+        self._look_again()
+        return True
+
+    @property
+    def nobody_waits(self) -> bool:
+        """Whether nobody lacks GPUs: everybody got theirs, or may not have them, or never will."""
+        return not any(self._has_more(i) and self._lacks_gpus(i) for i in range(len(self._classes)))
+
+    def _lacks_gpus(self, i: int) -> bool:
+        told = self._verdicts[i].reason if i in self._verdicts else self._classes[i].verdict
+        record = self._record(i)
+        short = self.state.shortfall(record)
+        return told is not Reason.NEVER_FITS and (short is None or self.reason_of(record, short) is Reason.GPUS)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Why classes wait, where that was found out, and of those that have never been told."""
+        for i in self._undecided:
+            if i not in self._verdicts and self._has_more(i):
+                self._tell(i, self._reason(i))
+        return super().verdicts
+
+    def _reason(self, i: int) -> Reason:
+        """Why a class waits that was not tried, as others of its ward were."""
+        record, demand = self._record(i), self._demand(i)
+        short = self.state.shortfall(record)
+        if short is not None and (reason := self.reason_of(record, short)) is not Reason.GPUS:
+            return reason
+        if demand not in self._lacks:
+            self._lacks[demand] = lack(self.state.fit, record.asked)
+        return LACK_REASON[self._lacks[demand]]
