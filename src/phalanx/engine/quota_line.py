@@ -64,39 +64,44 @@ class QuotaLine(Roll):
 
         Written out: every decision does so with every class.
         """
-        every, following, jobs = self._classes, self._next, self.state.jobs
-        dormitories, ward_of = self._dormitories, self._ward_of
-        luck: dict[str, tuple[Most, list[Entry]]] = {}
+        every, following, ward_of = self._classes, self._next, self._ward_of
+        may_be_overdue = self.state.waits_are_limited
+        opened: dict[str, tuple[Dormitory, int, int, int, list[Entry]]] = {}
         for i in classes:
             waiting = every[i]
-            key, job = waiting.jobs[following[i]]
-            _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, jobs[job])
-            entry, reason = (key, job, i), waiting.verdict
-            if reason is not Reason.GPUS and reason is not Reason.QUOTA and reason not in LIE_DOWN:
-                self._heads.push(entry)
+            _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self._record(i))
+            reason = waiting.verdict
+            if reason is not Reason.GPUS and reason is not Reason.QUOTA:
+                if reason is Reason.UNDECIDED:
+                    self._undecided.append(i)
+                elif reason not in LIE_DOWN:
+                    self._heads.push(self._entry(i))
+                    continue
+            if may_be_overdue and self._is_overdue(i):
+                self._heads.push(self._entry(i))
                 continue
-            if reason is Reason.UNDECIDED:
-                self._undecided.append(i)
-            if key[0] == OVERDUE:
-                self._heads.push(entry)
-                continue
-            dormitory = dormitories.get(queue) or self._dormitory(queue)
+            dormitory, gpus, cpus, memory, lucky = opened.get(queue) or opened.setdefault(queue, self._open(queue))
             ward = dormitory.wards.get(demand) or self._wards.ward(demand, dormitory.limited)
             if ward is None:
                 self._rare[i] = None
-                self._heads.push(entry)
+                self._heads.push(self._entry(i))
                 continue
-            most, lucky = luck.get(queue) or luck.setdefault(queue, (self._reclaimable(queue), []))
-            if need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
+            if need[0] <= gpus and need[1] <= cpus and need[2] <= memory:
                 self._lucky[i] = None
-                lucky.append(entry)
+                lucky.append(self._entry(i))
             ward_of[i] = dormitory.classes[i] = ward
             if dormitory.limited and not self._means.suffice(queue, need):
                 self._rest_for_quota(i, queue, demand)
             else:
-                ward.tree.newcomers(dormitory.place).append(entry)
-        for queue, (_, lucky) in luck.items():
-            self._heads.put_all(dormitories[queue].place, lucky)
+                key, job = waiting.jobs[following[i]]
+                ward.tree.newcomers(dormitory.place).append((key, job, i))
+        for dormitory, *_, lucky in opened.values():
+            self._heads.put_all(dormitory.place, lucky)
+
+    def _open(self, queue: str) -> tuple[Dormitory, int, int, int, list[Entry]]:
+        """The dormitory of a queue, the most that the queue may have back, and who of it may have something back."""
+        gpus, cpus, memory = self._reclaimable(queue)
+        return self._dormitories.get(queue) or self._dormitory(queue), gpus, cpus, memory, []
 
     def _dormitory(self, queue: str) -> Dormitory:
         place, limited = self._heads.keys.place(queue), self.state.quotas.accounts[queue].limited
@@ -171,6 +176,7 @@ class QuotaLine(Roll):
         if i in self._lucky or i in self._by_own:
             self._lucky.pop(i, None)
             self._by_own.pop(i, None)
+            self._dormitories[queue].looked = None
             is_helped = self._reclaims(i, record) or self._means.suffice(queue, need)
         elif i in self._rare:
             del self._rare[i]
@@ -180,10 +186,13 @@ class QuotaLine(Roll):
             return is_helped
         else:
             return True
-        if not is_helped or self._ward_of[i] is None:
+        ward, self._ward_of[i] = self._ward_of[i], None
+        if ward is None:
             return False
-        self._ward_of[i] = None
-        return True
+        ward.standing.pop(queue, None)
+        if not is_helped:
+            self._ward_of[i] = ward
+        return is_helped
 
     def _is_rare_luck(self, i: int, record: JobRecord) -> bool:
         """Whether one without a ward may have what it asks for, or have it back."""
@@ -203,6 +212,8 @@ class QuotaLine(Roll):
         self._gave_up = True
         self._heads.take_out(self._lucky.__contains__)
         self._lucky.clear()
+        for ward in self._wards:
+            ward.standing.clear()
         self._wards.widen()
 
     def _find_luck(self) -> None:
@@ -213,9 +224,13 @@ class QuotaLine(Roll):
         self._look_at_the_rare()
         ward_of, lucky, unlucky = self._ward_of, self._lucky, self._unlucky
         for queue in eased:
-            most, dormitory = self._reclaimable(queue), self._dormitories[queue]
-            if not dormitory.may_be_helped(most):
+            dormitory, account = self._dormitories[queue], self.state.quotas.accounts[queue]
+            if not account.has_room(dormitory.least):
                 continue
+            most = self._reclaimable(queue)
+            if most == dormitory.looked:
+                continue
+            dormitory.looked = most
             for i in dormitory.classes:
                 ward = ward_of[i]
                 if ward is not None and i not in lucky and i not in unlucky and i not in self._by_own:
@@ -228,11 +243,13 @@ class QuotaLine(Roll):
         """Has those stand in line, too, who may have what they need of what their queues keep."""
         for ward, queue in self._wards.narrow(levels):
             dormitory = self._dormitories.get(queue)
-            for i in dormitory.classes if dormitory is not None else ():
-                stands = i in self._lucky or i in self._by_own
-                if self._ward_of[i] is ward and not stands and self._means.suffice(queue, ward.need):
-                    self._by_own[i] = None
-                    self._heads.push(self._entry(i))
+            lying = [i for i in dormitory.classes if self._ward_of[i] is ward] if dormitory is not None else []
+            called = [i for i in lying if i not in self._lucky and i not in self._by_own]
+            if not called:
+                ward.standing[queue] = None
+            elif self._means.suffice(queue, ward.need):
+                self._by_own.update(dict.fromkeys(called))
+                self._heads.add([self._entry(i) for i in called])
 
     def _look_again(self) -> None:
         """Something has grown: who was refused, or had no quota, may be tried anew."""
@@ -268,22 +285,22 @@ class QuotaLine(Roll):
 
     def _put(self, i: int) -> None:
         """Has a class lie in its ward, or stand in line if there is none or it goes before all others."""
-        entry, ward = self._entry(i), self._ward(i)
+        ward = self._ward(i)
         if ward is None:
-            if entry[0][0] != OVERDUE:
+            if not self._is_overdue(i):
                 self._rare[i] = None
-            self._heads.push(entry)
+            self._heads.push(self._entry(i))
             return
         self._ward_of[i] = ward
         queue = self._record(i).job.queue
         if ward.limited and not self._means.suffice(queue, ward.need):
             self._rest_for_quota(i, queue, ward.demand)
         else:
-            ward.tree.put_all(self._dormitories[queue].place, [entry])
+            ward.tree.put_all(self._dormitories[queue].place, [self._entry(i)])
 
     def _ward(self, i: int) -> Ward | None:
         """The ward of a class; None if there is none, or it goes before all others."""
-        if self._entry(i)[0][0] == OVERDUE:
+        if self._is_overdue(i):
             return None
         queue, demand = self._record(i).job.queue, self._demand(i)
         dormitory = self._dormitories.get(queue) or self._dormitory(queue)
@@ -291,6 +308,10 @@ class QuotaLine(Roll):
         if ward is not None:
             dormitory.classes[i] = ward
         return ward
+
+    def _is_overdue(self, i: int) -> bool:
+        """Whether the first of a class goes before all others, whatever their queues."""
+        return self._entry(i)[0][0] == OVERDUE
 
     def _demand(self, i: int) -> Demand:
         waiting = self._classes[i]

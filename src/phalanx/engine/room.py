@@ -63,7 +63,15 @@ def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptReco
 
 def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
     state = trial.state
-    trial.vacate([booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings])
+    left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]
+    # Where many give back what they borrow, most of what they leave is promised by then, and nobody else has it.
+    trial.vacate([booking for booking in left if not _is_promised(state, booking)] if state.quotas else left)
+
+
+def _is_promised(state: State, booking: Booking) -> bool:
+    """Whether others are promised all that a booking is of."""
+    node, devices, needs, portion, _ = booking
+    return portion is None and not needs and not devices & ~state.capacity.claimed[node]
 
 
 def _wait(trial: Trial, head: JobRecord) -> Room | None:

@@ -37,10 +37,11 @@ class Ward:
     the pool has.
 
     `resting` are those who have had their turn, until something grows. Where one of them was refused, and the others
-    would be, the ward is full; `looked` tells how much had grown by then.
+    would be, the ward is full; `looked` tells how much had grown by then. Of queues that are `standing` all members
+    stand in line as well.
     """
 
-    __slots__ = ("demand", "full", "limited", "looked", "narrow", "need", "resting", "tree")
+    __slots__ = ("demand", "full", "limited", "looked", "narrow", "need", "resting", "standing", "tree")
 
     def __init__(self, demand: Demand, limited: bool, tree: QueueTree) -> None:
         self.demand = demand
@@ -51,6 +52,7 @@ class Ward:
         self.full = False
         self.looked = 0
         self.narrow = False
+        self.standing: dict[str, None] = {}
 
     def is_covered(self, pool: Sequence[int]) -> bool:
         """Whether the pool has what a member needs."""
@@ -132,7 +134,8 @@ class Wards:
             if not ward.narrow and not _may_have(ward, levels) and self._may_place(ward, levels):
                 ward.narrow = True
                 for queue in self._keeping(ward.need[0] - levels.pool[0]):
-                    yield ward, queue
+                    if queue not in ward.standing:
+                        yield ward, queue
 
     def _may_take(self, demand: Demand) -> int:
         """Nodes that may have the GPUs of the smallest task: a quick look."""
