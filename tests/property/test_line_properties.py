@@ -14,7 +14,7 @@ from tests.reference.quota_line import PlainQuotaLine
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import cycle, draft, line, offers, wards
+from phalanx.engine import draft, line, lines, offers, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
@@ -120,7 +120,7 @@ def nobody_sleeps() -> Iterator[None]:
 @contextmanager
 def everybody_is_looked_at() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cycle, "QuotaLine", PlainQuotaLine)
+        patch.setattr(lines, "QuotaLine", PlainQuotaLine)
         yield
 
 

@@ -20,7 +20,7 @@ from phalanx.policy.policy import Reserve, always
 
 if TYPE_CHECKING:
     from phalanx.engine.draft import Draft
-    from phalanx.engine.roll import Roll
+    from phalanx.engine.lines import AnyLine
 
 EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
 """Reasons that hold up nobody behind."""
@@ -29,7 +29,7 @@ Shrinks = tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]
 """Elastic attempts, and the members that they give back."""
 
 
-def place(line: Roll, draft: Draft, record: JobRecord) -> None:
+def place(line: AnyLine, draft: Draft, record: JobRecord) -> None:
     """Gives the present job of the line its cells, with all that follows for others, or has it wait.
 
     Where the policy does not let everybody pass a head, each virtual cluster has its own: no cluster waits for another.
@@ -55,7 +55,7 @@ def place(line: Roll, draft: Draft, record: JobRecord) -> None:
     line.placed()
 
 
-def _refuse(line: Roll, draft: Draft, record: JobRecord, reason: Reason) -> None:
+def _refuse(line: AnyLine, draft: Draft, record: JobRecord, reason: Reason) -> None:
     """Has a job wait. The first of its cluster that does may be a head, whom not everybody passes."""
     if reason is Reason.UNDECIDED:
         # Only who has got cells by this very plan is in its way: what it was told before stands.

@@ -11,19 +11,17 @@ from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
-from phalanx.engine.line import Line
+from phalanx.engine.lines import AnyLine, line_of
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
-from phalanx.engine.quota_line import QuotaLine
 from phalanx.engine.records import JobRecord
-from phalanx.engine.roll import Roll
 from phalanx.engine.room import Room, make_room, room_by_defragmenting
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
-from phalanx.policy.policy import Reserve, Targets, all_stay, always, no_bound
+from phalanx.policy.policy import Targets, all_stay
 
 
 def decide(state: State, now: int) -> Plan:
@@ -42,7 +40,7 @@ def decide(state: State, now: int) -> Plan:
             draft.shrink_to_sizes()
         # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
         #    quota of his queue is passed over.
-        line = _line(state, draft)
+        line = line_of(state, draft)
         if draft.reservations.vacant:
             line.readmit()
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
@@ -70,16 +68,7 @@ def decide(state: State, now: int) -> Plan:
         return draft.plan(line.verdicts, line.head, line.exhaustive)
 
 
-def _line(state: State, draft: Draft) -> Roll:
-    """The line that suits the queues and the policy."""
-    policy, quotas = state.policy, state.quotas
-    by_means = bool(quotas) and not quotas.budgets and policy.allows is no_bound and state.cells is None
-    passes = policy.backfill is always and policy.reserve is Reserve.NOBODY
-    keeps = policy.targets is Targets.KEEP and passes and not policy.preempts
-    return QuotaLine(state, draft) if by_means and keeps and policy.orders_queues else Line(state, draft)
-
-
-def _walk(line: Roll, draft: Draft) -> None:
+def _walk(line: AnyLine, draft: Draft) -> None:
     reservations, holds = draft.reservations, draft.holds
     for record in line:
         holds.keep_from(record)
@@ -111,7 +100,7 @@ def _walk(line: Roll, draft: Draft) -> None:
                 line.next_of_class()
 
 
-def _defragment(line: Roll, draft: Draft) -> None:
+def _defragment(line: AnyLine, draft: Draft) -> None:
     for record in waiting(draft.state):
         room = None
         if not any(claim.job == record.job.id for claim in draft.claims):

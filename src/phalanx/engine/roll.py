@@ -5,9 +5,6 @@ Who is next is for the line that keeps it: `Line`, or `QuotaLine` where queues h
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.plan import Reason, Verdict
@@ -15,15 +12,14 @@ from phalanx.engine.quotas import Shortfall
 from phalanx.engine.reach import measure
 from phalanx.engine.records import JobRecord, Reach, WaitingClass
 from phalanx.engine.state import State
-from phalanx.placement.placement import Lack
 
 QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 LASTING = (Reason.NEVER_FITS, *QUOTA_REASONS)
 """Reasons for which nobody else has to wait."""
 
 
-class Roll(ABC):
-    """Gives out the jobs that are next, and after each is told whether that was placed or refused.
+class Roll:
+    """What lines have in common that give out the jobs that are next, and after each are told whether that was placed.
 
     `head` is the first that is refused where not everybody passes it, `exhaustive` whether everybody was looked at.
     `may_fit` says whether the present job could fit without anybody leaving.
@@ -44,43 +40,6 @@ class Roll(ABC):
         self._held_back: dict[int, int] = {}
         self._rejoined: dict[str, None] = {}
         self._growths = draft.growths
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[JobRecord]:
-        """The jobs that claim capacity, each when its turn has come."""
-
-    @abstractmethod
-    def placed(self) -> None:
-        """The job got its devices: the next of its class has a try."""
-
-    @abstractmethod
-    def refused(self, lack: Lack, short: Shortfall | None = None) -> None:
-        """The job does not fit, and so does no other of its class. Nobody is held up by one who would only borrow."""
-
-    @abstractmethod
-    def over_quota(self, short: Shortfall) -> None:
-        """The job may not have what it asks for. Nobody is held up by that: its due it has back from who grows."""
-
-    @abstractmethod
-    def held_back(self, reason: Reason, spare_ms: int) -> None:
-        """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
-
-    @abstractmethod
-    def readmit(self) -> None:
-        """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
-
-    @abstractmethod
-    def reconsider(self) -> bool:
-        """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
-
-    @abstractmethod
-    def fresh(self) -> int | None:
-        """Nodes on which something grew since the present job's class was last refused; None if it never was."""
-
-    @property
-    @abstractmethod
-    def nobody_waits(self) -> bool:
-        """Whether everybody in line got their devices, but for those who never will."""
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
