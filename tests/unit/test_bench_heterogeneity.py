@@ -8,7 +8,13 @@ import pytest
 
 from phalanx.bench.estimates import QUICK as FEW
 from phalanx.bench.estimates import run as estimates
-from phalanx.bench.heterogeneity import MODELS, QUICK, cluster, drawn, run
+from phalanx.bench.heterogeneity import MODELS, QUICK, Blind, Size, cluster, drawn, mean_jct_s, run
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.simulation import Setup, Simulation
+from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.workload.family import relative_speed
+
+HOUR_MS = 3_600_000
 
 
 def test_jobs_are_drawn_as_the_authors_draw_them() -> None:
@@ -31,8 +37,26 @@ def test_the_cluster_has_as_many_gpus_of_each_type() -> None:
 @pytest.mark.needs("highspy")
 def test_the_largest_ratio_stands_beside_the_papers() -> None:
     rows = {row["name"]: row["value"] for row in run(QUICK, lambda line: None)}
-    ratio = rows["heterogeneity: 30 jobs an hour: mean JCT, gavel blind to types / gavel"]
+    ratio = rows["heterogeneity: 6 jobs an hour: mean JCT, gavel blind to types / gavel"]
     assert rows["heterogeneity: largest ratio / the paper's (up to 3.5)"] == pytest.approx(ratio / 3.5, rel=1e-4)
+
+
+@pytest.mark.needs("highspy")
+def test_who_is_blind_to_types_has_a_third_of_its_time_on_each_though_faster_ones_are_free() -> None:
+    jobs = tuple(TraceJob(str(number), 0, 120 * HOUR_MS, 1, model="A3C") for number in range(3))
+    simulation = Simulation(Setup(cluster(), Trace("few", jobs), "gavel:round=3600", costs=NO_COSTS))
+    simulation.begin()
+    simulation.run.adviser = Blind()
+    simulation.go()
+    paces = [relative_speed(name, "V100", "A3C") for name in ("V100", "P100", "K80")]
+    for record in simulation.run.state.jobs.values():
+        assert record.ended_ms == pytest.approx(120 * HOUR_MS * len(paces) / sum(paces), rel=0.1)
+
+
+@pytest.mark.needs("highspy")
+def test_a_run_in_which_arrivals_end_before_those_who_count_are_done_is_no_result() -> None:
+    with pytest.raises(ValueError, match="all 20 jobs have come before"):
+        mean_jct_s(Size(first=10, last=15, drawn=20, per_hour=(6.0,), round_s=3600), 6.0, False)
 
 
 def test_the_errors_of_estimates_are_told_of_both_forms() -> None:
