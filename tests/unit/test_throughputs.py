@@ -96,6 +96,19 @@ def test_a_batch_that_is_none_is_part_of_the_name(tmp_path: Path) -> None:
     assert not found.knows(f"a (batch size {'8' * 5000})")
 
 
+def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ThroughputError, match="expected throughputs, found values nested without end"):
+        read_throughputs(str(path))
+    deep = write(path, {"v100": {"(" * 1_000: {"null": 1.0}}})
+    with pytest.raises(ThroughputError, match=r"expected \('model', gpus\)"):
+        read_throughputs(deep)
+    deeper = write(path, {"v100": {"-" * 100_000 + "1": {"null": 1.0}}})
+    with pytest.raises(ThroughputError, match=r"expected \('model', gpus\)"):
+        read_throughputs(deeper)
+
+
 @pytest.mark.parametrize(
     ("told", "message"),
     [

@@ -35,6 +35,8 @@ def read_throughputs(path: str) -> Throughputs:
         raise ThroughputError(f"{path}: {error.strerror or error}") from error
     except ValueError as error:
         raise ThroughputError(f"{path}: expected JSON: {error}") from error
+    except RecursionError:
+        raise ThroughputError(f"{path}: expected throughputs, found values nested without end") from None
     rows = tuple(_gavels(path, told) if isinstance(told, dict) else _ours(path, told))
     if not rows:
         raise ThroughputError(f"{path}: expected throughputs, found none")
@@ -163,7 +165,7 @@ def _pair_rate(pair: Any, where: str, gpu_type: str) -> float:
 def _model_and_gpus(key: str, where: str) -> tuple[str, int]:
     try:
         model, gpus = ast.literal_eval(key)
-    except (ValueError, SyntaxError, TypeError):
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         raise ThroughputError(f"{where}: expected ('model', gpus)") from None
     if not isinstance(model, str) or not isinstance(gpus, int) or gpus < 1:
         raise ThroughputError(f"{where}: expected ('model', gpus)")
