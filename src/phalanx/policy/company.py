@@ -19,6 +19,9 @@ REPORTS_COUNTED = 4
 
 SECOND_MS = 1000.0
 
+STEP_MS = (1e-6, 1e12)
+"""No step takes less than a nanosecond, or more than thirty years: whatever says so would only break the fits."""
+
 
 def observe_steps(memory: Memory, event: Any, now: int) -> None:
     """Takes note of the last report of each job, until the job has ended."""
@@ -34,11 +37,20 @@ def observe_steps(memory: Memory, event: Any, now: int) -> None:
 
 
 def reported_step_ms(event: Any) -> float:
-    """How long a step takes by a report; 0 if it does not say."""
-    told: float = event.metrics.get("step_ms", 0.0)
-    if told > 0 or event.samples_per_s <= 0:
-        return told
-    return SECOND_MS / float(event.samples_per_s)
+    """How long a step takes by a report; 0 if it does not say, or nothing that could be."""
+    if event.metrics.get("step_ms", 0.0) > 0 or event.samples_per_s <= 0:
+        return told_step_ms(event.metrics)
+    return _sensible(SECOND_MS / float(event.samples_per_s))
+
+
+def told_step_ms(metrics: Mapping[str, float]) -> float:
+    """How long a step takes by a job's metrics; 0 if they do not say, or nothing that could be."""
+    return _sensible(metrics.get("step_ms", 0.0))
+
+
+def _sensible(step_ms: float) -> float:
+    least, most = STEP_MS
+    return step_ms if least <= step_ms <= most else 0.0
 
 
 def companions(job: str, devices: Sequence[Mapping[str, Portion]]) -> Companions:

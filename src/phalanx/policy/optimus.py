@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from phalanx.policy.about import About
+from phalanx.policy.company import told_step_ms
 from phalanx.policy.growth import Gain, Growth, elastic_roles, stays_whatever
 from phalanx.policy.least_squares import non_negative
 from phalanx.policy.loss_curve import LossCurve, fit, thinned
@@ -30,6 +31,9 @@ REFIT = 1.25
 
 ERROR_MAX = 0.1
 """A curve that is off by more than this part of the drop so far is a poor estimate."""
+
+LOSSES = (1e-12, 1e15)
+"""A loss beyond these says nothing of a curve, and an epoch that lowers it by less than the least never comes."""
 
 PRIOR = 0.05
 """What perfect scaling weighs beside a measured pace, so that one measurement says something of other sizes."""
@@ -196,13 +200,15 @@ def _learn(known: dict[str, Any], report: Any) -> None:
     """Takes a report to what is known of a job. Loss and pace that make no sense are left out."""
     metrics = report.metrics
     known["step"] = float(report.step)
-    if metrics.get("loss", 0.0) > 0:
+    if LOSSES[0] <= metrics.get("loss", 0.0) <= LOSSES[1]:
         known["samples"] = thinned([*known["samples"], (float(report.step), metrics["loss"])])
         known["seen"] += 1
-        known["rule"] = (max(metrics.get("epoch_steps", 1.0), 1.0), metrics.get("epoch_drop", 0.0))
-    if metrics.get("step_ms", 0.0) > 0 and metrics.get("workers", 0.0) >= 1:
+        drop = metrics.get("epoch_drop", 0.0)
+        known["rule"] = (max(metrics.get("epoch_steps", 1.0), 1.0), drop if drop >= LOSSES[0] else 0.0)
+    step_ms = told_step_ms(metrics)
+    if step_ms and metrics.get("workers", 0.0) >= 1:
         at = (int(metrics["workers"]), int(metrics.get("servers", 0.0)), max(int(metrics.get("nodes", 1.0)), 1))
-        known["paces"][at] = metrics["step_ms"]
+        known["paces"][at] = step_ms
 
 
 def _fit_all(known: Mapping[str, dict[str, Any]]) -> None:

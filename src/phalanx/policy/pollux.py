@@ -16,6 +16,7 @@ from math import log
 from typing import Any
 
 from phalanx.policy.about import About
+from phalanx.policy.company import told_step_ms
 from phalanx.policy.goodput import Goodput, best, fit
 from phalanx.policy.growth import stays_whatever
 from phalanx.policy.parameters import Parameters
@@ -188,12 +189,12 @@ def _nothing_known() -> dict[str, Any]:
 
 def _learn(known: dict[str, Any], metrics: Mapping[str, float]) -> None:
     """Takes a report to what is known of a job. What makes no sense is left out."""
-    workers, step_ms = int(metrics.get("workers", 0.0)), metrics.get("step_ms", 0.0)
-    if workers < 1 or step_ms <= 0:
+    workers, step_ms = int(metrics.get("workers", 0.0)), told_step_ms(metrics)
+    if workers < 1 or not step_ms:
         return
     known["changes"] += bool(known["last"]) and workers != known["last"]
     known["last"], known["most"] = workers, max(known["most"], workers)
-    if metrics.get("batch_first", 0.0) > 0:
+    if metrics.get("batch_first", 0.0) >= 1:
         known["first"] = metrics["batch_first"]
         known["max"] = max(metrics.get("batch_max", 0.0), known["first"])
     noise = metrics.get("noise_scale")
