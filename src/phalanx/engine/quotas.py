@@ -421,8 +421,8 @@ def eased_queues(quotas: Quotas, asked: Container[str]) -> dict[str, bool]:
         account = quotas.accounts[path]
         if any(has < before for has, before in zip(account.used, had, strict=True)):
             bounds = _keeps_or_limits(account)
-            if account.above is None and not bounds and had[0] != UNBOUNDED:
-                # How much all have together says nothing of what anybody may have back.
+            if (account.above is None or not account.lendable) and not bounds and had[0] != UNBOUNDED:
+                # What those have together who deserve nothing as a whole says nothing of what anybody may have back.
                 continue
             for each in account.within:
                 if each.path in asked:
