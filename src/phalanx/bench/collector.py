@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-COLLECT = (100_000, 50, 50)
+COLLECT = (200_000, 50, 50)
 """The thresholds of a server's loop; a test holds the two together."""
 
 

@@ -82,9 +82,11 @@ class QueueTree:
 
     def newcomers(self, place: int) -> list[Entry]:
         """A list into which entries of a queue may be put before anybody looks into the tree."""
-        if place not in self._new:
-            self.put_all(place, [])
-        return self._new[place]
+        found = self._new.get(place)
+        if found is None:
+            found = []
+            self.put_all(place, found)
+        return found
 
     def push(self, entry: Entry) -> None:
         """Takes one in."""

@@ -53,7 +53,7 @@ ROOM_BYTES = 64 << 20
 PLANNED = (Capability.RESIZE, Capability.SUSPEND, Capability.FRACTION, Capability.MPS, Capability.MIG)
 """What the engine plans with, unless the backend cannot do it."""
 
-COLLECT = (100_000, 50, 50)
+COLLECT = (200_000, 50, 50)
 """How seldom garbage is looked for: a State grows by what stays, and looking through it again finds nothing. A decision
 over thousands of kinds of jobs makes tens of thousands of small things, which are gone by themselves when it ends.
 """
