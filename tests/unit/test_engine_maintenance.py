@@ -13,6 +13,7 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.document import DocumentError
 from phalanx.engine.action import Stop
 from phalanx.engine.event import ClusterChanged, NodeHealthChanged
+from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why import why
@@ -173,3 +174,9 @@ def test_a_cluster_file_names_nodes_by_domain_or_pattern() -> None:
 def test_an_entry_that_makes_no_sense_is_refused_by_name(old: str, new: str, said: str) -> None:
     with pytest.raises(DocumentError, match=said):
         read_cluster(FILE.replace(old, new), "c.yaml")
+
+
+def test_how_long_others_of_its_kind_may_run_is_told_of_a_job_that_is_not_in_line() -> None:
+    world = World(closing(), "fifo:skip=true")
+    world.run(a_job("runs", 2, duration_ms=HOUR_MS // 2))
+    assert spare_ms(world.state, world.job("runs")) == 0

@@ -90,7 +90,9 @@ def spare_ms(state: State, record: JobRecord) -> int:
     Who does not say how long it runs may run until the nodes are closed, if it may be stopped. The lengths of a class
     are in order, so that one without a length is the last.
     """
-    lengths_ms = state.classes[record.shape].lengths_ms
+    waiting = state.classes.get(record.shape)
+    # Who lost a claim stands in line by itself until the decision is applied.
+    lengths_ms = waiting.lengths_ms if waiting is not None else []
     if _stops_in_time(record.job) and lengths_ms and lengths_ms[-1] >= FOREVER_MS:
         return FOREVER_MS
     return max((window.start_ms for window in too_soon(state, record)), default=state.now) - state.now
