@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from builders import World, a_job, starts, stops
-from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.event import ClusterChanged, JobSubmitted, Progress
 from phalanx.engine.plan import Reason
@@ -316,3 +316,12 @@ def test_who_has_what_another_queue_is_due_moves_if_it_lands_elsewhere_at_once(p
     plan = world.submit(of("b", "b1", 4), after_ms=HOUR_MS)
     assert not stops(plan)
     assert [type(action).__name__ for action in plan.actions] == ["Resize"]
+
+
+def test_who_fits_on_what_is_free_starts_while_another_is_promised_what_an_elastic_job_gives_back() -> None:
+    nodes = (Node("n0", ("r0",), 2, cpus_milli=8_000), Node("n1", ("r0",), 1, cpus_milli=1_000))
+    queues = (Queue("a", deserved=gpus(1)), Queue("b", deserved=gpus(1)), Queue("c"))
+    world = World(Cluster(nodes, ("rack", "node"), queues=queues), "fair")
+    world.run(a_job("elastic", 1, (1, 2), task={"cpus_milli": 2_000}, queue="a"))
+    plan = world.submit(of("b", "due", 1, task={"cpus_milli": 4_000}), of("c", "small", 1))
+    assert {claim.job: claim.waits for claim in plan.claims} == {"due": True, "small": False}

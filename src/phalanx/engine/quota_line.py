@@ -141,7 +141,7 @@ class QuotaLine(Roll):
                 self._give_up_reclaiming()
             if self.state.quotas.eased:
                 self._find_luck()
-            levels = Levels(self.draft.free_soon, self._means.pool)
+            levels = Levels(self._free_soon, self._means.pool)
             if wards.open_up(levels):
                 self._call_by_own(levels)
             best, drawn = heads.best, None
@@ -157,6 +157,11 @@ class QuotaLine(Roll):
                 continue
             if self._may_be_tried(i) if drawn is None else self._gets_up(i, drawn):
                 return i
+
+    @property
+    def _free_soon(self) -> int:
+        """GPUs that are free or will be. What shrinks is not counted among what leaves, though it may be promised."""
+        return max(self.draft.free_soon, self.state.capacity.free_total)
 
     def _gets_up(self, i: int, ward: Ward) -> bool:
         """Whether one that was drawn from a ward lay there, and may have what it needs; then it lies there no more."""
@@ -197,7 +202,7 @@ class QuotaLine(Roll):
     def _is_rare_luck(self, i: int, record: JobRecord) -> bool:
         """Whether one without a ward may have what it asks for, or have it back."""
         queue, need = record.job.queue, record.need
-        if self.draft.free_soon >= record.gpus_min and self._means.suffice(queue, need):
+        if self._free_soon >= record.gpus_min and self._means.suffice(queue, need):
             return True
         return self._reclaims(i, record)
 

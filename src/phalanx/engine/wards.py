@@ -13,7 +13,6 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from phalanx.cluster.bits import members
 from phalanx.engine.demand import Demand
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Heads
@@ -149,13 +148,15 @@ class Wards:
     def _free_soon(self) -> list[int]:
         """For every number of GPUs, the nodes that have so many once those have left who leave."""
         capacity, bit = self.state.capacity, self.state.topology.bit
-        left = 0
+        left: dict[int, int] = {}
         for attempt in self.draft.leaving.values():
             for booking in attempt.bookings:
-                left |= bit[booking.node]
+                # Of devices that are shared it is not told that they are ceded; all who share them may be leaving.
+                shared = booking.devices if booking.portion is not None else 0
+                left[booking.node] = left.get(booking.node, 0) | shared
         found = [0] * (capacity.gpus_max + 2)
-        for node in members(left):
-            soon = capacity.free[node] | (capacity.ceding[node] & ~capacity.claimed[node])
+        for node, shared in left.items():
+            soon = capacity.free[node] | (capacity.ceding[node] | shared) & ~capacity.claimed[node]
             found[soon.bit_count()] |= bit[node]
         for gpus in range(len(found) - 2, -1, -1):
             found[gpus] |= found[gpus + 1]
