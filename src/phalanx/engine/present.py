@@ -48,10 +48,12 @@ def present_reason(state: State, job: str) -> Reason | None:
 
 
 def _of_itself(state: State, record: JobRecord, told: Reason) -> Reason:
-    """Why a job waits that would fit: a longer one of its kind may run into maintenance, and this one not."""
-    if told is not Reason.MAINTENANCE:
-        return told
-    return Reason.RESERVED if reserved_for(state, record) else Reason.UNDECIDED
+    """Why a job waits that would fit: for somebody for whom that is reserved, which may not have been so when it was
+    told why it waits; or a longer one of its kind may run into maintenance, and this one not.
+    """
+    if reserved_for(state, record):
+        return Reason.RESERVED
+    return told if told is not Reason.MAINTENANCE else Reason.UNDECIDED
 
 
 def _in_cells(trial: Trial, record: JobRecord) -> Reason | None:
