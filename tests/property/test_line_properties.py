@@ -10,7 +10,6 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.reference.quota_line import PlainQuotaLine
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
@@ -29,6 +28,7 @@ from phalanx.engine.trial import Trial
 from phalanx.engine.turn import record, turn
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
+from reference.quota_line import PlainQuotaLine
 
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
 BY_QUOTA = ("fair", "drf", "fair-tree")
