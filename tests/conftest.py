@@ -100,6 +100,7 @@ NEEDS = {
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"needs(*names): runs only where these are: {', '.join(NEEDS)}")
+    config.addinivalue_line("markers", "long: takes so long that `scripts/test fast` leaves it out")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -173,6 +173,7 @@ class ThrottlingEngine(SharingEngine):
 TestThrottling = ThrottlingEngine.TestCase
 TestPacking = PackingEngine.TestCase
 TestPacking.settings = TestThrottling.settings = settings(max_examples=8, stateful_step_count=30)
+pytest.mark.long(TestThrottling)
 TestGathering = GatheringEngine.TestCase
 TestOptimus = OptimusEngine.TestCase
 TestPollux = PolluxEngine.TestCase

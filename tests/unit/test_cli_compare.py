@@ -148,6 +148,7 @@ Mine = Policy("mine", order=order)
 """
 
 
+@pytest.mark.long
 @pytest.mark.needs("plotly")
 def test_the_report_of_several_loads_and_seeds_says_how_to_repeat_all_of_them(say: Any, tmp_path: Path) -> None:
     page = tmp_path / "page.html"

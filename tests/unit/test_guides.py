@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 
 
+@pytest.mark.long
 @pytest.mark.needs("plotly")
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_a_guide_does_what_it_says(guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
