@@ -69,7 +69,6 @@ class Draft:
         self.reservations = Reservations(trial, now, Underway(self.leaving, self.promoted, self.withdrawn))
         self.holds = Holds(trial)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
-        self.growths = 0
         self.grown: list[int] = []
         self.opened = False
         self.newest_bookings: list[Booking] = []
@@ -105,13 +104,17 @@ class Draft:
         self._grow(attempt.bookings)
 
     def _grow(self, bookings: Iterable[Booking]) -> None:
-        """Takes note of where others may find more than before. `growths` also tells a second time on one node."""
+        """Takes note of where others may find more than before. `grown` also tells a second time on one node."""
         nodes = 0
         for booking in bookings:
             nodes |= self.state.topology.bit[booking.node]
         self.fresh |= nodes
         self.grown.append(nodes)
-        self.growths += 1
+
+    @property
+    def growths(self) -> int:
+        """How often others might find more than before."""
+        return len(self.grown)
 
     def start_who_was_promised(self) -> None:
         """Starts of claims whose devices are all free by now."""
