@@ -23,7 +23,8 @@ from phalanx.train.turns import Turns
 from phalanx.workload.job import Execution, Job
 
 PATIENCE_S = 60.0
-TURN_MS = 300
+TURN_MS = 1500
+"""Long enough to come to a boundary before patience ends, also where other work keeps the machine busy."""
 
 STEPS = """
 import sys, time
@@ -35,6 +36,25 @@ for step in range(10_000):
     until = time.monotonic() + float(sys.argv[1])
     while time.monotonic() < until:
         time.sleep(0.001)
+    say("end")
+    turns.step_done(step)
+"""
+
+# The ranks of a gang wait for one another within a step, as those do that add up their gradients; one is slower.
+GANG_STEPS = """
+import os, time
+from pathlib import Path
+from phalanx.train.turns import Turns
+say = lambda what: print(what, flush=True)
+turns = Turns(leave=lambda: say("leaves"), come_back=lambda: say("back"))
+met = [Path(os.environ["PHALANX_REST_FILE"]).parent.parent / f"met-{rank}" for rank in range(2)]
+rank = int(os.environ["PHALANX_RANK"])
+for step in range(10_000):
+    with met[rank].open("a") as mine:
+        mine.write(".")
+    while not all(each.exists() and each.stat().st_size > step for each in met):
+        time.sleep(0.001)
+    time.sleep(0.05 * rank)
     say("end")
     turns.step_done(step)
 """
@@ -130,7 +150,7 @@ def test_who_comes_next_waits_until_the_step_has_ended(machine: Machine) -> None
 
 
 def test_all_tasks_of_a_gang_stop_after_the_same_step(machine: Machine) -> None:
-    machine.start("a", STEPS, "0.05", tasks=2)
+    machine.start("a", GANG_STEPS, tasks=2)
     until(lambda: all("end" in machine.printed("a", rank) for rank in range(2)))
     machine.start("b", TICKS)
     until(lambda: all(machine.printed("a", rank).count("back") >= 3 for rank in range(2)))
