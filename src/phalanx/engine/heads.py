@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from phalanx.cluster.queues import ancestors
 from phalanx.engine.maxima import Maxima
 from phalanx.engine.queue_keys import INNER, LEAF, Entry, QueueKeys, flat, flat_then
-from phalanx.engine.queue_tree import QueueTree, Turn
+from phalanx.engine.queue_tree import Bring, QueueTree, Turn
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import OVERDUE, State
 from phalanx.policy.policy import Key, no_queues
@@ -60,7 +60,7 @@ class Heads:
         state.touched.clear()
 
     def __bool__(self) -> bool:
-        return bool(self._first) or self._tree.best is not None
+        return bool(self._first) or self._tree.best() is not None
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self._first
@@ -89,11 +89,6 @@ class Heads:
         else:
             self._tree.push(entry)
 
-    def put_all(self, place: int, entries: list[Entry]) -> None:
-        """Takes in some that are not overdue where their queue has its place."""
-        if entries:
-            self._tree.put_all(place, entries)
-
     def pop(self) -> Entry:
         """Gives out the first."""
         self.tick()
@@ -105,10 +100,9 @@ class Heads:
         if self.state.touched:
             self.catch_up()
 
-    @property
-    def best(self) -> Turn | None:
+    def best(self, bring: Bring) -> Turn | None:
         """The turn that is next: one without a key goes before all others."""
-        return ((), "") if self._first else self._tree.best
+        return ((), "") if self._first else self._tree.best(bring)
 
     def take(self) -> Entry:
         """Gives out the first at the present moment."""
@@ -117,22 +111,18 @@ class Heads:
             if not self.by_queue:
                 self.takes_turn(entry[:2])
             return entry
-        best = self._tree.best
+        best = self._tree.best()
         assert best is not None, "nobody is in line"
         self.takes_turn(best)
         return self._tree.pop()
 
-    def drop(self, takes: Callable[[int], bool]) -> None:
+    def drop(self, takes: Callable[[Entry], bool]) -> None:
         """Gives out the next classes of the queue that the last entry was of, too, as long as these are taken."""
         self._tree.drop(takes)
 
     def take_out(self, goes: Callable[[int], bool]) -> list[int]:
         """Gives out at once all classes that go, but for who is overdue."""
         return self._tree.take_out(goes)
-
-    def beside(self) -> QueueTree:
-        """A tree of queues, empty, whose keys are kept up to date with those of this one."""
-        return QueueTree(self.keys, self.state.jobs)
 
     def thin_out(self, goes: Callable[[list[int]], list[int]]) -> list[int]:
         """Gives out at once all classes that go. Not again before as many have had their turn as were left then, so

@@ -129,7 +129,7 @@ class Line(Roll):
             record = self.state.jobs[job]
             self.may_fit = True
             if self._falls_asleep(self._current, in_line=False):
-                self._heads.drop(lambda i: self._falls_asleep(i, in_line=True))
+                self._heads.drop(lambda entry: self._falls_asleep(entry[2], in_line=True))
                 continue
             if self._is_refused_again(waiting, record):
                 self._passed_over.append(self._current)

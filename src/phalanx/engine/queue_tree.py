@@ -2,7 +2,7 @@
 
 Of each place is known what is best in it, or at first only that nothing in it goes before its own key. Places are
 looked into one by one, in the order of their keys, until the best of all is known: what waits further behind costs
-nothing.
+nothing, and need not even be put there before somebody looks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,14 @@ UNKNOWN = ""
 """The job of an offer of which nothing is known but where it comes from."""
 
 NOBODY = -1
+
+Bring = Callable[[int], list[Entry]]
+"""Gives who waits in a place from the beginning: asked when somebody first looks there."""
+
+
+def nobody(place: int) -> list[Entry]:
+    """Where all are put into the tree at once, nobody is brought later."""
+    return []
 
 
 class QueueTree:
@@ -45,15 +53,14 @@ class QueueTree:
             for entries in by_place.values():
                 yield from entries
 
-    @property
-    def best(self) -> Turn | None:
+    def best(self, bring: Bring = nobody) -> Turn | None:
         """The turn that is next."""
         if self._popped != NOBODY:
-            self._settle()
+            self._settle(bring)
         if self._seen < len(self.keys.changes):
             self._catch_up()
         if not self._is_known:
-            self._best = self._best_inside(WHOLE)
+            self._best = self._best_inside(WHOLE, bring)
             self._is_known = True
         return self._best
 
@@ -80,37 +87,31 @@ class QueueTree:
         if self._offers and place != self._popped:
             self._look_again(place)
 
-    def newcomers(self, place: int) -> list[Entry]:
-        """A list into which entries of a queue may be put before anybody looks into the tree."""
-        found = self._new.get(place)
-        if found is None:
-            found = []
-            self.put_all(place, found)
-        return found
-
     def push(self, entry: Entry) -> None:
         """Takes one in."""
         self.put_all(self.keys.place(self.jobs[entry[1]].job.queue), [entry])
 
     def pop(self) -> Entry:
-        """Gives out the first."""
-        found = self.best
+        """Gives out the first. What is best has been asked for before."""
+        found = self.best()
         assert found is not None, "nobody is in line"
         place = WHOLE
-        while not (entries := self._entries.get(place)):
+        while not (entries := self._waiting_in(place, nobody)):
             place = self._offers[place][0][1]
         self._popped = place
         return heappop(entries)
 
-    def drop(self, takes: Callable[[int], bool]) -> None:
+    def drop(self, takes: Callable[[Entry], bool]) -> None:
         """Gives out the next of the queue that the last entry was of, too, as long as these are taken."""
-        entries = self._waiting_in(self._popped)
-        while entries and takes(entries[0][2]):
+        entries = self._waiting_in(self._popped, nobody)
+        while entries and takes(entries[0]):
             heappop(entries)
 
     def take_out(self, goes: Callable[[int], bool]) -> list[int]:
         """Gives out at once all classes that go."""
-        self._settle()
+        if self._popped != NOBODY:
+            self._look_again(self._popped)
+            self._popped = NOBODY
         gone: list[int] = []
         for by_place in (self._entries, self._new):
             for place, entries in by_place.items():
@@ -137,16 +138,14 @@ class QueueTree:
             for place in found:
                 self._doubt(place)
 
-    def _settle(self) -> None:
+    def _settle(self, bring: Bring) -> None:
         """Has the place that the last entry was taken from looked into again, and all that it lies in.
 
         It was the best of each, so that what it offers now takes its place, unless keys have changed since.
         """
         place, self._popped = self._popped, NOBODY
-        if place == NOBODY:
-            return
         around, now, versions = self.keys.places_around, self.keys.now, self._versions
-        best = self._best_in(place)
+        best = self._best_in(place, bring)
         while place != WHOLE:
             outside = around[place]
             offers, version = self._offers[outside], versions.get(place, 0)
@@ -157,7 +156,7 @@ class QueueTree:
                 heappop(offers)
             else:
                 heapreplace(offers, (best, place, version))
-            place, best = outside, self._best_inside(outside)
+            place, best = outside, self._best_inside(outside, bring)
             if place != WHOLE and best is not None:
                 best = (*now[place], INNER, *best[0]), best[1]
         self._best, self._is_known = best, True
@@ -177,7 +176,7 @@ class QueueTree:
             version = self._versions[place] = self._versions.get(place, 0) + 1
             heappush(offers, ((self.keys.now[place], UNKNOWN), place, version))
 
-    def _best_inside(self, place: int) -> Turn | None:
+    def _best_inside(self, place: int, bring: Bring) -> Turn | None:
         """What is best in the queues inside; None if nothing waits there."""
         offers, versions, now = self._offers.get(place), self._versions, self.keys.now
         if offers is None:
@@ -190,26 +189,29 @@ class QueueTree:
             if version == versions.get(inner, 0):
                 if turn[1] is not UNKNOWN:
                     return turn
-                best = self._best_in(inner)
+                best = self._best_in(inner, bring)
                 if best is not None:
                     heapreplace(offers, (best, inner, version))
                     continue
             heappop(offers)
         return None
 
-    def _best_in(self, place: int) -> Turn | None:
+    def _best_in(self, place: int, bring: Bring) -> Turn | None:
         """What is best in a place: what waits in the queue itself, or in those inside it."""
-        entries = self._waiting_in(place)
+        entries = self._waiting_in(place, bring)
         if entries:
             key, job, _ = entries[0]
             return (*self.keys.now[place], LEAF, *key), job
-        inner = self._best_inside(place)
+        inner = self._best_inside(place, bring)
         return ((*self.keys.now[place], INNER, *inner[0]), inner[1]) if inner is not None else None
 
-    def _waiting_in(self, place: int) -> list[Entry] | None:
+    def _waiting_in(self, place: int, bring: Bring) -> list[Entry]:
         """What waits in a queue, in a heap."""
         entries = self._entries.get(place)
+        if entries is None:
+            entries = self._entries[place] = bring(place)
+            heapify(entries)
         if place in self._new:
-            entries = self._entries[place] = self._new.pop(place) + (entries or [])
+            entries += self._new.pop(place)
             heapify(entries)
         return entries

@@ -23,7 +23,9 @@ from phalanx.engine.quotas import EVERY, Most, Shortfall, eased_queues
 from phalanx.engine.records import JobRecord
 from phalanx.engine.roll import Roll
 from phalanx.engine.state import OVERDUE, State
-from phalanx.engine.wards import Levels, Ward, Wards
+from phalanx.engine.ward import Ward
+from phalanx.engine.ward_tree import WardTree
+from phalanx.engine.wards import Levels, Wards
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 
@@ -41,9 +43,11 @@ class QuotaLine(Roll):
     def __init__(self, state: State, draft: Draft) -> None:
         super().__init__(state, draft, Heads(state))
         self._means = Means(state.quotas)
-        self._wards = Wards(state, draft, self._heads)
         self._dormitories: dict[str, Dormitory] = {}
+        self._at: dict[int, Dormitory] = {}
+        self._stirred: dict[int, None] = {}
         self._ward_of: list[Ward | None] = [None] * len(self._classes)
+        self._wards = Wards(state, draft, WardTree(self._heads.keys, state.jobs, self._ward_of))
         self._lucky: dict[int, None] = {}
         self._unlucky: dict[int, None] = {}
         self._by_own: dict[int, None] = {}
@@ -56,17 +60,16 @@ class QuotaLine(Roll):
         self._lacks: dict[Demand, Lack] = {}
         state.quotas.eased.clear()
         settled = 0 if draft.fresh else self._settled_count()
-        self._unlaid: Iterable[int] = range(settled)
-        self._lay_down(range(settled, len(self._classes)))
+        self._settled = range(settled)
+        self._enrol(range(settled, len(self._classes)))
 
-    def _lay_down(self, classes: Iterable[int]) -> None:
-        """Has classes lie in their wards or stand in line.
+    def _enrol(self, classes: Iterable[int]) -> None:
+        """Has classes stand in line, or lie down once somebody looks at their queues.
 
         Written out: every decision does so with every class.
         """
-        every, following, ward_of = self._classes, self._next, self._ward_of
+        every, dormitories = self._classes, self._dormitories
         may_be_overdue = self.state.waits_are_limited
-        opened: dict[str, tuple[Dormitory, int, int, int, list[Entry]]] = {}
         for i in classes:
             waiting = every[i]
             _, (_, queue), _, need, demand = waiting.reach or self._measure(waiting, self._record(i))
@@ -80,33 +83,45 @@ class QuotaLine(Roll):
             if may_be_overdue and self._is_overdue(i):
                 self._heads.push(self._entry(i))
                 continue
-            dormitory, gpus, cpus, memory, lucky = opened.get(queue) or opened.setdefault(queue, self._open(queue))
-            ward = dormitory.wards.get(demand) or self._wards.ward(demand, dormitory.limited)
-            if ward is None:
+            dormitory = dormitories.get(queue) or self._dormitory(queue)
+            if demand in dormitory.wards or self._wards.ward(demand, dormitory.limited) is not None:
+                dormitory.unseen.append(i)
+                if need[0] < dormitory.least:
+                    dormitory.least = need[0]
+            else:
                 self._rare[i] = None
                 self._heads.push(self._entry(i))
-                continue
-            if need[0] <= gpus and need[1] <= cpus and need[2] <= memory:
-                self._lucky[i] = None
-                lucky.append(self._entry(i))
-            ward_of[i] = dormitory.classes[i] = ward
-            if dormitory.limited and not self._means.suffice(queue, need):
-                self._rest_for_quota(i, queue, demand)
-            else:
-                key, job = waiting.jobs[following[i]]
-                ward.tree.newcomers(dormitory.place).append((key, job, i))
-        for dormitory, *_, lucky in opened.values():
-            self._heads.put_all(dormitory.place, lucky)
-
-    def _open(self, queue: str) -> tuple[Dormitory, int, int, int, list[Entry]]:
-        """The dormitory of a queue, the most that the queue may have back, and who of it may have something back."""
-        gpus, cpus, memory = self._reclaimable(queue)
-        return self._dormitories.get(queue) or self._dormitory(queue), gpus, cpus, memory, []
 
     def _dormitory(self, queue: str) -> Dormitory:
         place, limited = self._heads.keys.place(queue), self.state.quotas.accounts[queue].limited
-        found = self._dormitories[queue] = Dormitory(place, limited, self._wards.of(limited))
+        found = self._dormitories[queue] = self._at[place] = Dormitory(queue, place, limited, self._wards.of(limited))
         return found
+
+    def _lay_down(self, dormitory: Dormitory) -> None:
+        """Has those of a queue lie in their wards at whom nobody has looked yet."""
+        unseen, dormitory.unseen = dormitory.unseen, []
+        for i in unseen:
+            demand = self._demand(i)
+            self._ward_of[i] = dormitory.classes[i] = dormitory.wards[demand]
+            if dormitory.limited and not self._means.suffice(dormitory.queue, demand.need):
+                self._rest_for_quota(i, dormitory.queue, demand)
+
+    def _lying_in(self, place: int) -> list[Entry]:
+        """Those of a queue who lie where they did at first, when somebody first looks there."""
+        dormitory = self._at.get(place)
+        if dormitory is None:
+            return []
+        if dormitory.unseen:
+            self._lay_down(dormitory)
+        return [self._entry(i) for i in dormitory.classes if self._ward_of[i] is not None and i not in self._stirred]
+
+    def _lucky_in(self, place: int) -> list[Entry]:
+        """Those of a queue who may have something back, when somebody first looks there."""
+        dormitory = self._at.get(place)
+        if dormitory is None or self._gave_up:
+            return []
+        dormitory.asked = True
+        return self._newly_lucky(dormitory, self._reclaimable(dormitory.queue))
 
     def _reclaimable(self, queue: str) -> Most:
         """The most that a queue may have back from others."""
@@ -116,6 +131,7 @@ class QuotaLine(Roll):
 
     def _rest_for_quota(self, i: int, queue: str, demand: Demand) -> None:
         """Has one of a queue with limits rest until what keeps it from having what it needs has eased."""
+        self._stirred[i] = None
         short = self.state.quotas.shortfall(queue, demand.need)
         if short is not None and short.by_limit:
             self._over_limit.setdefault(short.at, []).append(i)
@@ -144,28 +160,29 @@ class QuotaLine(Roll):
             levels = Levels(self._free_soon, self._means.pool)
             if wards.open_up(levels):
                 self._call_by_own(levels)
-            best, drawn = heads.best, None
-            for ward in wards.open:
-                turn = ward.tree.best if not ward.full else None
-                if turn is not None and (best is None or turn < best):
-                    best, drawn = turn, ward
-            if best is None:
+            standing = heads.best(self._lucky_in)
+            lying = wards.tree.best(self._lying_in) if wards.is_any_open else None
+            if standing is None and lying is None:
                 return None
-            entry = heads.take() if drawn is None else drawn.tree.pop()
+            lies = standing is None or (lying is not None and lying < standing)
+            entry = wards.tree.pop() if lies else heads.take()
             _, _, i = entry
             if not self._has_more(i) or entry != self._entry(i):
                 continue
-            if self._may_be_tried(i) if drawn is None else self._gets_up(i, drawn):
+            if self._gets_up(i) if lies else self._may_be_tried(i):
                 return i
+            if not lies:
+                heads.drop(self._stands_in_vain)
 
     @property
     def _free_soon(self) -> int:
         """GPUs that are free or will be. What shrinks is not counted among what leaves, though it may be promised."""
         return max(self.draft.free_soon, self.state.capacity.free_total)
 
-    def _gets_up(self, i: int, ward: Ward) -> bool:
-        """Whether one that was drawn from a ward lay there, and may have what it needs; then it lies there no more."""
-        if self._ward_of[i] is not ward:
+    def _gets_up(self, i: int) -> bool:
+        """Whether one that was drawn lay in a ward, and may have what it needs; then it lies there no more."""
+        ward = self._ward_of[i]
+        if ward is None:
             return False
         queue = self._record(i).job.queue
         if ward.limited and not self._means.suffice(queue, ward.need):
@@ -176,28 +193,43 @@ class QuotaLine(Roll):
 
     def _may_be_tried(self, i: int) -> bool:
         """Whether one that stood in line for some reason may still be helped; some lie in their wards as well."""
-        record = self._record(i)
-        queue, need = record.job.queue, record.need
         if i in self._lucky or i in self._by_own:
-            self._lucky.pop(i, None)
-            self._by_own.pop(i, None)
-            self._dormitories[queue].looked = None
-            is_helped = self._reclaims(i, record) or self._means.suffice(queue, need)
+            is_helped = self._is_helped(i)
+            self._lie_only(i)
+            if not is_helped:
+                return False
+            self._ward_of[i] = None
         elif i in self._rare:
             del self._rare[i]
-            is_helped = self._is_rare_luck(i, record)
-            if not is_helped:
+            if not self._is_rare_luck(i, self._record(i)):
                 self._aside.append(i)
-            return is_helped
-        else:
-            return True
-        ward, self._ward_of[i] = self._ward_of[i], None
-        if ward is None:
+                return False
+        return True
+
+    def _stands_in_vain(self, entry: Entry) -> bool:
+        """Whether one that lies in its ward stands in line as well but is not helped; then it stands there no more."""
+        i = entry[2]
+        stands = (i in self._lucky or i in self._by_own) and self._has_more(i) and entry == self._entry(i)
+        if not stands or self._is_helped(i):
             return False
-        ward.standing.pop(queue, None)
-        if not is_helped:
-            self._ward_of[i] = ward
-        return is_helped
+        self._lie_only(i)
+        return True
+
+    def _is_helped(self, i: int) -> bool:
+        """Whether one that lies in its ward may have what it needs, or have it back."""
+        if self._ward_of[i] is None:
+            return False
+        record = self._record(i)
+        return self._reclaims(i, record) or self._means.suffice(record.job.queue, record.need)
+
+    def _lie_only(self, i: int) -> None:
+        """Takes note that one does not stand in line any more as well as it lies."""
+        queue, ward = self._record(i).job.queue, self._ward_of[i]
+        self._lucky.pop(i, None)
+        self._by_own.pop(i, None)
+        self._dormitories[queue].looked = None
+        if ward is not None:
+            ward.standing.pop(queue, None)
 
     def _is_rare_luck(self, i: int, record: JobRecord) -> bool:
         """Whether one without a ward may have what it asks for, or have it back."""
@@ -227,28 +259,34 @@ class QuotaLine(Roll):
         if self._gave_up:
             return
         self._look_at_the_rare()
-        ward_of, lucky, unlucky = self._ward_of, self._lucky, self._unlucky
         for queue in eased:
-            dormitory, account = self._dormitories[queue], self.state.quotas.accounts[queue]
-            if not account.has_room(dormitory.least):
-                continue
-            most = self._reclaimable(queue)
-            if most == dormitory.looked:
-                continue
-            dormitory.looked = most
-            for i in dormitory.classes:
-                ward = ward_of[i]
-                if ward is not None and i not in lucky and i not in unlucky and i not in self._by_own:
-                    need = ward.need
-                    if need[0] <= most[0] and need[1] <= most[1] and need[2] <= most[2]:
-                        lucky[i] = None
-                        self._heads.push(self._entry(i))
+            dormitory = self._dormitories[queue]
+            most = self._reclaimable(queue) if dormitory.asked else None
+            if most is not None and most != dormitory.looked:
+                dormitory.looked = most
+                self._heads.add(self._newly_lucky(dormitory, most))
+
+    def _newly_lucky(self, dormitory: Dormitory, most: Most) -> list[Entry]:
+        """Those of a queue who may have something back, but for those who stand in line or tried that in vain."""
+        found: list[Entry] = []
+        gpus, cpus, memory = most
+        if gpus < dormitory.least:
+            return found
+        if dormitory.unseen:
+            self._lay_down(dormitory)
+        for i in dormitory.classes:
+            ward = self._ward_of[i]
+            if ward is not None and i not in self._lucky and i not in self._unlucky and i not in self._by_own:
+                need = ward.need
+                if need[0] <= gpus and need[1] <= cpus and need[2] <= memory:
+                    self._lucky[i] = None
+                    found.append(self._entry(i))
+        return found
 
     def _call_by_own(self, levels: Levels) -> None:
         """Has those stand in line, too, who may have what they need of what their queues keep."""
         for ward, queue in self._wards.narrow(levels):
-            dormitory = self._dormitories.get(queue)
-            lying = [i for i in dormitory.classes if self._ward_of[i] is ward] if dormitory is not None else []
+            lying = [i for i in self._seen(queue) if self._ward_of[i] is ward]
             called = [i for i in lying if i not in self._lucky and i not in self._by_own]
             if not called:
                 ward.standing[queue] = None
@@ -256,23 +294,43 @@ class QuotaLine(Roll):
                 self._by_own.update(dict.fromkeys(called))
                 self._heads.add([self._entry(i) for i in called])
 
+    def _seen(self, queue: str) -> Iterable[int]:
+        """The classes of a queue that lie in wards, or have lain there."""
+        dormitory = self._dormitories.get(queue)
+        if dormitory is None:
+            return ()
+        if dormitory.unseen:
+            self._lay_down(dormitory)
+        return dormitory.classes
+
     def _look_again(self) -> None:
         """Something has grown: who was refused, or had no quota, may be tried anew."""
         self._growths = self.draft.growths
-        unlaid, self._unlaid = self._unlaid, ()
-        self._lay_down(unlaid)
+        if self._settled:
+            self._enrol_settled()
         self._wards.look_anew()
         for ward in self._wards:
             resting, ward.resting = ward.resting, []
             for i in resting:
                 if self._ward_of[i] is ward:
-                    ward.tree.push(self._entry(i))
+                    self._wards.tree.push(self._entry(i))
         self._look_at_the_rare()
         self._ease_limits()
 
+    def _enrol_settled(self) -> None:
+        """Has those come in who were refused in an earlier decision: their queues may have been looked at already."""
+        settled, self._settled = self._settled, range(0)
+        self._enrol(settled)
+        for dormitory in self._dormitories.values():
+            for i in (come := dormitory.unseen):
+                self._put(i)
+            dormitory.unseen = []
+            if come:
+                self._heads.add(self._newly_lucky(dormitory, self._reclaimable(dormitory.queue)))
+
     def _look_at_the_rare(self) -> None:
         """Has those stand in line again for whom there is no ward."""
-        aside, self._aside = self._aside, []
+        aside, self._aside = [i for i in self._aside if self._has_more(i)], []
         self._rare.update(dict.fromkeys(aside))
         self._heads.add([self._entry(i) for i in aside])
 
@@ -297,11 +355,12 @@ class QuotaLine(Roll):
             self._heads.push(self._entry(i))
             return
         self._ward_of[i] = ward
+        self._stirred[i] = None
         queue = self._record(i).job.queue
         if ward.limited and not self._means.suffice(queue, ward.need):
             self._rest_for_quota(i, queue, ward.demand)
         else:
-            ward.tree.put_all(self._dormitories[queue].place, [self._entry(i)])
+            self._wards.tree.put_all(self._dormitories[queue].place, [self._entry(i)])
 
     def _ward(self, i: int) -> Ward | None:
         """The ward of a class; None if there is none, or it goes before all others."""
@@ -312,6 +371,7 @@ class QuotaLine(Roll):
         ward = self._wards.ward(demand, dormitory.limited)
         if ward is not None:
             dormitory.classes[i] = ward
+            dormitory.least = min(dormitory.least, ward.need[0])
         return ward
 
     def _is_overdue(self, i: int) -> bool:
@@ -371,6 +431,7 @@ class QuotaLine(Roll):
             self._aside.append(i)
         else:
             self._ward_of[i] = ward
+            self._stirred[i] = None
             ward.resting.append(i)
 
     def _stand_alone(self, record: JobRecord) -> None:
@@ -380,7 +441,9 @@ class QuotaLine(Roll):
     def readmit(self) -> None:
         """Has everybody stand in line, to be tried whatever there is."""
         standing = {i: None for _, _, i in self._heads}
-        self._lucky, self._by_own, self._rare, self._aside, self._unlaid = {}, {}, {}, [], ()
+        self._lucky, self._by_own, self._rare, self._aside, self._settled = {}, {}, {}, [], range(0)
+        for dormitory in self._dormitories.values():
+            dormitory.unseen = []
         for i in range(len(self._classes)):
             self._ward_of[i] = None
             if i not in standing and self._has_more(i):

@@ -111,9 +111,11 @@ class QueueAccount:
 
     def use(self, what: Usage, sign: int) -> None:
         """Adds to what it has, or takes away, and sees whether it has more of anything than it deserves."""
+        used, deserved, borrows = self.used, self.deserved, False
         for resource in EVERY:
-            self.used[resource] += sign * what[resource]
-        borrows = any(self.used[resource] > self.deserved[resource] for resource in self.lendable)
+            used[resource] += sign * what[resource]
+        for resource in self.lendable:
+            borrows = borrows or used[resource] > deserved[resource]
         if borrows is not self.borrows:
             self.borrows = borrows
             if self.above is not None and borrows:

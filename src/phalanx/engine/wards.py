@@ -10,15 +10,15 @@ keep enough for themselves are looked at.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from phalanx.engine.demand import Demand
 from phalanx.engine.draft import Draft
-from phalanx.engine.heads import Heads
-from phalanx.engine.queue_tree import QueueTree
 from phalanx.engine.quotas import Most, Quotas
 from phalanx.engine.state import State
+from phalanx.engine.ward import Ward
+from phalanx.engine.ward_tree import WardTree
 
 KINDS_MAX = 64
 """Wards of one decision. All are looked at whenever levels change, so whoever needs something rarer has none."""
@@ -31,47 +31,18 @@ class Levels(NamedTuple):
     pool: Most
 
 
-class Ward:
-    """Members of one demand. `limited` are those of queues with limits: what these may have does not follow from what
-    the pool has.
-
-    `resting` are those who have had their turn, until something grows. Where one of them was refused, and the others
-    would be, the ward is full; `looked` tells how much had grown by then. Of queues that are `standing` all members
-    stand in line as well.
-    """
-
-    __slots__ = ("demand", "full", "limited", "looked", "narrow", "need", "resting", "standing", "tree")
-
-    def __init__(self, demand: Demand, limited: bool, tree: QueueTree) -> None:
-        self.demand = demand
-        self.need = demand.need
-        self.limited = limited
-        self.tree = tree
-        self.resting: list[int] = []
-        self.full = False
-        self.looked = 0
-        self.narrow = False
-        self.standing: dict[str, None] = {}
-
-    def is_covered(self, pool: Sequence[int]) -> bool:
-        """Whether the pool has what a member needs."""
-        gpus, cpus, memory = self.need
-        return gpus <= pool[0] and cpus <= pool[1] and memory <= pool[2]
-
-
 class Wards:
-    """Those of a decision; `open` are those whose members may have what they need, and a place."""
+    """Those of a decision, and the tree of all who lie in them."""
 
-    def __init__(self, state: State, draft: Draft, heads: Heads) -> None:
+    def __init__(self, state: State, draft: Draft, tree: WardTree) -> None:
         self.state = state
         self.draft = draft
-        self.heads = heads
+        self.tree = tree
         self._wards: tuple[dict[Demand, Ward], dict[Demand, Ward]] = ({}, {})
         self._every: list[Ward] = []
         self._kept: list[tuple[int, str]] = []
         self._kept_by: dict[str, int] = {}
         self._levels: Levels | None = None
-        self.open: list[Ward] = []
         self._soon = self._free_soon()
 
     def __iter__(self) -> Iterator[Ward]:
@@ -85,7 +56,7 @@ class Wards:
         """That of a demand, in queues with limits or without; None if there are too many already."""
         found = self._wards[limited].get(demand)
         if found is None and len(self._every) < KINDS_MAX:
-            found = self._wards[limited][demand] = Ward(demand, limited, self.heads.beside())
+            found = self._wards[limited][demand] = Ward(demand, limited)
             self._every.append(found)
             self._levels = None
         return found
@@ -95,7 +66,7 @@ class Wards:
         for wards in self._wards:
             ward = wards.get(demand)
             if ward is not None:
-                ward.full, ward.looked = True, len(self.draft.grown)
+                ward.is_open, ward.full, ward.looked = False, True, len(self.draft.grown)
 
     def look_anew(self) -> None:
         """Something has grown: where that may help them, members may be tried anew."""
@@ -119,8 +90,17 @@ class Wards:
         if levels == self._levels:
             return False
         self._levels = levels
-        self.open = [ward for ward in self._every if self._may_place(ward, levels) and _may_have(ward, levels)]
+        opens = [ward for ward in self._every if self._may_place(ward, levels) and _may_have(ward, levels)]
+        if not all(ward.is_open for ward in opens):
+            self.tree.forget()
+        for ward in self._every:
+            ward.is_open = ward in opens
         return True
+
+    @property
+    def is_any_open(self) -> bool:
+        """Whether anybody may lie in an open ward."""
+        return any(ward.is_open for ward in self._every)
 
     def _may_place(self, ward: Ward, levels: Levels) -> bool:
         return not ward.full and ward.demand.gpus <= levels.free_soon and bool(self._may_take(ward.demand))
