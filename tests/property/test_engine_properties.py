@@ -688,6 +688,8 @@ TestQuota.settings = TestQuotaPriority.settings = settings(max_examples=20, stat
 TestQuotaLas.settings = settings(max_examples=10, stateful_step_count=40)
 TestTiresias.settings = TestGittins.settings = TestSrtf.settings = settings(max_examples=10, stateful_step_count=40)
 TestEdf.settings = TestYarn.settings = TestDrf.settings = settings(max_examples=10, stateful_step_count=40)
+for each in (TestTiresias, TestGittins, TestSrtf, TestEdf, TestYarn, TestDrf, TestMaintenancePriority):
+    pytest.mark.long(each)
 
 
 @st.composite
@@ -741,6 +743,7 @@ def test_strict_fifo_gives_devices_in_the_order_of_submission(data: st.DataObjec
     assert given_out == [job.id for _, job in work if run.state.jobs[job.id].final]
 
 
+@pytest.mark.long
 def test_the_same_input_gives_the_same_journal_under_any_hash_seed() -> None:
     program = "import builders; print(builders.random_run(7, 300).state.digest)"
     digests = set()
@@ -754,6 +757,7 @@ def test_the_same_input_gives_the_same_journal_under_any_hash_seed() -> None:
     assert str(random_run(7, 300).state.digest) in digests
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "policy",
     [

@@ -173,12 +173,13 @@ class ThrottlingEngine(SharingEngine):
 TestThrottling = ThrottlingEngine.TestCase
 TestPacking = PackingEngine.TestCase
 TestPacking.settings = TestThrottling.settings = settings(max_examples=8, stateful_step_count=30)
-pytest.mark.long(TestThrottling)
 TestGathering = GatheringEngine.TestCase
 TestOptimus = OptimusEngine.TestCase
 TestPollux = PolluxEngine.TestCase
 TestGathering.settings = settings(max_examples=10, stateful_step_count=30)
 TestOptimus.settings = TestPollux.settings = settings(max_examples=6, stateful_step_count=30)
+for each in (TestThrottling, TestPacking, TestGathering):
+    pytest.mark.long(each)
 
 
 @given(st.data(), st.sampled_from(sorted(CLUSTERS)), st.sampled_from(SIZING))
@@ -195,6 +196,7 @@ def test_every_job_that_can_ever_fit_ends_when_nothing_fails(data: st.DataObject
         trial.undo()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", SIZING)
 def test_a_long_run_with_failing_starts_and_nodes_is_told_whole_by_its_journal(policy: str) -> None:
     run = random_run(3, 200, policy)

@@ -46,6 +46,7 @@ def test_what_is_missing_is_skipped_with_one_line_that_says_how_to_get_it(suite:
     assert result.outlines.count("skipped 2 that need absent; to run them: buy one") == 1
 
 
+@pytest.mark.long
 def test_the_line_is_printed_once_when_the_tests_run_in_several_processes(suite: pytest.Pytester) -> None:
     result = suite.runpytest("-n", "2")
     result.assert_outcomes(passed=1, skipped=2)
@@ -85,6 +86,7 @@ def test_a_misspelled_need_stops_the_run(suite: pytest.Pytester) -> None:
     result.stderr.fnmatch_lines(["*test_four needs 'trch', which is not one of polars, *"])
 
 
+@pytest.mark.long
 def test_bytes_that_differ_from_worker_to_worker_are_the_same_tests_in_each(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST.read_text())
     pytester.makepyfile(

@@ -381,6 +381,7 @@ def digests() -> list[str]:
     return [str(simulation.run.state.digest) for simulation in runs]
 
 
+@pytest.mark.long
 def test_runs_are_the_same_under_any_hash_seed() -> None:
     program = "import test_simulation; print(test_simulation.digests())"
     told = set()

@@ -146,6 +146,7 @@ def test_service_that_is_a_twentieth_off_is_told_from_theory(
         assert_as_in_theory(policy, size_s, theory, slower=1.05)
 
 
+@pytest.mark.long
 def test_with_exponential_sizes_an_order_that_knows_no_sizes_is_neither_better_nor_worse_than_fifo() -> None:
     assert_as_in_theory("tiresias-las:limits=5/20", exponential, m_m_1)
 
