@@ -26,6 +26,21 @@ class BestFit(Tight):
 
 
 @dataclass(slots=True)
+class BestFitFromLast(BestFit):
+    """Best-fit that takes the highest number of those that fit as well, not the lowest: neither better nor worse."""
+
+    def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
+        """One by one, those that fit as well in turn."""
+        for alike in BestFit.ranked(self, capacity, gpus, nodes):
+            for node in reversed(list(members(alike))):
+                yield capacity.topology.bit[node]
+
+    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
+        """Fewest free GPUs first."""
+        return sorted(tightest_first, key=lambda domain: (capacity.free_gpus(domain.nodes), -domain.index))
+
+
+@dataclass(slots=True)
 class FirstFit(NodeByNode):
     """The lowest number that fits."""
 
