@@ -53,6 +53,7 @@ class QuotaLine(Roll):
         self._by_own: dict[int, None] = {}
         self._rare: dict[int, None] = {}
         self._aside: list[int] = []
+        self._in_vain: dict[int, None] = {}
         self._over_limit: dict[str, list[int]] = {}
         self._over_pool: list[list[tuple[int, int]]] = [[] for _ in EVERY]
         self._gave_up = False
@@ -232,9 +233,11 @@ class QuotaLine(Roll):
             ward.standing.pop(queue, None)
 
     def _is_rare_luck(self, i: int, record: JobRecord) -> bool:
-        """Whether one without a ward may have what it asks for, or have it back."""
+        """Whether one without a ward may have what it asks for, and was not refused since something grew; or have it
+        back.
+        """
         queue, need = record.job.queue, record.need
-        if self._free_soon >= record.gpus_min and self._means.suffice(queue, need):
+        if i not in self._in_vain and self._free_soon >= record.gpus_min and self._means.suffice(queue, need):
             return True
         return self._reclaims(i, record)
 
@@ -306,6 +309,7 @@ class QuotaLine(Roll):
     def _look_again(self) -> None:
         """Something has grown: who was refused, or had no quota, may be tried anew."""
         self._growths = self.draft.growths
+        self._in_vain.clear()
         if self._settled:
             self._enrol_settled()
         self._wards.look_anew()
@@ -429,6 +433,7 @@ class QuotaLine(Roll):
         ward = self._ward(i)
         if ward is None:
             self._aside.append(i)
+            self._in_vain[i] = None
         else:
             self._ward_of[i] = ward
             self._stirred[i] = None

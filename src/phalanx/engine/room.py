@@ -64,14 +64,27 @@ def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptReco
 def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
     state = trial.state
     left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]
-    # Where many give back what they borrow, most of what they leave is promised by then, and nobody else has it.
-    trial.vacate([booking for booking in left if not _is_promised(state, booking)] if state.quotas else left)
+    if state.quotas:
+        # Where many give back what they borrow, most of what they leave is promised by then, and nobody else has it.
+        lent = _lent_claims(state)
+        left = [booking for booking in left if not _is_promised(state, booking, lent)]
+    trial.vacate(left)
 
 
-def _is_promised(state: State, booking: Booking) -> bool:
-    """Whether others are promised all that a booking is of."""
+def _lent_claims(state: State) -> dict[int, int]:
+    """Devices by node that are promised to who borrows, and may lose his claim."""
+    found: dict[int, int] = {}
+    for claim in state.waiting_claims.values():
+        if state.quotas.borrows(claim.job.queue):
+            for booking in claim.bookings:
+                found[booking.node] = found.get(booking.node, 0) | booking.devices
+    return found
+
+
+def _is_promised(state: State, booking: Booking, lent: Mapping[int, int]) -> bool:
+    """Whether others are promised all that a booking is of, and keep it."""
     node, devices, needs, portion, _ = booking
-    return portion is None and not needs and not devices & ~state.capacity.claimed[node]
+    return portion is None and not needs and not devices & ~(state.capacity.claimed[node] & ~lent.get(node, 0))
 
 
 def _wait(trial: Trial, head: JobRecord) -> Room | None:
