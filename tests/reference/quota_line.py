@@ -39,6 +39,9 @@ class PlainQuotaLine(Roll):
             for waiting in state.classes.values()
         ]
         self.refused_since_growth: set[int] = set()
+        self.kept_off: set[int] = set()
+        self.skipped: list[JobRecord] = []
+        self.reserved_anew = draft.reservations.changes
         self.in_vain: set[int] = set()
         self.growths = draft.growths
         self.current = 0
@@ -58,6 +61,13 @@ class PlainQuotaLine(Roll):
                 self.growths = self.draft.growths
                 self.refused_since_growth.clear()
                 self.settled = []
+                self.call_the_skipped()
+            if self.draft.reservations.changes != self.reserved_anew:
+                self.reserved_anew = self.draft.reservations.changes
+                for i in self.kept_off:
+                    self.straight[i] = True
+                    self.refused_since_growth.discard(i)
+                self.call_the_skipped()
             self.put_back()
 
     def next_in_line(self) -> int | None:
@@ -113,11 +123,18 @@ class PlainQuotaLine(Roll):
                 self.straight[self.current] = True
                 return
         self.rest()
+        self.kept_off.add(self.current)
 
     def next_of_class(self) -> None:
         if len(self.waiting[self.current]) > 1:
+            self.skipped.append(self.record(self.current))
             del self.waiting[self.current][0]
             self.straight[self.current] = True
+
+    def call_the_skipped(self) -> None:
+        for record in self.skipped:
+            self.stand_alone(record)
+        self.skipped = []
 
     def rest(self) -> None:
         record = self.record(self.current)
@@ -131,6 +148,7 @@ class PlainQuotaLine(Roll):
     def readmit(self) -> None:
         self.everybody = True
         self.settled = []
+        self.refused_since_growth -= self.kept_off
 
     def reconsider(self) -> bool:
         self.refused_since_growth.clear()

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from builders import World, a_job, starts
-from phalanx.cluster.cluster import flat
+from builders import World, a_job, starts, stops
+from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import JobCancelled
+from phalanx.engine.event import AttemptEnded, JobCancelled, Outcome
 from phalanx.engine.plan import Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.why import why
 from phalanx.words import because, evidence
 from phalanx.workload.job import Job
@@ -70,3 +71,63 @@ def test_what_fits_before_the_limit_goes_to_who_has_been_overdue_for_longer() ->
     assert starts(world.submit(small("third"), after_ms=1_000)) == []
     assert starts(world.end("b0", after_ms=1_000)) == ["first"]
     assert starts(world.end("first", after_ms=1_000)) == ["second"]
+
+
+def test_nothing_is_kept_for_one_who_starts_in_the_same_decision() -> None:
+    """r may have 6 GPUs, which b0 has. Once it has ended, first takes 4 of them, and small the other two."""
+    world = World(replace(flat(4, 4), queues=LIMITED), "fair")
+    world.run(small("b0", gpus=3), small("b1", gpus=3))
+    world.submit(a_job("first", 4, queue="r/a", max_wait_ms=MINUTE_MS), small("late"))
+    world.turn(after_ms=2 * MINUTE_MS)
+    world.turn(AttemptEnded("b0", 1, Outcome.SUCCEEDED), after_ms=1_000)
+    assert starts(world.end("b1")) == ["first", "late"]
+
+
+@pytest.mark.parametrize("policy", ["fifo:skip=true", "fair"])
+def test_what_is_kept_of_a_limit_is_taken_from_no_queue_outside_it(policy: str) -> None:
+    """r has 4 of its 6, and whole waits for 6. Of the 4 GPUs that are left, other has all: nobody of r may have any."""
+    world = World(replace(flat(2, 4), queues=LIMITED), policy)
+    world.run(small("b0"), small("b1"))
+    world.submit(a_job("whole", 1, 6, queue="r/a", duration_ms=10 * MINUTE_MS, max_wait_ms=10 * MINUTE_MS))
+    world.turn(after_ms=10 * MINUTE_MS)
+    assert starts(world.submit(small("else", "other", gpus=4), after_ms=1_000)) == ["else"]
+
+
+def test_a_queue_does_not_borrow_by_what_is_kept_for_one_of_it() -> None:
+    """a deserves 4 of 8 and has 3; 2 more are kept of its limit. b has its due, and nobody of a is stopped for that."""
+    queues = (Queue("a", deserved=Quota(4_000), limit=Quota(5_000)), Queue("b", deserved=Quota(4_000)))
+    world = World(replace(flat(1, 8), queues=queues), "fair")
+    world.run(a_job("a0", 3, queue="a", duration_ms=90 * MINUTE_MS), a_job("b0", 2, queue="b"))
+    world.submit(a_job("whole", 3, queue="a", max_wait_ms=MINUTE_MS))
+    world.turn(after_ms=2 * MINUTE_MS)
+    plan = world.submit(a_job("b1", 2, queue="b"), after_ms=1_000)
+    assert (starts(plan), stops(plan)) == (["b1"], [])
+
+
+def test_all_limits_are_kept_that_hold_one_up_also_where_another_is_used_up() -> None:
+    """whole lacks GPUs, of which r has none left, and CPUs, of which r has 8 left: late does not get them."""
+    nodes = tuple(Node(f"n{i}", (), 4, cpus_milli=32_000) for i in range(2))
+    world = World(Cluster(nodes, queues=(Queue("r", limit=Quota(4_000, 16_000)), Queue("r/a"), Queue("r/b"))), "fair")
+    world.run(a_job("b0", 4, queue="r/b", task={"cpus_milli": 8_000}))
+    world.submit(a_job("whole", 4, queue="r/a", task={"cpus_milli": 16_000}, max_wait_ms=MINUTE_MS))
+    world.turn(after_ms=2 * MINUTE_MS)
+    assert starts(world.submit(a_job("late", 0, queue="r/b", task={"cpus_milli": 4_000}), after_ms=1_000)) == []
+    answer = why(world.state, "late")
+    assert answer.reason is Reason.RESERVED
+    assert [(each.other.job, each.limit) for each in answer.reserved_for] == [("whole", "r")]
+
+
+def test_who_was_told_something_else_before_is_told_for_whom_the_limit_is_kept() -> None:
+    """late waits for r's limit, which b0 uses up; what b1 leaves of it is kept for whole, of which late is not told
+    anew.
+    """
+    world = World(replace(flat(4, 4), queues=LIMITED), "fair")
+    world.run(small("b0"), small("b1"), small("b2"))
+    world.submit(a_job("whole", 1, 6, queue="r/a", max_wait_ms=MINUTE_MS), small("late"))
+    assert world.reason("late") is Reason.QUOTA
+    world.turn(after_ms=2 * MINUTE_MS)
+    world.end("b1", after_ms=1_000)
+    answer = why(world.state, "late")
+    assert answer.reason is present_reason(world.state, "late") is Reason.RESERVED
+    assert [(each.other.job, each.limit) for each in answer.reserved_for] == [("whole", "r")]
+    assert "the limit of queue r is kept for" in because(answer)

@@ -10,10 +10,11 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import ClusterChanged, JobSubmitted, Progress
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import AttemptEnded, ClusterChanged, JobCancelled, JobSubmitted, Outcome, Progress
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
-from phalanx.workload.job import Job
+from phalanx.workload.job import Checkpointing, Job
 
 HOUR_MS = 3_600_000
 
@@ -258,6 +259,79 @@ def test_what_somebody_is_due_in_the_same_decision_is_not_lent_to_another() -> N
     assert starts(plan) == ["v1", "l1", "l2"]
     assert not stops(world.done("v1", "l1", "l2"))
     assert world.reason("v2") is Reason.QUOTA
+
+
+def test_of_two_who_are_due_the_same_in_one_decision_neither_borrows_what_the_other_is_due() -> None:
+    """Each deserves 4 of 8 and could use all 8: the one that has 4 back of what the first would borrow has no more."""
+    world = world_of(Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(4)), policy="fair", nodes=1, each=8)
+    plan = world.submit(a_job("x", 1, (4, 8), queue="a"), a_job("y", 1, (4, 8), queue="b"))
+    assert starts(plan) == ["y", "x"]
+    assert [len(claim.placement.slots) for claim in plan.claims] == [4, 4]
+    assert not world.done("x", "y").actions
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_is_promised_to_one_who_borrows_is_had_back_before_it_is_free(size: int) -> None:
+    """v leaves 2 GPUs, of which y is promised 1 or both. a is due both, and need not wait until y has them."""
+    world = world_of(Queue("a", deserved=gpus(2)), Queue("b", deserved=gpus(0)), policy="fair", nodes=1, each=2)
+    world.run(of("b", "v", 2))
+    world.turn(JobCancelled("v"), JobSubmitted(of("b", "y", size)), after_ms=1_000)
+    plan = world.submit(of("a", "due", 2), after_ms=1_000)
+    assert [(claim.job, claim.waits) for claim in plan.claims] == [("due", True)]
+    assert plan.withdrawn == ("y/1",)
+
+
+def test_what_would_be_promised_to_one_who_borrows_is_promised_to_who_is_due_it_in_the_same_decision() -> None:
+    """v leaves 2 GPUs. late goes first and would borrow them, and due deserves them."""
+    world = world_of(Queue("a", deserved=gpus(2)), Queue("b", deserved=gpus(0)), policy="fair", nodes=1, each=2)
+    world.run(of("b", "v", 2))
+    world.submit(of("b", "late", 2, max_wait_ms=1_000))
+    world.turn(after_ms=2_000)
+    plan = world.turn(JobCancelled("v"), JobSubmitted(of("a", "due", 2)), after_ms=1_000)
+    assert [(claim.job, claim.waits) for claim in plan.claims] == [("due", True)]
+    assert not decide(world.state, world.now).claims
+
+
+def test_what_is_due_is_not_lent_also_where_somebody_else_must_leave_as_well() -> None:
+    """runs has one of two GPUs, and late goes first and would borrow the other. due deserves both."""
+    world = world_of(Queue("a", deserved=gpus(2)), Queue("b", deserved=gpus(0)), policy="fair", nodes=1, each=2)
+    world.run(of("b", "runs"), of("b", "ends"))
+    world.submit(of("b", "late", max_wait_ms=1_000))
+    world.turn(after_ms=2_000)
+    plan = world.turn(AttemptEnded("ends", 1, Outcome.SUCCEEDED), JobSubmitted(of("a", "due", 2)), after_ms=1_000)
+    assert [(claim.job, claim.victims) for claim in plan.claims] == [("due", ("runs/1",))]
+    assert stops(plan) == ["runs"]
+
+
+def test_what_is_due_is_not_lent_also_where_it_is_reserved_for_one_who_goes_first() -> None:
+    """late goes before due and would borrow a node until 90 s, when both are reserved for whole. a is due it."""
+    queues = (Queue("a", deserved=gpus(8)), Queue("b", deserved=gpus(0)))
+    world = world_of(*queues, policy="fair", nodes=2, each=4)
+    world.run(of("b", "runs", 4, duration_ms=90_000), of("b", "ends", 4, duration_ms=60_000))
+    world.submit(a_job("whole", 4, 2, queue="b", duration_ms=90_000, max_wait_ms=1_000))
+    world.submit(of("b", "late", 4, duration_ms=10_000, max_wait_ms=2_000))
+    world.turn(after_ms=3_000)
+    plan = world.turn(
+        AttemptEnded("ends", 1, Outcome.SUCCEEDED), JobSubmitted(of("a", "due", 4, duration_ms=900_000)), after_ms=1_000
+    )
+    assert starts(plan) == ["due"]
+    again = decide(world.state, world.now)
+    assert (again.claims, again.actions) == ((), ())
+
+
+def test_one_who_is_overdue_and_has_nothing_back_does_not_keep_others_from_what_they_have_back() -> None:
+    """1 GPU is free on each of 4 nodes, and a has 2 more than it deserves: too few on one node for 4, enough for 2."""
+    queues = (Queue("a", deserved=gpus(14)), Queue("b", deserved=gpus(6)))
+    world = world_of(*queues, policy="fair", nodes=4, each=5)
+    world.run(*(of("a", f"keeps{i}", 4, preemptible=False) for i in range(3)))
+    world.run(*(of("a", f"lent{i}", checkpoint=Checkpointing()) for i in range(8)))
+    beside = {next(iter(world.where(f"lent{i}"))): f"lent{i}" for i in range(8)}
+    for lent in beside.values():
+        world.end(lent)
+    world.submit(of("b", "whole", 4, max_wait_ms=1_000))
+    plan = world.submit(of("b", "due", 2), after_ms=2_000)
+    assert [claim.job for claim in plan.claims] == ["due"]
+    assert len(stops(plan)) == 1
 
 
 def test_who_lacks_quota_and_no_devices_need_not_wait_until_who_borrows_has_left() -> None:

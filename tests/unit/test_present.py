@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
+from phalanx.engine.event import AttemptEnded, JobSubmitted, Outcome
 from phalanx.engine.plan import Reason
-from phalanx.engine.present import present_reason
+from phalanx.engine.present import Present, present, present_reason
+from phalanx.engine.turn import record
 
 MINUTE_MS = 60_000
 
@@ -17,3 +19,22 @@ def test_who_would_fit_but_is_kept_back_for_another_is_told_so_whatever_it_was_t
     world.submit(a_job("long", 4, duration_ms=3 * MINUTE_MS))
     world.state.classes[world.job("long").shape].verdict = Reason.GPUS
     assert present_reason(world.state, "long") is Reason.RESERVED
+
+
+def test_who_has_had_no_turn_since_it_would_fit_is_not_told_what_it_lacked_before() -> None:
+    world = World(flat(1, 4), "fair")
+    world.run(a_job("first", 4))
+    world.submit(a_job("next", 4))
+    assert present_reason(world.state, "next") is Reason.GPUS
+    record(world.state, world.journal, AttemptEnded("first", 1, Outcome.SUCCEEDED), world.now + 1)
+    assert present_reason(world.state, "next") is Reason.UNDECIDED
+
+
+def test_who_would_fit_beside_what_is_reserved_is_not_told_that_it_is_kept_back() -> None:
+    """large has both nodes from 2 minutes on, when first has left, and short will have by then."""
+    world = World(flat(2, 4), "backfill")
+    world.run(a_job("first", 4, duration_ms=2 * MINUTE_MS))
+    world.submit(a_job("large", 4, 2, duration_ms=MINUTE_MS))
+    record(world.state, world.journal, JobSubmitted(a_job("short", 4, duration_ms=MINUTE_MS)), world.now + 1)
+    world.state.classes[world.job("short").shape].verdict = Reason.GPUS
+    assert present(world.state, "short") == Present(Reason.UNDECIDED)

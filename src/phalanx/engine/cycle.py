@@ -79,9 +79,10 @@ def _walk(line: AnyLine, draft: Draft) -> None:
         fits = short is None and line.may_fit and _place(draft, record)
         if fits or _make_room(draft, record, line.fresh()):
             line.placed()
+            holds.started(record)
             if reservations.started(record, draft.newest_bookings, draft.newest_release):
                 line.readmit()
-        elif short is not None and holds.stand_in_the_way(short):
+        elif short is not None and holds.in_the_way_of(record, short):
             line.held_back(Reason.RESERVED, 0)
         elif short is not None and line.reason_of(record, short) is not Reason.GPUS:
             line.over_quota(short)
@@ -151,7 +152,11 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
         room = _room_elsewhere(draft, record)
     if room is None:
         quotas = draft.state.quotas
-        draft.reclaims_left -= bool(quotas) and quotas.may_reclaim(record.job.queue, record.need)
+        if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
+            return False
+        if draft.take_over_with_victims(record):
+            return True
+        draft.reclaims_left -= 1
         return False
     draft.promise(record, room)
     return True

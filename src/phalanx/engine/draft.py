@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -19,8 +20,8 @@ from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
-from phalanx.engine.reserve import Reservations, Underway
-from phalanx.engine.room import Room, room_beside
+from phalanx.engine.reserve import End, Reservations, Underway
+from phalanx.engine.room import Room, make_room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context, may_stop
 from phalanx.placement.gang import GangTrial
@@ -51,6 +52,14 @@ class Untouchable:
         return key in self.leaving or key in self.touched or key in self.withdrawn
 
 
+class Lent(NamedTuple):
+    """What a plan is about to give to somebody, who may only borrow it; once others have left, if that `waits`."""
+
+    record: JobRecord
+    bookings: list[Booking]
+    waits: bool = False
+
+
 class Draft:
     """Claims and actions so far."""
 
@@ -73,7 +82,8 @@ class Draft:
         self.opened = False
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
-        self._started: list[tuple[JobRecord, list[Booking]]] = []
+        self._lent: list[Lent] = []
+        self._made_way: dict[str, None] = {}
         self.put_back: list[JobRecord] = []
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
@@ -110,6 +120,7 @@ class Draft:
             nodes |= self.state.topology.bit[booking.node]
         self.fresh |= nodes
         self.grown.append(nodes)
+        self.holds.begin_anew()
 
     @property
     def growths(self) -> int:
@@ -167,44 +178,100 @@ class Draft:
         self.claims.append(Claim(record.job.id, number, placement))
         self._begin(record.job.id, number, 0, placement, bookings)
         if self.state.quotas:
-            self._started.append((record, bookings))
+            self._lent.append(Lent(record, bookings))
 
     def take_over(self, record: JobRecord) -> bool:
-        """Starts a job on what this plan was about to lend to another: that one loses nothing, who runs would."""
+        """Gives a job what this plan was about to lend to another: that one loses nothing, who runs would.
+
+        Who has made way so does not have others make way in turn, which might go on for ever.
+        """
         quotas = self.state.quotas
-        if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
+        if not quotas or record.job.id in self._made_way or not quotas.may_reclaim(record.job.queue, record.need):
             return False
-        for lent in reversed(self._started[-LENT_MAX:]):
-            borrower, bookings = lent
-            if not quotas.reclaims(record.job.queue, record.need, borrower.job.queue):
+        for lent in reversed(self._lent[-LENT_MAX:]):
+            if not quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
                 continue
-            mark = self.trial.mark()
-            self.trial.release(bookings)
-            self.trial.use(borrower.job.queue, usage_of(bookings), -1)
-            planned = self.reservations.put_back(bookings)
-            seated = self.seat(record) if self.state.shortfall(record) is None else None
-            if seated is not None:
-                self._put_back(lent)
-                self.start(record, seated)
+            mark, promised_gpus = self.trial.mark(), self.promised_gpus
+            planned = self._take_back(lent)
+            if self._takes(record, lent):
                 return True
             self.reservations.plan_again(planned)
             self.trial.undo_to(mark)
+            self.promised_gpus = promised_gpus
         return False
+
+    def take_over_with_victims(self, record: JobRecord) -> bool:
+        """Likewise of as many as needed, where others must leave as well."""
+        quotas, planned = self.state.quotas, self.reservations.put_back([])
+        mark, promised_gpus = self.trial.mark(), self.promised_gpus
+        taken: list[Lent] = []
+        for lent in reversed(self._lent[-LENT_MAX:]):
+            if record.job.id in self._made_way:
+                break
+            if not quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
+                continue
+            self._take_back(lent)
+            taken.append(lent)
+            context = replace(self.context(record, None), ceiling=Ceiling(self.state, record, self.leaving))
+            room = make_room(self.trial, record, context)
+            if room is not None:
+                for each in taken:
+                    self._put_back(each)
+                self.promise(record, room)
+                return True
+        self.reservations.plan_again(planned)
+        self.trial.undo_to(mark)
+        self.promised_gpus = promised_gpus
+        return False
+
+    def _take_back(self, lent: Lent) -> list[End]:
+        """As if a plan did not lend something; what was planned before of when who leaves."""
+        if lent.waits:
+            self.promised_gpus -= self._held_gpus(lent.bookings)
+        give_back = self.trial.unclaim if lent.waits else self.trial.release
+        give_back(lent.bookings)
+        self.trial.use(lent.record.job.queue, usage_of(lent.bookings), -1)
+        return self.reservations.put_back(lent.bookings)
+
+    def _takes(self, record: JobRecord, lent: Lent) -> bool:
+        """Whether a job has a place now that another has not what it was to be lent; then that waits on.
+
+        What it has back by its quota is its own, whatever is reserved there.
+        """
+        if self.state.shortfall(record) is not None:
+            return False
+        # It has its due, but does not borrow in turn.
+        self.trial.lends = False
+        seated = self.seat(record) or self.trial.seat(record)
+        beside = seated is None and bool(self.leaving) and self.free_soon >= record.gpus_min
+        room = room_beside(self.trial, record, self.leaving) if beside else None
+        self.trial.lends = True
+        if seated is not None:
+            self._put_back(lent)
+            self.start(record, seated)
+            return True
+        if room is None:
+            return False
+        self._put_back(lent)
+        self.promise(record, room)
+        return True
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job on what is free, so that it delays nobody for whom something is reserved."""
         # Where nothing is reserved, nobody can be delayed.
         return self.reservations.seat(record) if self.reservations.made else self.trial.seat(record)
 
-    def _put_back(self, lent: tuple[JobRecord, list[Booking]]) -> None:
-        """One that was to start waits on."""
-        record, bookings = lent
+    def _put_back(self, lent: Lent) -> None:
+        """One that was to have devices waits on."""
+        record, bookings, _ = lent
         job, number = record.job.id, record.attempts + 1
-        self._started.remove(lent)
+        self._lent = [each for each in self._lent if each is not lent]
+        self._made_way[job] = None
         self.claims = [claim for claim in self.claims if claim.job != job]
         self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
         self.reservations.put_back(bookings)
         self.put_back.append(record)
+        self.holds.waits_on(record)
         self._grow(bookings)
 
     def promise(self, record: JobRecord, room: Room) -> None:
@@ -231,6 +298,8 @@ class Draft:
             self.trial.claim(room.bookings)
         else:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
+        if self.state.quotas and not room.victims and not room.shrunk and not room.moves:
+            self._lent.append(Lent(record, self.newest_bookings, waits))
 
     def spare(self, victim: AttemptRecord) -> None:
         """Lets a victim of this plan run on where those who are promised its devices can have others.
@@ -317,6 +386,8 @@ class Draft:
             if self.state.quotas and victim.key in claim.victims:
                 victims += tuple(attempt.key for attempt in instead)
             moved[i] = Claim(claim.job, claim.attempt, room.placement, waits, victims), room
+        elsewhere = {claim.job: None for claim, _ in moved.values()}
+        self._lent = [lent for lent in self._lent if lent.record.job.id not in elsewhere]
         self.claims = [moved[i][0] if i in moved else claim for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
         for claim, room in moved.values():
@@ -389,6 +460,7 @@ class Draft:
     def _withdraw(self, attempt: AttemptRecord) -> None:
         """Takes a claim back; what it lay on may be had by others, too."""
         self.withdrawn[attempt.key] = attempt
+        self.holds.waits_on(self.state.jobs[attempt.job.id])
         if attempt.waits:
             self.promised_gpus -= self._held_gpus(attempt.bookings)
         give_back = self.trial.unclaim if attempt.waits else self.trial.release

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Cluster, Health
 from phalanx.engine.change import Other
-from phalanx.engine.heads import whole_key
-from phalanx.engine.holds import kept_for
+from phalanx.engine.holds import Hold
+from phalanx.engine.plan import Reservation
 from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state import State
@@ -189,22 +189,20 @@ def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool
     return ranks and state.order(state.jobs[attempt.job.id]) > state.key(record)
 
 
-def reserved_for(state: State, record: JobRecord) -> tuple[Reserved, ...]:
-    """Those before a job for whom something is reserved before it would have ended, on nodes that it could use; and
-    those for whom what is left of its queue's limit is kept from now on.
-    """
-    end_ms, key, reach = state.now + record.estimate_ms, whole_key(state, record), _reach(state, record)
-    topology = state.topology
-    devices = tuple(
+def reserved_for(state: State, record: JobRecord, before: Iterable[Reservation]) -> tuple[Reserved, ...]:
+    """Those of the ones before a job for whom something is reserved on nodes that it could use."""
+    topology, reach = state.topology, _reach(state, record)
+    return tuple(
         Reserved(other(state, each.job), each.at_ms)
-        for each in state.reservations
-        if each.job != record.job.id
-        and each.at_ms < end_ms
-        and whole_key(state, state.jobs[each.job]) < key
-        and any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
+        for each in before
+        if any(topology.bit[topology.number[slot.node]] & reach for slot in each.placement.slots)
     )
-    kept = kept_for(state, record)
-    return devices or tuple(Reserved(other(state, late.job.id), state.now, limit) for late, limit in kept)
+
+
+def kept_for(state: State, holds: Iterable[Hold]) -> tuple[Reserved, ...]:
+    """Those for whom what is left of a limit is kept from now on."""
+    kept = dict.fromkeys((hold.late.job.id, hold.limit) for hold in holds)
+    return tuple(Reserved(other(state, late), state.now, limit) for late, limit in kept)
 
 
 def other(state: State, job: str) -> Other:

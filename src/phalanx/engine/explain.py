@@ -22,7 +22,6 @@ from phalanx.engine.evidence import (
     largest_block,
     other,
     quota_short,
-    reserved_for,
     spared_for,
     spent_budgets,
     unhealthy,
@@ -30,7 +29,7 @@ from phalanx.engine.evidence import (
 from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Position, position
-from phalanx.engine.present import present_reason
+from phalanx.engine.present import present
 from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -111,8 +110,9 @@ class Explanation:
 def explain(state: State, job: str) -> Explanation:
     """Why a job is where it is. An unknown id raises ValueError."""
     record = state.record(job)
-    reason = present_reason(state, job)
-    plain = Explanation(job, record.state, reason)
+    now = present(state, job)
+    reason = now.reason
+    plain = Explanation(job, record.state, reason, reserved_for=now.reserved_for)
     if reason is None or reason is Reason.PREPARING:
         return plain
     if reason is Reason.MAKING_ROOM:
@@ -166,7 +166,6 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         quota=quota_short(state, record),
         budgets=spent_budgets(state, record.job.queue) if reason is Reason.BUDGET else (),
         spared=spared_for(state, record),
-        reserved_for=reserved_for(state, record) if reason is Reason.RESERVED else (),
         virtual_cluster=view_of(state, record),
         overdue_ms=_overdue_ms(state, record) if record.overdue else None,
         factors=state.policy.factors(record, state),

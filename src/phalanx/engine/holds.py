@@ -1,18 +1,33 @@
 """Holds: what is left of a queue's limit is kept for who has waited longer than it should, and needs more than that.
 
-Else a stream of smaller jobs behind it would take each bit as it comes, and the one who goes first would never go.
+Else a stream of smaller jobs behind it would take each bit as it comes, and the one who goes first would never go. Who
+draws on another limit is not held up.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
+from heapq import merge
+from itertools import takewhile
+from typing import NamedTuple
 
 from phalanx.cluster.queues import ancestors
-from phalanx.engine.quotas import EVERY, Shortfall
+from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import OVERDUE, State
 from phalanx.engine.trial import Trial
-from phalanx.policy.view import Usage
+
+
+class Hold(NamedTuple):
+    """What is kept for one who is overdue and short of a limit, by queue: of that limit, and of what is guaranteed
+    further in.
+    """
+
+    late: JobRecord
+    limit: str
+    resource: int
+    kept: list[tuple[str, int]]
 
 
 class Holds:
@@ -21,43 +36,76 @@ class Holds:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         self.state = trial.state
-        self._to_come = list(overdue(self.state))
-        self._kept: dict[tuple[str, int], int] = {}
+        self._late = list(overdue(self.state))
+        self._turns = 0
+        self._made: list[Hold] = []
 
     def keep_from(self, record: JobRecord | None) -> None:
-        """Has those hold what they wait for who go before a job; all of them, if it is None."""
+        """Has those hold what they wait for who go before a job, and no others; all of them, if it is None."""
         key = self.state.key
-        while self._to_come and (record is None or key(self._to_come[0]) < key(record)):
-            self._keep(self._to_come.pop(0))
+        if self._turns and record is not None and not key(self._late[self._turns - 1]) < key(record):
+            self.begin_anew()
+        while self._turns < len(self._late) and (record is None or key(self._late[self._turns]) < key(record)):
+            self._keep(self._late[self._turns])
+            self._turns += 1
+
+    def begin_anew(self) -> None:
+        """Something has grown, so that everybody may have another turn."""
+        for hold in self._made:
+            self.trial.withhold(hold.kept, hold.resource, -1)
+        self._made = []
+        self._turns = 0
+
+    def started(self, record: JobRecord) -> None:
+        """One that gets its devices needs nothing kept."""
+        if record.overdue:
+            self.begin_anew()
+            self._late = [late for late in self._late if late is not record]
+
+    def waits_on(self, record: JobRecord) -> None:
+        """One that was to have its devices does not get them after all."""
+        if record.overdue and may_be_held_up(self.state):
+            self.begin_anew()
+            insort(self._late, record, key=self.state.key)
 
     def _keep(self, record: JobRecord) -> None:
-        short = self.state.shortfall(record)
-        if short is None or not short.by_limit or short.left <= 0:
-            return
-        left = Usage(*(short.left if resource == short.resource else 0 for resource in EVERY))
-        self.trial.keep_quota(record.job.queue, left)
-        for path in filter(None, ancestors(record.job.queue)):
-            self._kept[path, short.resource] = self._kept.get((path, short.resource), 0) + short.left
+        quotas = self.state.quotas
+        for short in quotas.over_limits(record.job.queue, record.need):
+            kept = quotas.left_below(short)
+            if kept:
+                self.trial.withhold(kept, short.resource, 1)
+                self._made.append(Hold(record, short.at, short.resource, kept))
 
-    def stand_in_the_way(self, short: Shortfall) -> bool:
-        """Whether a job could have what it may not, were nothing kept for others."""
-        return short.by_limit and short.left + self._kept.get((short.at, short.resource), 0) >= short.asked
+    def in_the_way_of(self, record: JobRecord, short: Shortfall) -> list[Hold]:
+        """What is kept without which a job could have what it may not; nothing, if it could not even then.
+
+        Where what others may lend is used up and there are not so many GPUs, it is these that it lacks.
+        """
+        lends = not short.by_limit and self.state.capacity.free_total >= record.gpus_min
+        if not self._made or not (short.by_limit or lends):
+            return []
+        quotas = self.state.quotas
+        for hold in self._made:
+            quotas.withhold(hold.kept, hold.resource, -1)
+        could = self.state.shortfall(record) is None
+        for hold in self._made:
+            quotas.withhold(hold.kept, hold.resource, 1)
+        around = tuple(ancestors(record.job.queue))
+        return [hold for hold in self._made if any(path in around for path, _ in hold.kept)] if could else []
+
+
+def may_be_held_up(state: State) -> bool:
+    """Whether anybody may be overdue and short of a limit."""
+    return state.waits_are_limited and bool(state.quotas)
 
 
 def overdue(state: State) -> Iterator[JobRecord]:
-    """Who waits longer than it should and is short of a limit, the first first."""
-    if not state.waits_are_limited or not state.quotas:
+    """Who waits longer than it should, the first first, where there are limits that it may be short of."""
+    if not may_be_held_up(state):
         return
-    late = sorted(entry for waiting in state.classes.values() for entry in waiting.jobs if entry[0][0] == OVERDUE)
-    yield from (state.jobs[job] for _, job in late)
-
-
-def kept_for(state: State, record: JobRecord) -> list[tuple[JobRecord, str]]:
-    """For whom something of a limit is kept that a job would draw on, too, and of which queue's."""
-    limits = tuple(ancestors(record.job.queue))
-    found = []
-    for late in overdue(state):
-        short = state.shortfall(late)
-        if late is not record and short is not None and short.by_limit and short.at in limits:
-            found.append((late, short.at))
-    return found
+    late = [
+        takewhile(lambda entry: entry[0][0] == OVERDUE, waiting.jobs)
+        for waiting in state.classes.values()
+        if waiting.jobs[0][0][0] == OVERDUE
+    ]
+    yield from (state.jobs[job] for _, job in merge(*late))

@@ -6,11 +6,15 @@ what was free. Whoever asks why a job waits has that worked out anew, for this o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from phalanx.engine.cells_seats import search
-from phalanx.engine.evidence import reserved_for
+from phalanx.engine.evidence import Reserved, kept_for, reserved_for
+from phalanx.engine.holds import Holds
 from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
+from phalanx.engine.reserve import Reservations, Underway
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import refusal
@@ -27,33 +31,62 @@ PASSING = (
 """Reasons that what others do may put another in the place of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Why a job waits now, None if it does not; where what it would start on is kept for others, for whom."""
+
+    reason: Reason | None
+    reserved_for: tuple[Reserved, ...] = ()
+
+
 def present_reason(state: State, job: str) -> Reason | None:
     """Why a job waits now; None if it does not. An unknown id raises ValueError."""
+    return present(state, job).reason
+
+
+def present(state: State, job: str) -> Present:
+    """What holds of a job now. An unknown id raises ValueError."""
     told, record = state.reason(job), state.record(job)
     if told not in PASSING:
-        return told
-    short = state.shortfall(record)
-    if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
-        return of_quota
-    if told is Reason.BEHIND:
-        return told
+        return Present(told)
     with Trial(state) as trial:
+        holds = Holds(trial)
+        holds.keep_from(record)
+        short = state.shortfall(record)
+        if short is not None and (kept := holds.in_the_way_of(record, short)):
+            return Present(Reason.RESERVED, kept_for(state, kept))
+        if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
+            return Present(of_quota)
+        if told is Reason.BEHIND:
+            return Present(told)
         if state.cells is not None and record.asked.gang.gpus_min:
-            return _in_cells(trial, record) or told
-        if trial.seat(record) is not None:
-            return _of_itself(state, record, told)
-        if state.cluster.maintenance and trial.seat_at_last(record) is not None:
-            return Reason.MAINTENANCE
-    return LACK_REASON[refusal(state.fit, record.asked).lack]
+            return Present(_in_cells(trial, record) or told)
+        return _of_devices(trial, record, told)
 
 
-def _of_itself(state: State, record: JobRecord, told: Reason) -> Reason:
-    """Why a job waits that would fit: for somebody for whom that is reserved, which may not have been so when it was
-    told why it waits; or a longer one of its kind may run into maintenance, and this one not.
+def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
+    """What keeps a job from its devices that may have what it asks for."""
+    state, mark = trial.state, trial.mark()
+    if trial.seat(record) is not None:
+        trial.undo_to(mark)
+        return _of_itself(trial, record, told)
+    if state.cluster.maintenance and trial.seat_at_last(record) is not None:
+        return Present(Reason.MAINTENANCE)
+    return Present(LACK_REASON[refusal(state.fit, record.asked).lack])
+
+
+def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:
+    """Why a job waits that would fit: it, or a longer one of its kind, would delay somebody before it for whom
+    something is reserved. Else nothing keeps it, and no decision has looked at it since that is so.
     """
-    if reserved_for(state, record):
-        return Reason.RESERVED
-    return told if told is not Reason.MAINTENANCE else Reason.UNDECIDED
+    state = trial.state
+    if state.reservations:
+        reservations = Reservations(trial, state.now, Underway(dict(state.leaving), {}, {}))
+        before = [made for made, _ in reservations.before(record)] or reservations.made
+        if told is Reason.RESERVED or reservations.seat(record) is None:
+            others = reserved_for(state, record, before)
+            return Present(Reason.RESERVED if others else Reason.UNDECIDED, others)
+    return Present(Reason.UNDECIDED)
 
 
 def _in_cells(trial: Trial, record: JobRecord) -> Reason | None:

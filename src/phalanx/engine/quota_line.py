@@ -54,6 +54,8 @@ class QuotaLine(Roll):
         self._rare: dict[int, None] = {}
         self._aside: list[int] = []
         self._in_vain: dict[int, None] = {}
+        self._reserved_anew = draft.reservations.changes
+        self._skipped: list[JobRecord] = []
         self._over_limit: dict[str, list[int]] = {}
         self._over_pool: list[list[tuple[int, int]]] = [[] for _ in EVERY]
         self._gave_up = False
@@ -146,6 +148,8 @@ class QuotaLine(Roll):
             yield self._record(i)
             if self.draft.growths != self._growths:
                 self._look_again()
+            if self.draft.reservations.changes != self._reserved_anew:
+                self._try_who_was_held_back()
             self._rejoin()
 
     def _draw(self) -> int | None:
@@ -310,6 +314,7 @@ class QuotaLine(Roll):
         """Something has grown: who was refused, or had no quota, may be tried anew."""
         self._growths = self.draft.growths
         self._in_vain.clear()
+        self._call_the_skipped()
         if self._settled:
             self._enrol_settled()
         self._wards.look_anew()
@@ -332,9 +337,34 @@ class QuotaLine(Roll):
             if come:
                 self._heads.add(self._newly_lucky(dormitory, self._reclaimable(dormitory.queue)))
 
+    def _try_who_was_held_back(self) -> None:
+        """Has those stand in line again who would fit, were it not for what is reserved: that is another now."""
+        self._reserved_anew = self.draft.reservations.changes
+        self._call_the_skipped()
+        standing = {i: None for _, _, i in self._heads}
+        for i in self._held_back:
+            if i not in standing and self._has_more(i):
+                self._in_vain.pop(i, None)
+                self._heads.push(self._entry(i))
+        self._aside = [i for i in self._aside if i not in self._held_back]
+
+    def next_of_class(self) -> None:
+        """Lets the next of a class into the line, and takes note of who was refused: it has no turn of its class."""
+        i, skipped = self._current, self._record(self._current)
+        at = self._next[i]
+        super().next_of_class()
+        if self._next[i] != at:
+            self._skipped.append(skipped)
+
+    def _call_the_skipped(self) -> None:
+        """Has those stand in line, too, whom others of their class came after although they were refused."""
+        skipped, self._skipped = self._skipped, []
+        for record in skipped:
+            self._stand_alone(record)
+
     def _look_at_the_rare(self) -> None:
         """Has those stand in line again for whom there is no ward."""
-        aside, self._aside = [i for i in self._aside if self._has_more(i)], []
+        aside, self._aside = [i for i in dict.fromkeys(self._aside) if self._has_more(i)], []
         self._rare.update(dict.fromkeys(aside))
         self._heads.add([self._entry(i) for i in aside])
 
@@ -394,6 +424,9 @@ class QuotaLine(Roll):
     def placed(self) -> None:
         """The job got its devices: the next of its class lies down, or stands in line as it did."""
         i = self._current
+        if i >= len(self.state.classes):
+            # Its class may have been told why it waits.
+            self.helped(self._record(i))
         self._start(i)
         self._ward_of[i] = None
         self._lucky.pop(i, None)
@@ -430,10 +463,10 @@ class QuotaLine(Roll):
         record = self._record(i)
         if self._means.may_reclaim(record.job.queue, record.need):
             self._unlucky[i] = None
+        self._in_vain[i] = None
         ward = self._ward(i)
         if ward is None:
             self._aside.append(i)
-            self._in_vain[i] = None
         else:
             self._ward_of[i] = ward
             self._stirred[i] = None
@@ -444,12 +477,18 @@ class QuotaLine(Roll):
         super()._stand_alone(record)
 
     def readmit(self) -> None:
-        """Has everybody stand in line, to be tried whatever there is."""
+        """Has everybody stand in line, to be tried whatever there is, but for those who lack something, reserved or
+        not, and nothing has grown since.
+        """
         standing = {i: None for _, _, i in self._heads}
-        self._lucky, self._by_own, self._rare, self._aside, self._settled = {}, {}, {}, [], range(0)
+        lacking = {i: None for i in self._in_vain if i not in self._held_back}
+        self._lucky, self._by_own, self._rare, self._settled = {}, {}, {}, range(0)
+        self._aside = [i for i in self._aside if i in lacking]
         for dormitory in self._dormitories.values():
             dormitory.unseen = []
         for i in range(len(self._classes)):
+            if i in lacking:
+                continue
             self._ward_of[i] = None
             if i not in standing and self._has_more(i):
                 self._heads.push(self._entry(i))
@@ -484,6 +523,8 @@ class QuotaLine(Roll):
         """Why a class waits that was not tried, as others of its ward were."""
         record, demand = self._record(i), self._demand(i)
         short = self.state.shortfall(record)
+        if short is not None and self.draft.holds.in_the_way_of(record, short):
+            return Reason.RESERVED
         if short is not None and (reason := self.reason_of(record, short)) is not Reason.GPUS:
             return reason
         if demand not in self._lacks:

@@ -68,7 +68,10 @@ class QueueCeiling(NamedTuple):
 
 
 class QueueAccount:
-    """One queue of the tree, and what its jobs and those of the queues inside have."""
+    """One queue of the tree, and what its jobs and those of the queues inside have.
+
+    `drawn` is what they have of what it keeps and may borrow, with what is `withheld` from them for one of them.
+    """
 
     __slots__ = (
         "_within",
@@ -85,6 +88,7 @@ class QueueAccount:
         "queue",
         "trail",
         "used",
+        "withheld",
     )
 
     def __init__(self, queue: Queue, above: QueueAccount | None) -> None:
@@ -97,6 +101,7 @@ class QueueAccount:
         self.kept = [amount or 0 for amount in queue.guaranteed]
         self.used = [0] * len(RESOURCES)
         self.drawn = [0] * len(RESOURCES)
+        self.withheld = [0] * len(RESOURCES)
         self.borrowing: dict[str, QueueAccount] = {}
         self.borrows = False
         self._within: tuple[QueueAccount, ...] | None = None
@@ -196,6 +201,28 @@ class Quotas:
             if what[resource]:
                 _draw(account, resource, sign * what[resource])
 
+    def withhold(self, amounts: Iterable[tuple[str, int]], resource: int, sign: int) -> None:
+        """Withholds so much of what queues may draw (1), or no longer (-1). Nobody has it, so that nobody borrows by
+        that, and what those around these queues may have is as it was.
+        """
+        self.changes += 1
+        for path, amount in amounts:
+            account = self.accounts[path]
+            account.drawn[resource] += sign * amount
+            account.withheld[resource] += sign * amount
+
+    def left_below(self, short: Shortfall) -> list[tuple[str, int]]:
+        """What a queue that is short of a limit may still have, by the queues that it is drawn on, up to that limit."""
+        found, amount, resource = [], short.left, short.resource
+        for each in self.accounts[short.queue].upwards():
+            if amount <= 0 or each.above is None:
+                break
+            found.append((each.path, amount))
+            amount -= max(each.kept[resource] - each.drawn[resource], 0)
+            if each.path == short.at:
+                break
+        return found
+
     def shortfall(self, path: str, need: Usage) -> Shortfall | None:
         """What keeps a queue from having so much more; None if nothing does."""
         account = self.accounts[path]
@@ -209,6 +236,13 @@ class Quotas:
                 if need[resource] > left:
                     return Shortfall(path, "", resource, need[resource], left)
         return None
+
+    def over_limits(self, path: str, need: Usage) -> list[Shortfall]:
+        """Of each resource the limit that keeps a queue from having so much more, where one does."""
+        if not self.accounts[path].limited:
+            return []
+        found = (self._over_limit(path, resource, need[resource]) for resource in EVERY if need[resource])
+        return [short for short in found if short is not None]
 
     def _over_limit(self, path: str, resource: int, asked: int) -> Shortfall | None:
         """The first limit on the way up that is exceeded by what gets there: what queues keep is drawn before."""
@@ -403,9 +437,11 @@ def _draw(account: QueueAccount, resource: int, amount: int) -> None:
     """Takes an amount of what a queue keeps, and what goes beyond that of the pool above it."""
     each: QueueAccount | None = account
     while each is not None and amount:
-        before = max(each.drawn[resource] - each.kept[resource], 0)
+        # What is withheld is drawn on no queue further up.
+        bound = each.kept[resource] + each.withheld[resource]
+        before = max(each.drawn[resource] - bound, 0)
         each.drawn[resource] += amount
-        amount = max(each.drawn[resource] - each.kept[resource], 0) - before
+        amount = max(each.drawn[resource] - bound, 0) - before
         each = each.above
 
 

@@ -16,7 +16,7 @@ from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.room import Room
-from phalanx.engine.trial import Trial
+from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
@@ -54,7 +54,10 @@ class Underway(NamedTuple):
 
 
 class Reservations:
-    """Those of one decision: as they were while nothing unexpected has happened, else made anew."""
+    """Those of one decision: as they were while nothing unexpected has happened, else made anew.
+
+    `changes` counts how often something else was reserved for somebody than before, so that others may have that.
+    """
 
     def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
         self.trial = trial
@@ -66,6 +69,7 @@ class Reservations:
         if self._overdue_only:
             self.depth = DEPTH_MAX
         self.made: list[Reservation] = []
+        self.changes = 0
         self._intervals: list[Interval] = []
         self._planned: list[End] = []
         surprised = self.state.surprised
@@ -107,13 +111,11 @@ class Reservations:
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job so that it delays none of those before it for whom devices are reserved."""
-        in_the_way = self._before(record)
+        in_the_way = self.before(record)
         if not in_the_way:
             return self.trial.seat(record)
-        blocks = _block(self.state.capacity, [bookings for _, bookings in in_the_way])
         mark = self.trial.mark()
-        seated = self.trial.seat(record)
-        self.unblock(blocks)
+        seated = self._seat_beside(record, in_the_way, [])
         if seated is None and self.depth == 1:
             # The head needs no more than a place at its time, on whichever devices.
             seated = self.trial.seat(record)
@@ -122,8 +124,23 @@ class Reservations:
                 return None
         elif seated is not None and self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
             self.trial.undo_to(mark)
-            return None
+            return self._seat_beside(record, in_the_way, self._shared_nodes(in_the_way))
         return seated
+
+    def _seat_beside(
+        self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
+    ) -> GangTrial | None:
+        """Seats a job on what is free and not reserved for those before it, and not on some nodes."""
+        blocks = _block(self.state.capacity, [bookings for _, bookings in before])
+        with Closed(self.state, shunned):
+            seated = self.trial.seat(record)
+        self.unblock(blocks)
+        return seated
+
+    def _shared_nodes(self, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> list[int]:
+        """Healthy nodes on which shares of devices are reserved."""
+        nodes = dict.fromkeys(each.node for _, bookings in before for each in bookings if each.portion is not None)
+        return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
 
     def block(self) -> list[Booking]:
         """Holds what is free now of all that is reserved; `unblock` gives it back."""
@@ -153,7 +170,7 @@ class Reservations:
         self.trial.undo_to(mark)
         return found is not None
 
-    def _before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
+    def before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
         """What is reserved for those before a job from a moment on at which it would not have ended."""
         end_ms, key = self.now + record.estimate_ms, whole_key(self.state, record)
         return [
@@ -169,7 +186,7 @@ class Reservations:
         """
         if any(victim.job.queue != record.job.queue for victim in room.victims):
             return False
-        if any(_meet(room.bookings, reserved) for _, reserved in self._before(record)):
+        if any(_meet(room.bookings, reserved) for _, reserved in self.before(record)):
             return True
         return any(
             at_ms < self._end_ms(move.attempt) and _meet(move.bookings, reserved)
@@ -186,7 +203,7 @@ class Reservations:
 
     def reserved_nodes(self, record: JobRecord) -> list[int]:
         """Healthy nodes on which something is reserved that a job would delay there."""
-        nodes = dict.fromkeys(booking.node for _, bookings in self._before(record) for booking in bookings)
+        nodes = dict.fromkeys(booking.node for _, bookings in self.before(record) for booking in bookings)
         return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
 
     def hold_back(self, record: JobRecord) -> bool:
@@ -210,6 +227,7 @@ class Reservations:
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
+                self.changes += 1
                 return True
         if self.made:
             self._make_way(record, bookings)
@@ -235,10 +253,15 @@ class Reservations:
             if key < self._key(made) or (at_ms < end_ms and _meet(bookings, reserved)):
                 break
             kept += 1
-        again = [made.job for made in self.made[kept:]]
+        self._make_again(kept, [made.job for made in self.made[kept:]])
+
+    def _make_again(self, kept: int, jobs: Iterable[str]) -> None:
+        """Reserves for jobs in the place of all but the first so many reservations."""
+        before = self.made[kept:]
         del self.made[kept:], self._intervals[kept:]
-        for job in again:
+        for job in jobs:
             self.make(self.state.jobs[job])
+        self.changes += any(each not in self.made for each in before)
 
     def refused(self, record: JobRecord) -> bool:
         """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
@@ -249,11 +272,12 @@ class Reservations:
         return len(self.made) < self.depth
 
     def _insert(self, record: JobRecord) -> None:
-        """Reserves for a job before those who come after it in the order, who then have to see what is left."""
+        """Reserves for a job before those who come after it in the order, who then have what is left."""
         key = whole_key(self.state, record)
-        while self.made and key < self._key(self.made[-1]):
-            del self.made[-1], self._intervals[-1]
-        self.make(record)
+        kept = len(self.made)
+        while kept and key < self._key(self.made[kept - 1]):
+            kept -= 1
+        self._make_again(kept, (record.job.id, *(made.job for made in self.made[kept:])))
 
     def make(self, record: JobRecord) -> None:
         """Reserves for a job behind those that have a reservation already."""

@@ -52,6 +52,8 @@ class Trial:
         self._undo: list[Step] = []
         self._grown = 0
         self.cell_steps: list[CellStep] = []
+        self.lends = True
+        """Whether gangs that can do with less are seated also with what they would borrow."""
 
     def __enter__(self) -> Trial:
         self._grown = self.state.capacity.grown
@@ -117,7 +119,8 @@ class Trial:
         return None
 
     def _allows(self, queue: str, need: Usage) -> bool:
-        return self.state.quotas.shortfall(queue, need) is None
+        quotas = self.state.quotas
+        return quotas.shortfall(queue, need) is None and (self.lends or not quotas.would_borrow(queue, need))
 
     def seat_job(self, job: Job, nodes: int = -1, crowded: bool | None = None, first_rank: int = 0) -> GangTrial | None:
         """Likewise, whatever its queue may have; on a set of nodes only, if it is given."""
@@ -142,10 +145,10 @@ class Trial:
         self.state.suppose(queue, what, sign)
         self._undo.append((lambda used: self.state.suppose(queue, used, -sign), what))
 
-    def keep_quota(self, queue: str, what: Usage) -> None:
-        """As if so much of what a queue may have were given away, though nobody has it."""
-        self.state.quotas.use(queue, what, 1)
-        self._undo.append((lambda kept: self.state.quotas.use(queue, kept, -1), what))
+    def withhold(self, amounts: list[tuple[str, int]], resource: int, sign: int) -> None:
+        """As if so much of what queues may have were kept for somebody (1), or no longer (-1)."""
+        self.state.quotas.withhold(amounts, resource, sign)
+        self._undo.append((lambda kept: self.state.quotas.withhold(kept, resource, -sign), amounts))
 
     def release(self, bookings: Iterable[Booking]) -> None:
         """As if those who hold these were gone."""
