@@ -21,7 +21,7 @@ from phalanx.engine.heads import Heads, queue_key
 from phalanx.engine.journal import Count
 from phalanx.engine.line import Line
 from phalanx.engine.plan import Reason
-from phalanx.engine.present import present_reason
+from phalanx.engine.present import present, present_reason
 from phalanx.engine.records import Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -33,6 +33,9 @@ from reference.quota_line import PlainQuotaLine
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
 BY_QUOTA = ("fair", "drf", "fair-tree")
 """Policies under which nobody leaves for another but to give back what he borrows."""
+
+MAX_WAITS_MS = (None, 3_000)
+"""Nobody ever waits too long, or some do, and others are short enough to run before what is reserved for those."""
 
 GPUS = 4
 
@@ -177,34 +180,56 @@ def test_what_is_decided_by_quota_is_the_same_as_if_everybody_were_looked_at_whe
         history.go_on()
 
 
+@pytest.mark.parametrize("max_wait_ms", MAX_WAITS_MS)
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
-def test_nobody_waits_who_may_have_what_it_asks_for_and_has_a_place(rng: Random) -> None:
-    history = History(rng, BY_QUOTA)
+def test_a_second_decision_right_after_the_first_is_empty(max_wait_ms: int | None, rng: Random) -> None:
+    history = History(rng, BY_QUOTA, max_wait_ms)
+    for _ in range(8):
+        history.decide()
+        again = decide(history.state, history.now)
+        assert (again.claims, again.actions, again.withdrawn) == ((), (), ())
+        history.go_on()
+
+
+@pytest.mark.parametrize("max_wait_ms", MAX_WAITS_MS)
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_nobody_waits_who_may_have_what_it_asks_for_and_has_a_place_that_is_kept_for_nobody(
+    max_wait_ms: int | None, rng: Random
+) -> None:
+    history = History(rng, BY_QUOTA, max_wait_ms)
     state = history.state
     for _ in range(8):
         with other_bounds(rng):
             history.decide()
         for waiting in state.classes.values():
             record = state.jobs[waiting.jobs[0][1]]
-            if state.shortfall(record) is None:
+            if state.shortfall(record) is None and not present(state, record.job.id).reserved_for:
                 with Trial(state) as trial:
                     assert trial.seat(record) is None, f"{record.job.id} of {record.job.queue} waits beside free GPUs"
         history.go_on()
 
 
+@pytest.mark.parametrize("max_wait_ms", MAX_WAITS_MS)
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
-def test_why_a_job_waits_is_right_whenever_it_is_asked(rng: Random) -> None:
-    history = History(rng, BY_QUOTA)
+def test_why_a_job_waits_is_right_whenever_it_is_asked(max_wait_ms: int | None, rng: Random) -> None:
+    history = History(rng, BY_QUOTA, max_wait_ms)
     state = history.state
     for _ in range(6):
         history.decide()
         for waiting in state.classes.values():
             record = state.jobs[waiting.jobs[0][1]]
-            short, reason = state.shortfall(record), present_reason(state, record.job.id)
+            short, now = state.shortfall(record), present(state, record.job.id)
             full = short is not None and not short.by_limit and state.capacity.free_total < record.gpus_min
-            if short is None or full:
+            reason = present_reason(state, record.job.id)
+            assert reason is now.reason
+            if now.reserved_for:
+                assert max_wait_ms is not None
+                assert reason is Reason.RESERVED
+                assert all(state.jobs[each.other.job].overdue for each in now.reserved_for)
+            elif short is None or full:
                 assert reason in (Reason.GPUS, Reason.TOPOLOGY, Reason.FRAGMENTED)
             else:
                 assert reason is Reason.QUOTA
