@@ -119,6 +119,7 @@ class PlainQuotaLine(Roll):
         jobs = self.waiting[self.current]
         for later in range(1, len(jobs)):
             if self.state.jobs[jobs[later]].estimate_ms <= spare_ms:
+                self.skipped += (self.state.jobs[job] for job in jobs[:later])
                 del jobs[:later]
                 self.straight[self.current] = True
                 return

@@ -349,12 +349,15 @@ class QuotaLine(Roll):
         self._aside = [i for i in self._aside if i not in self._held_back]
 
     def next_of_class(self) -> None:
-        """Lets the next of a class into the line, and takes note of who was refused: it has no turn of its class."""
-        i, skipped = self._current, self._record(self._current)
-        at = self._next[i]
+        """Lets the next of a class into the line; who was refused has no turn of its class any more."""
+        i, at = self._current, self._next[self._current]
         super().next_of_class()
-        if self._next[i] != at:
-            self._skipped.append(skipped)
+        self._skip(i, at)
+
+    def _skip(self, i: int, since: int) -> None:
+        """Takes note of those of a class whom the one who stands in line came after."""
+        jobs = self._classes[i].jobs
+        self._skipped += (self.state.jobs[job] for _, job in jobs[since : self._next[i]])
 
     def _call_the_skipped(self) -> None:
         """Has those stand in line, too, whom others of their class came after although they were refused."""
@@ -455,8 +458,11 @@ class QuotaLine(Roll):
 
     def held_back(self, reason: Reason, spare_ms: int) -> None:
         """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
-        if not self._hold_back(self._current, reason, spare_ms):
-            self._rest(self._current)
+        i, at = self._current, self._next[self._current]
+        if self._hold_back(i, reason, spare_ms):
+            self._skip(i, at)
+        else:
+            self._rest(i)
 
     def _rest(self, i: int) -> None:
         """Has one that was tried rest until something grows; who tried to have something back does so no more."""
