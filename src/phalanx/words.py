@@ -149,7 +149,7 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
         case Reason.PREPARING:
             return "its devices are being cut into the instances it asked for"
         case Reason.UNDECIDED:
-            return "it has just arrived"
+            return "no decision has looked at it as things are now"
         case _:
             return _lacking(explanation)
 

@@ -242,8 +242,8 @@ class Draft:
             return False
         # It has its due, but does not borrow in turn.
         self.trial.lends = False
-        seated = self.seat(record) or self.trial.seat(record)
-        beside = seated is None and bool(self.leaving) and self.free_soon >= record.gpus_min
+        seated = self.seat(record) or (self.trial.seat(record) if self.reservations.made else None)
+        beside = seated is None and lent.waits and self.free_soon >= record.gpus_min
         room = room_beside(self.trial, record, self.leaving) if beside else None
         self.trial.lends = True
         if seated is not None:
@@ -298,7 +298,8 @@ class Draft:
             self.trial.claim(room.bookings)
         else:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
-        if self.state.quotas and not room.victims and not room.shrunk and not room.moves:
+        # Others who are due what somebody runs on have that stopped: it is the overdue alone who goes before them.
+        if self.state.quotas and record.overdue and not room.victims and not room.shrunk and not room.moves:
             self._lent.append(Lent(record, self.newest_bookings, waits))
 
     def spare(self, victim: AttemptRecord) -> None:

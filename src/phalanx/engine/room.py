@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.defragment import Defragmenting
@@ -38,10 +39,15 @@ def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     return _wait_or_shrink(trial, head, context) or _move(trial, head, context) or _preempt(trial, head, context)
 
 
-def _beside(trial: Trial, leaving: Mapping[str, AttemptRecord], way: Callable[[], Room | None]) -> Room | None:
-    """Makes room in some way beside what those leave who leave anyway."""
+def _beside(
+    trial: Trial,
+    leaving: Mapping[str, AttemptRecord],
+    way: Callable[[], Room | None],
+    lent: Mapping[int, int] = MappingProxyType({}),
+) -> Room | None:
+    """Makes room in some way beside what those leave who leave anyway; also what others may lose the claim to."""
     mark = trial.mark()
-    _vacate(trial, leaving)
+    _vacate(trial, leaving, lent)
     room = way()
     trial.undo_to(mark)
     return room
@@ -61,12 +67,11 @@ def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptReco
     return _beside(trial, leaving, lambda: _wait(trial, head))
 
 
-def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord]) -> None:
+def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord], lent: Mapping[int, int]) -> None:
     state = trial.state
     left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]
     if state.quotas:
         # Where many give back what they borrow, most of what they leave is promised by then, and nobody else has it.
-        lent = _lent_claims(state)
         left = [booking for booking in left if not _is_promised(state, booking, lent)]
     trial.vacate(left)
 
@@ -142,7 +147,7 @@ def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
         return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
-    return _beside(trial, context.leaving, stopping)
+    return _beside(trial, context.leaving, stopping, _lent_claims(trial.state) if trial.state.quotas else {})
 
 
 def _may_stop_anybody(state: State, head: JobRecord) -> bool:
