@@ -55,6 +55,9 @@ def present(state: State, job: str) -> Present:
         short = state.shortfall(record)
         if short is not None and (kept := holds.in_the_way_of(record, short)):
             return Present(Reason.RESERVED, kept_for(state, kept))
+        # Who could not have it either if nothing were kept is told what it would be short of then.
+        holds.begin_anew()
+        short = state.shortfall(record)
         if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
             return Present(of_quota)
         if told is Reason.BEHIND:
