@@ -256,6 +256,8 @@ TestStrictCells.settings = TestPriorityCells.settings = settings(max_examples=15
 TestLasCells.settings = TestDrfCells.settings = TestBackfillCells.settings = settings(
     max_examples=10, stateful_step_count=40
 )
+for each in (TestPriorityCells, TestBackfillCells):
+    pytest.mark.long(each)
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))

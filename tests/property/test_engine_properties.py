@@ -688,7 +688,9 @@ TestQuota.settings = TestQuotaPriority.settings = settings(max_examples=20, stat
 TestQuotaLas.settings = settings(max_examples=10, stateful_step_count=40)
 TestTiresias.settings = TestGittins.settings = TestSrtf.settings = settings(max_examples=10, stateful_step_count=40)
 TestEdf.settings = TestYarn.settings = TestDrf.settings = settings(max_examples=10, stateful_step_count=40)
-for each in (TestTiresias, TestGittins, TestSrtf, TestEdf, TestYarn, TestDrf, TestMaintenancePriority):
+for each in (TestTiresias, TestGittins, TestSrtf, TestEdf, TestYarn, TestDrf):
+    pytest.mark.long(each)
+for each in (TestSkippingFifo, TestDefragment, TestMaintenance, TestMaintenancePriority):
     pytest.mark.long(each)
 
 

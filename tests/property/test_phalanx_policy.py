@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from test_engine_properties import QuotaEngine, RankingEngine
 
@@ -29,3 +30,4 @@ TestPhalanx = PhalanxEngine.TestCase
 TestQuotaPhalanx = QuotaPhalanxEngine.TestCase
 TestPhalanx.settings = settings(max_examples=20, stateful_step_count=40)
 TestQuotaPhalanx.settings = settings(max_examples=10, stateful_step_count=40)
+pytest.mark.long(TestPhalanx)

@@ -378,6 +378,7 @@ SPECS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", SPECS)
 @given(st.data())
 @settings(max_examples=30)

@@ -360,6 +360,7 @@ def test_every_policy_is_tried() -> None:
     assert list(dict.fromkeys(spec.partition(":")[0] for spec in SPECS)) == sorted(BUILTIN)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", with_solver(SPECS))
 def test_the_journal_of_a_run_tells_it_whole_and_every_decision_in_it_is_made_again(policy: str) -> None:
     journal = Journal()
@@ -398,6 +399,7 @@ def test_runs_are_the_same_under_any_hash_seed() -> None:
 POLICIES = ("fifo", "priority", "srtf", "las", "tiresias-las", "backfill", "yarn-cs", "drf", "edf:preempt=true")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_run_that_was_saved_or_forked_goes_on_to_the_byte(policy: str, tmp_path: Path) -> None:
     trace = synthesize(Synthetic(jobs=150, gpus=16, load=1.3, elastic=0.1, sweeps=0.1, deadlines=0.2), 1)

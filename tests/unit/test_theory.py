@@ -131,6 +131,7 @@ QUEUES = [
 NAMES = ["M/M/1", "M/D/1", "M/G/1", "SRPT"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("policy", "size_s", "theory"), QUEUES, ids=NAMES)
 def test_the_mean_response_of_one_server_is_that_of_theory(
     policy: str, size_s: Callable[[random.Random], float], theory: Theory
