@@ -10,7 +10,7 @@ from builders import World, a_job, everything, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
-from phalanx.engine.event import ClusterChanged, PolicyChanged, TermBegun
+from phalanx.engine.event import ClusterChanged, Done, JobCancelled, PolicyChanged, TermBegun
 from phalanx.engine.plan import Reason
 from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.records import JobState
@@ -47,6 +47,20 @@ def test_a_node_that_goes_is_left_first_and_then_gone() -> None:
     assert gone not in world.state.topology.number
     assert world.reason("second") is Reason.GPUS
     assert world.status("first") is JobState.RUNNING
+    told_again(world)
+
+
+def test_a_node_on_which_a_device_is_being_cut_for_nobody_any_more_goes_once_that_is_done() -> None:
+    cluster = flat(2, 1, "H100", 80.0)
+    world = World(cluster)
+    world.submit(a_job("a", task={"share": mig_ask("1g.10gb")}))
+    (cut,) = world.state.cuts.values()
+    world.turn(JobCancelled("a"))
+    smaller = replace(cluster, nodes=tuple(node for node in cluster.nodes if node.name != cut.node))
+    world.turn(ClusterChanged(smaller))
+    assert cut.node in world.state.topology.number
+    world.turn(Done(cut.id))
+    assert cut.node not in world.state.topology.number
     told_again(world)
 
 

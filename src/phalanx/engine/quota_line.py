@@ -38,6 +38,10 @@ class QuotaLine(Roll):
 
     In line stand the `lucky`, who may have something back, those who may have what they need of what their queues keep
     (`by_own`), and the `rare`, for whom there is no ward. All others who do are tried when their turn has come.
+
+    The `stirred` no longer lie where they did at first. Who was refused since something grew is `in_vain`; `unlucky`
+    is who has tried to have something back. Jobs are `skipped` that were refused while a later one of their class was
+    let into the line.
     """
 
     def __init__(self, state: State, draft: Draft) -> None:

@@ -331,10 +331,10 @@ class Quotas:
 
     def borrows(self, path: str) -> bool:
         """Whether a queue, or one it lies in, has more of anything than it deserves."""
+        found = False
         for each in self.accounts[path].trail:
-            if each.borrows:
-                return True
-        return False
+            found = found or each.borrows
+        return found
 
     def would_borrow(self, path: str, need: Usage) -> bool:
         """Whether a queue, or one it lies in, would have more than it deserves with so much more."""

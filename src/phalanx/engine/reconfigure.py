@@ -105,14 +105,14 @@ def _restore_health(state: State) -> None:
 
 
 def _retiring(state: State, cluster: Cluster) -> dict[str, Node]:
-    """Nodes on which somebody holds something that the cluster would not have, as they are now."""
+    """Nodes on which somebody holds something that the cluster would not have, or a device is being cut, as they are
+    now.
+    """
     to_be = {node.name: node for node in cluster.nodes}
-    found: dict[str, Node] = {}
-    for number, present in state.on_node.items():
-        node = state.topology.nodes[number]
-        if present and not _holds_as_much(to_be.get(node.name), node):
-            found[node.name] = node
-    return found
+    occupied = {number: None for number, present in state.on_node.items() if present}
+    occupied.update((state.topology.number[cut.node], None) for cut in state.cuts.values())
+    nodes = [state.topology.nodes[number] for number in occupied]
+    return {node.name: node for node in nodes if not _holds_as_much(to_be.get(node.name), node)}
 
 
 def _holds_as_much(new: Node | None, old: Node) -> bool:
