@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from phalanx.bench import published, quality, speed
-from phalanx.bench.baselines import AnyFit, BestFit, BestFitFromLast, FirstFit
+from phalanx.bench.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
 from phalanx.bench.clock import Patience
 from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.fleet import POOLED_SHARE, Jobs, drained, fleet, gang_of
@@ -242,12 +242,12 @@ def test_best_fit_takes_the_node_with_the_fewest_free_that_fits() -> None:
     assert chosen(capacity, BestFit(), 2, 3) == [2, 3, 1]
 
 
-def test_best_fit_from_the_last_node_takes_the_highest_number_of_those_that_best_fit_does_not_tell_apart() -> None:
+def test_best_fits_twin_differs_from_it_only_in_which_empty_node_it_takes_whole() -> None:
     capacity = capacity_with_free(8, 5, 2, 8, 5, 2)
-    for gpus, first, last in ((1, 2, 5), (4, 1, 4), (8, 0, 3)):
+    for gpus, first, twins in ((1, 2, 2), (4, 1, 1), (6, 0, 0), (8, 0, 3)):
         assert chosen(capacity, BestFit(), gpus) == [first]
-        assert chosen(capacity, BestFitFromLast(), gpus) == [last]
-    assert chosen(capacity, BestFitFromLast(), 2, 3) == [5, 2, 4]
+        assert chosen(capacity, WholeFromLast(), gpus) == [twins]
+    assert chosen(capacity, WholeFromLast(), 8, 2) == [3, 0]
 
 
 def test_first_fit_takes_the_lowest_node_that_fits() -> None:
@@ -265,7 +265,7 @@ def test_random_takes_any_node_that_fits_and_the_same_ones_again_with_the_same_s
     assert taken == [chosen(capacity, again, 2)[0] for _ in range(60)]
 
 
-@pytest.mark.parametrize(("packing", "rack"), [(BestFit(), 2), (BestFitFromLast(), 2), (FirstFit(), 0)])
+@pytest.mark.parametrize(("packing", "rack"), [(BestFit(), 2), (WholeFromLast(), 2), (FirstFit(), 0)])
 def test_a_baseline_tries_racks_in_its_own_order(packing: Packing, rack: int) -> None:
     free = [8, 8, 8, 1] + [8] + [0] * 11 + [8] * 16 + [8, 8] + [0] * 14
     capacity = capacity_with_free(*free)
@@ -325,7 +325,7 @@ def test_a_mix_counts_by_both_its_loads_together() -> None:
     assert rows["stranded GPU-hours: mixes where phalanx is worse than best-fit"]["value"] == 1
     assert rows["stranded GPU-hours: mixes where phalanx is not better than best-fit"]["value"] == 2
     assert rows["wait of 8-GPU jobs: mixes where phalanx is worse than best-fit"]["met"] is True
-    twin = rows["stranded GPU-hours, helios, both loads: best-fit from the last node / best-fit"]
+    twin = rows["stranded GPU-hours, helios, both loads: best-fit, whole nodes from the last / best-fit"]
     assert (twin["value"], twin["target"]) == (1.0, None)
 
 

@@ -26,18 +26,18 @@ class BestFit(Tight):
 
 
 @dataclass(slots=True)
-class BestFitFromLast(BestFit):
-    """Best-fit that takes the highest number of those that fit as well, not the lowest: neither better nor worse."""
+class WholeFromLast(BestFit):
+    """Best-fit that takes the highest number of empty nodes, not the lowest, for who needs a whole one: neither better
+    nor worse. Were all nodes taken so, each run would be the mirror image of best-fit's.
+    """
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
-        """One by one, those that fit as well in turn."""
+        """As best-fit has it; of empty nodes one by one."""
         for alike in BestFit.ranked(self, capacity, gpus, nodes):
-            for node in reversed(list(members(alike))):
-                yield capacity.topology.bit[node]
-
-    def rooms(self, tightest_first: Iterable[Domain], capacity: Capacity) -> Iterable[Domain]:
-        """Fewest free GPUs first."""
-        return sorted(tightest_first, key=lambda domain: (capacity.free_gpus(domain.nodes), -domain.index))
+            if gpus < capacity.gpus_max:
+                yield alike
+            else:
+                yield from (capacity.topology.bit[node] for node in reversed(list(members(alike))))
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from math import inf, isfinite, log, prod, sqrt
 from multiprocessing import get_context
 from statistics import fmean, pvariance
 
-from phalanx.bench.baselines import AnyFit, BestFit, BestFitFromLast, FirstFit
+from phalanx.bench.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
 from phalanx.bench.fleet import GPUS, NODES_PER_RACK
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.bench.streams import HOUR_MS, MIXES, Mix, Stream, stream
@@ -25,11 +25,11 @@ from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
 
-OURS, THEIRS, TWIN = "phalanx", "best-fit", "best-fit from the last node"
+OURS, THEIRS, TWIN = "phalanx", "best-fit", "best-fit, whole nodes from the last"
 PACKINGS: Mapping[str, Callable[[], Packing]] = {
     OURS: Packing,
     THEIRS: BestFit,
-    TWIN: BestFitFromLast,
+    TWIN: WholeFromLast,
     "first-fit": FirstFit,
     "random": AnyFit,
 }
