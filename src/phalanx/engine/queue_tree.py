@@ -22,7 +22,7 @@ Offer = tuple[Turn, int, int]
 UNKNOWN = ""
 """The job of an offer of which nothing is known but where it comes from."""
 
-NOBODY = -1
+NOWHERE = -1
 
 Bring = Callable[[int], list[Entry]]
 """Gives who waits in a place from the beginning: asked when somebody first looks there."""
@@ -45,7 +45,7 @@ class QueueTree:
         self._versions: dict[int, int] = {}
         self._best: Turn | None = None
         self._is_known = False
-        self._popped = NOBODY
+        self._popped = NOWHERE
         self._seen = 0
 
     def __iter__(self) -> Iterator[Entry]:
@@ -55,7 +55,7 @@ class QueueTree:
 
     def best(self, bring: Bring = nobody) -> Turn | None:
         """The turn that is next."""
-        if self._popped != NOBODY:
+        if self._popped != NOWHERE:
             self._settle(bring)
         if self._seen < len(self.keys.changes):
             self._catch_up()
@@ -109,9 +109,9 @@ class QueueTree:
 
     def take_out(self, goes: Callable[[int], bool]) -> list[int]:
         """Gives out at once all classes that go."""
-        if self._popped != NOBODY:
+        if self._popped != NOWHERE:
             self._look_again(self._popped)
-            self._popped = NOBODY
+            self._popped = NOWHERE
         gone: list[int] = []
         for by_place in (self._entries, self._new):
             for place, entries in by_place.items():
@@ -143,7 +143,7 @@ class QueueTree:
 
         It was the best of each, so that what it offers now takes its place, unless keys have changed since.
         """
-        place, self._popped = self._popped, NOBODY
+        place, self._popped = self._popped, NOWHERE
         around, now, versions = self.keys.places_around, self.keys.now, self._versions
         best = self._best_in(place, bring)
         while place != WHOLE:

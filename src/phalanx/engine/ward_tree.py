@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappush
 
 from phalanx.engine.queue_keys import WHOLE, Entry, QueueKeys
-from phalanx.engine.queue_tree import NOBODY, Bring, QueueTree, Turn, nobody
+from phalanx.engine.queue_tree import NOWHERE, Bring, QueueTree, Turn, nobody
 from phalanx.engine.records import JobRecord
 from phalanx.engine.ward import Ward
 
@@ -60,4 +60,4 @@ class WardTree(QueueTree):
         self._offers.clear()
         self._versions.clear()
         self._is_known = False
-        self._popped = NOBODY
+        self._popped = NOWHERE
