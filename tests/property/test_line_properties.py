@@ -26,6 +26,7 @@ from phalanx.engine.records import Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.turn import record, turn
+from phalanx.policy.policy import Minds, Policy
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 from reference.quota_line import PlainQuotaLine
@@ -254,6 +255,32 @@ def test_what_is_decided_is_the_same_as_if_each_kind_were_looked_at_for_itself(r
                 assert decide(history.state, history.now) == plan
         history.decide()
         history.go_on()
+
+
+@contextmanager
+def queues_are_told_apart() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Policy, "tells_apart", Minds.QUEUES)
+        yield
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(min_value=0))
+def test_a_policy_that_minds_priorities_only_decides_as_if_it_told_queues_apart(seed: int) -> None:
+    history = History(Random(seed), ("priority",), quotas=False)
+    with queues_are_told_apart():
+        other = History(Random(seed), ("priority",), quotas=False)
+    assert history.state.tells_apart is Minds.PRIORITIES
+    for _ in range(8):
+        plan = decide(history.state, history.now)
+        history.decide()
+        history.go_on()
+        with queues_are_told_apart():
+            by_queue = decide(other.state, other.now)
+            other.decide()
+            other.go_on()
+        assert (plan.claims, plan.actions, plan.withdrawn) == (by_queue.claims, by_queue.actions, by_queue.withdrawn)
+    assert len(history.state.classes) <= len(other.state.classes)
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -30,7 +30,7 @@ def amend(state: State, record: JobRecord, job: Job) -> None:
     record.tasks = tasks_of(gang.roles)
     record.gpus_min = gpus_needed(gang, record.tasks)
     record.need = need_of(gang.roles)
-    record.shape = shape_of(record.asked, state.minds_queues)
+    record.shape = shape_of(record.asked, state.tells_apart)
     if attempt is None:
         line_up(state, record)
 

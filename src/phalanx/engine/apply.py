@@ -151,7 +151,7 @@ def _event(state: State, event: Event) -> None:
 
 
 def _submit(state: State, job: Job) -> None:
-    gang, shape = state.gangs.learn(job.gang), shape_of(job, state.minds_queues)
+    gang, shape = state.gangs.learn(job.gang), shape_of(job, state.tells_apart)
     record = JobRecord(job, state.now, len(state.jobs), job, gang.gpus_min, shape, gang.tasks, gang.need)
     state.jobs[job.id] = record
     state.know_queue(job.queue)

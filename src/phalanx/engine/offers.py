@@ -21,7 +21,7 @@ Offer = list[int]
 class Offers:
     """Those of a decision, as far as it is. `last` says that what nodes offer falls until something grows.
 
-    `fresh` are the nodes on which something grew; `by_group` is what they offer to those of a queue and priority, or
+    `fresh` are the nodes on which something grew; `by_group` is what they offer to those who are kin, or
     to everybody where nobody is stopped for another, once somebody has asked.
     """
 
@@ -68,11 +68,11 @@ class Offers:
     def to(self, record: JobRecord) -> Offer:
         """For every number of GPUs, the nodes on which something grew that may offer a job so many.
 
-        It is the same for all of a queue and priority, and for everybody where nobody is stopped for another.
+        It is the same for all who are kin, and for everybody where nobody is stopped for another.
         """
         if not self._keeps:
             return self._at_least(self._offer(record))
-        group = (record.job.priority, record.job.queue) if self._preempts else None
+        group = self.state.kin(record.job) if self._preempts else None
         found = self.by_group.get(group)
         if found is None:
             found = self._at_least(self._offer(record)) if self._preempts else self._to_everybody()
@@ -171,7 +171,7 @@ class Offers:
         if not self.last:
             return self._yields(node, record)
         by_group = self._yielding.setdefault(node, {})
-        group = (record.job.priority, record.job.queue)
+        group = self.state.kin(record.job)
         if group not in by_group:
             by_group[group] = self._yields(node, record)
         return by_group[group]

@@ -136,7 +136,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     before, knew_lengths = state.capacity, state.reserves
     present = list(state.attempts())
     packing, usages = state.packing, [(queue, state.usage(queue)) for queue in state.queues()]
-    minded_queues, tenancy = state.minds_queues, state.cells
+    told_apart, tenancy = state.tells_apart, state.cells
     quotas = state.quotas
     state.define(cluster)
     state.packing = packing
@@ -161,7 +161,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     state.surprised = True
     if state.cells is not None:
         state.cells.adopt(tenancy, present)
-    if minded_queues is not state.minds_queues:
+    if told_apart is not state.tells_apart:
         _line_up_anew(state)
     if state.reserves and not knew_lengths:
         attempts.know_lengths(state)
@@ -266,10 +266,10 @@ def _let_all_run(state: State) -> None:
 
 
 def _line_up_anew(state: State) -> None:
-    """Puts everybody in line again, where it matters from now on in which queue they are, or does no longer."""
+    """Puts everybody in line again, where something else of them matters from now on."""
     in_line = _leave_line(state)
     for record in in_line:
-        record.shape = shape_of(record.asked, state.minds_queues)
+        record.shape = shape_of(record.asked, state.tells_apart)
         waiting.line_up(state, record)
 
 
@@ -290,7 +290,7 @@ def _forget_policy(state: State, record: JobRecord) -> None:
     record.tasks = tasks_of(record.job.gang.roles)
     record.gpus_min = gpus_needed(record.job.gang, record.tasks)
     record.need = need_of(record.job.gang.roles)
-    record.shape = shape_of(record.job, state.minds_queues)
+    record.shape = shape_of(record.job, state.tells_apart)
 
 
 def _stand_anew(state: State) -> None:

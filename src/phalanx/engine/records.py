@@ -16,7 +16,7 @@ from phalanx.placement.cells.ask import LABELS as CELL_LABELS
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.placement.sharing import share_permille
-from phalanx.policy.policy import Key
+from phalanx.policy.policy import Key, Minds
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job, Kind
@@ -297,10 +297,10 @@ class WaitingClass:
         del self.jobs[at]
 
 
-def shape_of(job: Job, by_queue: bool) -> Hashable:
-    """What makes two waiting jobs interchangeable for `decide`: queue and priority only where the policy minds them."""
+def shape_of(job: Job, minds: Minds) -> Hashable:
+    """What makes two waiting jobs interchangeable for `decide`: queue and priority only where these matter."""
     return (
-        (job.queue, job.priority, *_cell_labels(job)) if by_queue else None,
+        _told_apart(job, minds),
         job.kind,
         job.gang,
         job.parallel,
@@ -309,6 +309,12 @@ def shape_of(job: Job, by_queue: bool) -> Hashable:
         job.tolerations,
         job.preemptible,
     )
+
+
+def _told_apart(job: Job, minds: Minds) -> Hashable:
+    if minds is Minds.QUEUES:
+        return (job.queue, job.priority, *_cell_labels(job))
+    return job.priority if minds is Minds.PRIORITIES else None
 
 
 def form_of(record: JobRecord) -> Hashable:

@@ -27,7 +27,7 @@ from phalanx.engine.stoppable import Stoppable
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
-from phalanx.policy.policy import Key, Memory, Policy, Reserve, Targets, all_stay, no_wakeup
+from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, all_stay, no_wakeup
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.workload.halving import Contest
@@ -335,9 +335,13 @@ class State:
         return self.policy.preempts or bool(self.quotas) or self.cells is not None
 
     @property
-    def minds_queues(self) -> bool:
-        """Whether it matters in which queue and of which priority a job is, other than for its place in the order."""
-        return self.policy.by_queue or bool(self.quotas) or self.cells is not None
+    def tells_apart(self) -> Minds:
+        """By what jobs are told apart, other than for their places in the order."""
+        return Minds.QUEUES if self.quotas or self.cells is not None else self.policy.tells_apart
+
+    def kin(self, job: Job) -> Group:
+        """Those to whom the same attempts give way as to a job: of its priority, and of its queue if that matters."""
+        return (job.priority, job.queue if self.tells_apart is Minds.QUEUES else "")
 
     def record(self, job: str) -> JobRecord:
         """The record of a job; an unknown id is an error that names it."""

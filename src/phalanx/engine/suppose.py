@@ -107,7 +107,7 @@ class Supposition:
             case _:
                 asked = changed(record.job, change)
                 self._save_record(record)
-                self._save_class(shape_of(asked, state.minds_queues))
+                self._save_class(shape_of(asked, state.tells_apart))
                 amend(state, record, asked)
 
     def verdict(self, job: str) -> Verdict:
@@ -208,7 +208,7 @@ class Supposition:
         self._save_class(record.shape)
         if self.state.policy.shape is not as_asked:
             asked = replace(record.job, gang=shape_now(self.state, record))
-            self._save_class(shape_of(asked, self.state.minds_queues))
+            self._save_class(shape_of(asked, self.state.tells_apart))
 
     def _save_class(self, shape: Hashable) -> None:
         waiting = self.state.classes.get(shape)

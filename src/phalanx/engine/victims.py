@@ -43,7 +43,7 @@ class Context:
     """What is known when room is made: who leaves anyway, and who must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    `ceiling` is that of the head; `giving_way` are the groups that give way to heads of a group, once that is known.
+    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known.
     """
 
     leaving: Mapping[str, AttemptRecord]
@@ -133,8 +133,8 @@ class Stopping:
         return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
 
     def _giving_way(self) -> list[Group]:
-        """Groups that give way to the head's: where queues have no say, the same for all heads of its group."""
-        known, group = self.context.giving_way, (self.head.job.priority, self.head.job.queue)
+        """Groups that give way to the head: where quotas have no say, the same for all its kin."""
+        known, group = self.context.giving_way, self.state.kin(self.head.job)
         if group not in known:
             runs = self.state.runs.items()
             known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]

@@ -98,7 +98,7 @@ def _take_shape(state: State, record: JobRecord) -> None:
     gang = shape_now(state, record)
     if gang != record.asked.gang:
         record.asked = replace(record.job, gang=gang)
-        record.shape = shape_of(record.asked, state.minds_queues)
+        record.shape = shape_of(record.asked, state.tells_apart)
         record.tasks = tasks_of(gang.roles)
         record.gpus_min = gpus_needed(gang, record.tasks)
         record.need = need_of(gang.roles)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from phalanx.policy.about import About
 from phalanx.policy.backfill import reserve_of
 from phalanx.policy.parameters import Parameters
-from phalanx.policy.policy import Key, Policy, Reserve
+from phalanx.policy.policy import Key, Minds, Policy, Reserve
 from phalanx.policy.view import JobView, Moment, RunView
 
 
@@ -41,6 +41,7 @@ def priority(parameters: Parameters) -> Policy:
         reserve=reserve,
         victims=victims,
         moves=moves,
+        minds=Minds.PRIORITIES,
         parameters=parameters.given,
         about=replace(ABOUT, foresight=reserve is not Reserve.NOBODY),
     )
