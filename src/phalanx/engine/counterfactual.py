@@ -233,6 +233,8 @@ class _Search:
 
     def _ends(self) -> Iterator[Change]:
         """Others of at most the same priority who may be stopped: none of them is named who is not needed."""
+        if self._work + len(self.state.classes) > WORK_MAX:
+            return
         candidates = self._stoppable()
         sets = self._seats_without(candidates)
         if not sets:

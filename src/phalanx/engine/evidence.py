@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from heapq import nsmallest
+from typing import NamedTuple
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Cluster, Health
@@ -94,6 +96,13 @@ class Reserved:
     limit: str = ""
 
 
+class Holding(NamedTuple):
+    """Who holds something: added up, the queue that holds most first, and those who leave first."""
+
+    held: tuple[Held, ...]
+    first: tuple[Other, ...]
+
+
 def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
     """What a job would exceed of its queue's quota, and who uses that up; None if it may have what it asks for."""
     short = state.shortfall(record)
@@ -113,7 +122,7 @@ def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
     used = account.used[resource]
     kept = max(limit - used - max(short.left, 0), 0) if limit is not None else 0
     users = _users(state, account, resource)
-    return QuotaShort(*short, limit, used, kept, most, by_queue(users), tuple(users[:HOLDERS_MAX]))
+    return QuotaShort(*short, limit, used, kept, most, users.held, users.first)
 
 
 def beyond_quota(quotas: Quotas, record: JobRecord) -> int | None:
@@ -140,18 +149,15 @@ def stranded_by(state: State, cluster: Cluster) -> Iterator[str]:
             yield job
 
 
-def _users(state: State, account: QueueAccount, resource: int) -> list[Other]:
-    """Those of a queue, and of those inside, who have anything of a resource, who leaves first first."""
+def _users(state: State, account: QueueAccount, resource: int) -> Holding:
+    """Those of a queue, and of those inside, who have anything of a resource."""
     inside = dict.fromkeys(each.path for each in account.within)
     users = (
-        each
+        (each, each.gpus)
         for each in state.attempts_present()
         if each.job.queue in inside and not each.ceding and usage_of(each.staying)[resource]
     )
-    others = (
-        Other(each.job.id, each.job.queue, each.gpus, expected_end_ms(state, each), each.number) for each in users
-    )
-    return sorted(others, key=_leaves_first)
+    return _holding(state, users)
 
 
 def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
@@ -223,36 +229,37 @@ def expected_end_ms(state: State, attempt: AttemptRecord) -> int | None:
     return state.now + left_ms
 
 
-def holders(state: State, record: JobRecord) -> list[Other]:
-    """Those who hold anything of the nodes that a job could use, who leaves first first; GPUs there only."""
+def holders(state: State, record: JobRecord) -> Holding:
+    """Those who hold anything of the nodes that a job could use; GPUs there only."""
     found: dict[str, AttemptRecord] = {}
-    gpus: dict[str, int] = {}
     reach = _reach(state, record)
     for node in members(reach):
-        for attempt in state.on_node.get(node, {}).values():
-            found[attempt.key] = attempt
-    for key, attempt in found.items():
-        gpus[key] = sum(each.devices.bit_count() for each in attempt.bookings if reach >> each.node & 1)
-    others = (
-        Other(each.job.id, each.job.queue, gpus[key], expected_end_ms(state, each), each.number)
-        for key, each in found.items()
+        found |= state.on_node.get(node, {})
+    bit = state.topology.bit
+    return _holding(
+        state,
+        (
+            (each, sum([booking.devices.bit_count() for booking in each.bookings if reach & bit[booking.node]]))
+            for each in found.values()
+        ),
     )
-    return sorted(others, key=_leaves_first)
 
 
-def _leaves_first(holder: Other) -> tuple[int, int, str]:
-    end_ms = holder.expected_end_ms
-    return (FOREVER_MS if end_ms is None else end_ms, -holder.gpus, holder.job)
-
-
-def by_queue(holding: list[Other]) -> tuple[Held, ...]:
-    """Holders added up, the queue that holds most first."""
+def _holding(state: State, having: Iterable[tuple[AttemptRecord, int]]) -> Holding:
+    """Adds attempts and their GPUs up by queue, and finds who leaves first: of thousands only these are told."""
     sums: dict[str, tuple[int, int]] = {}
-    for holder in holding:
-        gpus, jobs = sums.get(holder.queue, (0, 0))
-        sums[holder.queue] = (gpus + holder.gpus, jobs + 1)
+    leaving: list[tuple[int, int, str, int, AttemptRecord]] = []
+    for attempt, gpus in having:
+        before, jobs = sums.get(attempt.job.queue, (0, 0))
+        sums[attempt.job.queue] = (before + gpus, jobs + 1)
+        end_ms = expected_end_ms(state, attempt)
+        leaving.append((FOREVER_MS if end_ms is None else end_ms, -gpus, attempt.job.id, attempt.number, attempt))
     held = (Held(queue, gpus, jobs) for queue, (gpus, jobs) in sums.items())
-    return tuple(sorted(held, key=lambda each: (-each.gpus, each.queue)))
+    first = (
+        Other(job, attempt.job.queue, -gpus, expected_end_ms(state, attempt), number)
+        for _, gpus, job, number, attempt in nsmallest(HOLDERS_MAX, leaving)
+    )
+    return Holding(tuple(sorted(held, key=lambda each: (-each.gpus, each.queue))), tuple(first))
 
 
 def free_by_node(state: State, record: JobRecord) -> tuple[tuple[int, int], ...]:

@@ -9,14 +9,12 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.cells_view import VirtualClusterView, view_of
 from phalanx.engine.change import Change, Other
 from phalanx.engine.evidence import (
-    HOLDERS_MAX,
     Block,
     Budget,
     Held,
     QuotaShort,
     Reserved,
     Spared,
-    by_queue,
     free_by_node,
     holders,
     largest_block,
@@ -157,8 +155,8 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         shortage=shortage(state.fit, record.asked) if evidence is not None and reason in OF_DEVICES else None,
         behind=other(state, state.head) if reason is Reason.BEHIND and state.head else None,
         fits_now=fits,
-        held=by_queue(holding),
-        holders=tuple(holding[:HOLDERS_MAX]),
+        held=holding.held,
+        holders=holding.first,
         task_gpus=largest_task(record.asked)[0].gpus,
         free=free_by_node(state, record),
         block=largest_block(state, record),

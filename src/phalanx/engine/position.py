@@ -46,15 +46,14 @@ def position(state: State, record: JobRecord) -> Position | None:
         return None
     by_queue = state.policy.orders_queues and not record.overdue
     here = (record.queued, record.job.id)
-    waiting: dict[str, None] = {}
-    before = everybody = 0
-    for kind in state.classes.values():
-        queue = state.jobs[kind.jobs[0][1]].job.queue
-        waiting[queue] = None
-        if not by_queue or queue == record.job.queue:
-            before += bisect_left(kind.jobs, here)
-            everybody += len(kind.jobs)
-    levels = _levels(state, record.job.queue, waiting)
+    jobs, kinds = state.jobs, list(state.classes.values())
+    # Tens of thousands of kinds: what is done for each of them must be little.
+    queues = [jobs[kind.jobs[0][1]].job.queue for kind in kinds]
+    if by_queue:
+        kinds = [kind for kind, queue in zip(kinds, queues, strict=True) if queue == record.job.queue]
+    before = sum(bisect_left(kind.jobs, here) for kind in kinds)
+    everybody = sum(len(kind.jobs) for kind in kinds)
+    levels = _levels(state, record.job.queue, dict.fromkeys(queues))
     return Position(record.job.queue if by_queue else "", before + 1, everybody, levels)
 
 
