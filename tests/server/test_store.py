@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, insert, select, text
+from sqlalchemy import Connection, delete, insert, select, text
 
 from builders import a_job, everything, random_arrivals, random_cluster, random_run
 from phalanx.cluster.cluster import flat
+from phalanx.engine.apply import apply
 from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State
@@ -19,8 +21,9 @@ from phalanx.server.store import snapshots
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database, open_reader, sqlite_url
 from phalanx.server.store.migrations import MIGRATIONS, NewerStoreError, version_of
 from phalanx.server.store.recovery import recover
-from phalanx.server.store.tables import jobs, journal, settings, snapshot_parts, users
+from phalanx.server.store.tables import attempts, jobs, journal, settings, snapshot_parts, users
 from phalanx.server.view.cluster import write_cluster
+from phalanx.simulate.run import Run
 
 
 @pytest.fixture
@@ -53,6 +56,20 @@ class Kept:
 def recovered(database: Database) -> State:
     with database.reading() as connection:
         return recover(connection, database.url)
+
+
+def replayed(database: Database, run: Run) -> Iterator[State]:
+    """Writes the records of a run one by one; the State after each."""
+    state = State()
+    book = Book(state)
+    for entry, line in zip(run.journal.records, run.journal.lines(), strict=True):
+        apply(state, entry, line)
+        book.journal.append(entry, line)
+        with database.writing() as connection:
+            if entry.seq == 0:
+                write_cluster(connection, state, "topology")
+            book.write(connection)
+        yield state
 
 
 def test_a_new_store_has_the_newest_version_and_is_empty(url: str) -> None:
@@ -208,6 +225,43 @@ def test_the_view_tells_what_the_state_knows(url: str) -> None:
         assert rows[job].ended_ms == known.ended_ms, job
 
 
+def test_the_view_tells_how_long_a_job_has_run_over_all_its_attempts(url: str) -> None:
+    database = open_database(url)
+    was_preempted = was_run_again = False
+    for state in replayed(database, random_run(5, 60)):
+        with database.reading() as connection:
+            assert _running_times(connection) == _running_times_of(state)
+        ran_before = [known for known in state.jobs.values() if known.executed_before_ms and known.final is None]
+        was_preempted |= any(known.attempt is None for known in ran_before)
+        was_run_again |= any(known.running_since_ms is not None for known in ran_before)
+    assert was_preempted
+    assert was_run_again
+
+
+def test_a_store_of_a_release_without_running_times_has_them_from_its_attempts(url: str) -> None:
+    database = open_database(url)
+    for state in replayed(database, random_run(5, 60)):
+        if sum(known.executed_before_ms > 0 and known.final is None for known in state.jobs.values()) > 2:
+            break
+    with database.writing() as connection:
+        connection.execute(text("ALTER TABLE jobs DROP COLUMN running_since_ms"))
+        connection.execute(text("ALTER TABLE jobs DROP COLUMN executed_before_ms"))
+        connection.execute(text("UPDATE store_version SET version = 2"))
+    database.close()
+    with open_database(url).reading() as connection:
+        assert _running_times(connection) == _running_times_of(state)
+    assert any(known.running_since_ms is not None for known in state.jobs.values())
+    assert any(known.executed_before_ms and known.final is None for known in state.jobs.values())
+
+
+def _running_times(connection: Connection) -> dict[str, tuple[int | None, int]]:
+    return {row.id: (row.running_since_ms, row.executed_before_ms) for row in connection.execute(select(jobs))}
+
+
+def _running_times_of(state: State) -> dict[str, tuple[int | None, int]]:
+    return {job: (known.running_since_ms, known.executed_before_ms) for job, known in state.jobs.items()}
+
+
 @pytest.mark.parametrize("policy", ["fifo", "priority", "srtf"])
 def test_the_view_tells_the_reason_that_the_state_does(url: str, policy: str) -> None:
     from phalanx.engine.event import PolicyChanged
@@ -227,20 +281,8 @@ def test_the_view_tells_the_reason_that_the_state_does(url: str, policy: str) ->
 
 
 def test_a_finished_run_replayed_into_the_view_ends_all_attempts(url: str) -> None:
-    from phalanx.engine.apply import apply
-    from phalanx.server.store.tables import attempts
-
-    run = random_run(5, 40)
     database = open_database(url)
-    state = State()
-    book = Book(state)
-    for entry, line in zip(run.journal.records, run.journal.lines(), strict=True):
-        apply(state, entry, line)
-        book.journal.append(entry, line)
-        with database.writing() as connection:
-            if entry.seq == 0:
-                write_cluster(connection, state, "topology")
-            book.write(connection)
+    *_, state = replayed(database, random_run(5, 40))
     with database.reading() as connection:
         found = connection.execute(select(attempts)).all()
         states = {row.id: row.state for row in connection.execute(select(jobs.c.id, jobs.c.state))}

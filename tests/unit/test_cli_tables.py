@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.cli import job_rows
 from phalanx.cli.fitting import GAP, Fit, cut, fitted
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.output import Column, as_table
@@ -31,6 +32,8 @@ JOB = {
     "nodes": ["rack7-node12", "rack7-node13", "rack7-node14", "rack7-node15"],
     "submitted_ms": 0,
     "started_ms": 0,
+    "running_since_ms": None,
+    "executed_before_ms": 86_399_000,
     "ended_ms": 86_399_000,
     "reason": "maintenance",
 }
@@ -59,6 +62,21 @@ def test_of_a_name_the_beginning_is_kept_and_of_a_path_the_end() -> None:
     assert cut("pretraining", 5) == "pret…"
     assert cut("research/llm", 5, tail=True) == "…/llm"
     assert cut("short", 5) == "short"
+
+
+@pytest.mark.parametrize(
+    ("running_since_ms", "told"), [(None, "10s"), (70_000, "1m40s")], ids=["preempted and waiting", "running again"]
+)
+def test_a_job_ran_for_as_long_as_its_attempts_did_and_not_while_it_waited(
+    monkeypatch: pytest.MonkeyPatch, running_since_ms: int | None, told: str
+) -> None:
+    monkeypatch.setattr(job_rows, "now_ms", lambda: 160_000)
+    job = {**JOB, "executed_before_ms": 10_000, "running_since_ms": running_since_ms, "ended_ms": None}
+    assert job_row(job)["ran"] == told
+
+
+def test_a_job_that_never_ran_has_nothing_told_of_how_long() -> None:
+    assert job_row({**JOB, "started_ms": None, "executed_before_ms": 0})["ran"] is None
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])

@@ -48,6 +48,8 @@ def where(nodes: list[str]) -> str | None:
 
 
 def ran(job: dict[str, Any]) -> str | None:
-    """How long a job has run since it was first started."""
-    started_ms, ended_ms = job.get("started_ms"), job.get("ended_ms")
-    return span((ended_ms or now_ms()) - started_ms) if started_ms is not None else None
+    """How long a job has run, over all its attempts: not while it waits for the next."""
+    if job.get("started_ms") is None:
+        return None
+    since_ms = job["running_since_ms"]
+    return span(job["executed_before_ms"] + (now_ms() - since_ms if since_ms is not None else 0))

@@ -35,7 +35,9 @@ def jobs(
     watch: bool,
     output: Output,
 ) -> None:
-    """List jobs, the newest first: those that are not over, unless you ask for more."""
+    """List jobs, the newest first: those that are not over, unless you ask for more.
+    AGE is the time since a job was submitted, RAN the time that all its attempts together ran.
+    """
     states = state or ("" if with_ended else LIVE)
     client = connect()
 

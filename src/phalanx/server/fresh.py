@@ -28,6 +28,8 @@ def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
         "nodes": [],
         "submitted_ms": record.submitted_ms,
         "started_ms": None,
+        "running_since_ms": None,
+        "executed_before_ms": 0,
         "ended_ms": None,
         "expected_end_ms": None,
         "attempts": 0,

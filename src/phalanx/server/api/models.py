@@ -22,6 +22,8 @@ JOB_EXAMPLE: dict[str, Any] = {
     "nodes": ["n0", "n1", "n2", "n3"],
     "submitted_ms": 1790000000000,
     "started_ms": 1790000060000,
+    "running_since_ms": 1790000060000,
+    "executed_before_ms": 0,
     "ended_ms": None,
     "expected_end_ms": 1790014460000,
     "attempts": 1,
@@ -68,7 +70,9 @@ class JobModel(Answered):
     gpus: int = Field(description="GPUs it holds; those it asks for while it waits.")
     nodes: list[str]
     submitted_ms: int
-    started_ms: int | None
+    started_ms: int | None = Field(description="When it first ran.")
+    running_since_ms: int | None = Field(description="Since when its present attempt runs; null if it does not.")
+    executed_before_ms: int = Field(description="How long its earlier attempts ran, together.")
     ended_ms: int | None
     expected_end_ms: int | None
     attempts: int

@@ -25,7 +25,22 @@ def add_unix_users(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE users ADD COLUMN unix_user TEXT NOT NULL DEFAULT ''"))
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables, add_unix_users)
+def add_running_times(connection: Connection) -> None:
+    """Version 3: jobs tell since when they run, and how long earlier attempts ran, as their attempts have it."""
+    if "running_since_ms" in {column["name"] for column in inspect(connection).get_columns("jobs")}:
+        return
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN running_since_ms BIGINT"))
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN executed_before_ms BIGINT NOT NULL DEFAULT 0"))
+    connection.execute(
+        text(
+            "UPDATE jobs SET"
+            " running_since_ms = (SELECT max(started_ms) FROM attempts WHERE job = jobs.id AND ended_ms IS NULL),"
+            " executed_before_ms = (SELECT coalesce(sum(ended_ms - started_ms), 0) FROM attempts WHERE job = jobs.id)"
+        )
+    )
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables, add_unix_users, add_running_times)
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 
 

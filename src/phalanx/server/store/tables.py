@@ -75,6 +75,8 @@ jobs = Table(
     Column("nodes", Text, nullable=False),
     Column("submitted_ms", BigInteger, nullable=False),
     Column("started_ms", BigInteger),
+    Column("running_since_ms", BigInteger),
+    Column("executed_before_ms", BigInteger, nullable=False, server_default="0"),
     Column("ended_ms", BigInteger),
     Column("expected_end_ms", BigInteger),
     Column("attempts", Integer, nullable=False),

@@ -34,6 +34,8 @@ def job_row(record: JobRecord, shape: str, version: int, submit_seq: int = -1) -
         "nodes": text_of(attempt.placement.nodes) if attempt is not None else "[]",
         "submitted_ms": record.submitted_ms,
         "started_ms": record.first_start_ms,
+        "running_since_ms": record.running_since_ms,
+        "executed_before_ms": record.executed_before_ms,
         "ended_ms": record.ended_ms,
         "expected_end_ms": _expected_end_ms(record),
         "attempts": record.attempts,
