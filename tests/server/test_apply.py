@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from running import Server, eventually
 
+from phalanx.engine.snapshot import load
+from phalanx.server.view.lists import nodes_in, queues_in, reservations_in
+
 YAML = {"Content-Type": "application/yaml"}
 
 
@@ -114,6 +117,36 @@ def test_a_queue_that_others_lie_in_has_what_these_have_and_tells_of_its_budget(
     for job in jobs:
         lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
         lab.wait(job["id"], "cancelled")
+
+
+def test_a_snapshot_tells_of_queues_nodes_and_reservations_what_the_server_does(lab: Server) -> None:
+    text = (
+        "name: lab\nnodes:\n- {name: a, gpus: 8, labels: {disk: fast}}\n- {name: b, gpus: 8}\npolicy: backfill\n"
+        "queues:\n- name: research\n  budget_gpu_hours: 100\n  queues:\n"
+        "  - {name: llm, deserved: 6}\n  - {name: vision, deserved: 10}\n"
+    )
+    put(lab, text).raise_for_status()
+    job = lab.submit(gpus=8, queue="research/llm", duration="1h", preemptible=False)
+    lab.wait(job["id"], "running")
+    waiting = lab.submit(gang=[{"replicas": 2, "gpus": 8}], queue="research/vision", duration="1h")
+
+    def told(list_: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = lab.client.get(f"/{list_}").raise_for_status().json()["items"]
+        return items
+
+    eventually(lambda: [each["job"] for each in told("reservations")] == [waiting["id"]])
+    state = load(lab.client.get("/snapshot").raise_for_status().content)
+    assert reservations_in(state) == told("reservations")
+    assert nodes_in(state) == told("nodes")
+    assert _unspent(queues_in(state)) == _unspent(told("queues"))
+    for each in (job, waiting):
+        lab.client.post(f"/jobs/{each['id']}:cancel").raise_for_status()
+        lab.wait(each["id"], "cancelled")
+
+
+def _unspent(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Queues without what they have spent, which grows with time: only whether there is a budget."""
+    return [{**queue, "budget_spent_gpu_ms": queue["budget_spent_gpu_ms"] is not None} for queue in queues]
 
 
 def test_what_changes_of_a_node_and_a_queue_is_told_in_the_words_of_the_file(lab: Server) -> None:

@@ -16,6 +16,7 @@ from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.device import Mode, Portion
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal, Record
 from phalanx.engine.plan import Claim, Plan
@@ -92,6 +93,27 @@ def test_a_job_of_a_saved_state_can_be_named_while_its_name_is_its_own(
         "why", "mine", "--state", bundled(tmp_path / "two.zip", world)
     )
     assert "there is no job 'yours'" in refusal("why", "yours", "--state", bundle)
+
+
+def test_the_queues_nodes_and_reservations_of_a_saved_state_are_listed_without_a_server(
+    say: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    quotas = Queue("lab", deserved=Quota(16_000)), Queue("lab/a"), Queue("lab/b")
+    world = World(replace(flat(2, 8), queues=quotas), "backfill")
+    world.run(a_job("runs", 8, queue="lab/a", duration_ms=100_000))
+    world.submit(a_job("waits", 8, count=2, queue="lab/b", duration_ms=50_000), after_ms=10_000)
+    bundle = bundled(tmp_path / "bundle.zip", world)
+    counts = {
+        each["name"]: (each["running"], each["waiting"], each["gpus_used"], each["gpus_waiting"])
+        for each in say("queues", "--state", bundle)
+    }
+    assert counts == {"lab": (1, 1, 8, 16), "lab/a": (1, 0, 8, 0), "lab/b": (0, 1, 0, 16)}
+    (reserved,) = say("reservations", "--state", bundle)
+    assert (reserved["job"], reserved["in"], reserved["nodes"]) == ("waits", "1m30s", ["n0", "n1"])
+    nodes = say("nodes", "--state", bundle)
+    assert [(node["name"], node["gpus_used"], node["jobs"]) for node in nodes] == [("n0", 8, ["runs"]), ("n1", 0, [])]
+    assert say("nodes", "--state", bundle, "--health", "failed") == []
 
 
 def test_how_many_jobs_came_to_what_is_told_in_words(

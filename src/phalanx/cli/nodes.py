@@ -8,6 +8,7 @@ import click
 
 from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.state_file import state_option
 from phalanx.cli.watch import shown, watch_option
 
 REASON = Column("reason")
@@ -29,12 +30,23 @@ NODES_MAX = 100_000
 
 @click.command()
 @click.option("--health", type=click.Choice(["healthy", "suspect", "draining", "failed"]), help="Only these.")
+@state_option
 @watch_option
 @output_option
-def nodes(health: str | None, watch: bool, output: Output) -> None:
+def nodes(health: str | None, state_path: str | None, watch: bool, output: Output) -> None:
     """List the nodes of the cluster."""
+    if state_path is not None:
+        shown(lambda: _show([_row(node) for node in _saved(state_path, health)], output), watch)
+        return
     client = connect()
     shown(lambda: _show([_row(node) for node in client.items("/nodes", NODES_MAX, health=health)], output), watch)
+
+
+def _saved(path: str, health: str | None) -> list[dict[str, Any]]:
+    from phalanx.cli.saved import state_from
+    from phalanx.server.view.lists import nodes_in
+
+    return [node for node in nodes_in(state_from(path)) if health is None or node["health"] == health]
 
 
 def _show(rows: list[dict[str, Any]], output: Output) -> None:

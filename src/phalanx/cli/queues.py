@@ -8,6 +8,7 @@ import click
 
 from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.state_file import state_option
 from phalanx.cli.watch import shown, watch_option
 
 MS_PER_HOUR = 3_600_000
@@ -25,12 +26,23 @@ CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE C
 
 
 @click.command()
+@state_option
 @watch_option
 @output_option
-def queues(watch: bool, output: Output) -> None:
+def queues(state_path: str | None, watch: bool, output: Output) -> None:
     """List the queues: the jobs of each and of those inside, the GPUs these have and want, and what it is allotted."""
+    if state_path is not None:
+        shown(lambda: show(_saved(state_path), output), watch)
+        return
     client = connect()
     shown(lambda: show(client.get("/queues")["items"], output), watch)
+
+
+def _saved(path: str) -> list[dict[str, Any]]:
+    from phalanx.cli.saved import state_from
+    from phalanx.server.view.lists import queues_in
+
+    return queues_in(state_from(path))
 
 
 def show(found: list[dict[str, Any]], output: Output) -> None:

@@ -19,6 +19,7 @@ from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit_parts, output_option
 from phalanx.cli.runs import measure_columns, note_never_fit, one_policy, until_after
 from phalanx.cli.saved import Kind, kind_of, run_from
+from phalanx.cli.state_file import state_option
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
@@ -53,12 +54,7 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 
 @click.command("what-if")
-@click.option(
-    "--state",
-    "state_path",
-    metavar="FILE",
-    help="A run saved by `simulate --save`, a debug bundle, a snapshot or a journal. Default: the live server.",
-)
+@state_option
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
 @click.option("--policy", "policies", multiple=True, metavar="NAME", help="This policy decides from now on.")

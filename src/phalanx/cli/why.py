@@ -12,6 +12,7 @@ from phalanx.cli.complete import job_argument
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.saved import state_from
+from phalanx.cli.state_file import state_option
 from phalanx.cli.why_live import why_live
 from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
@@ -69,12 +70,7 @@ class NoSuchJob(PhalanxError):  # noqa: N818
 
 @click.command()
 @job_argument
-@click.option(
-    "--state",
-    "state_path",
-    metavar="FILE",
-    help="A journal, a snapshot, a debug bundle, or a run saved by `simulate --save`. Default: the live server.",
-)
+@state_option
 @click.option(
     "--forecast/--no-forecast",
     "ahead",

@@ -14,7 +14,8 @@ from phalanx.server.options import Options
 from phalanx.server.store import jobs, nodes, settings
 from phalanx.server.store.database import Database
 from phalanx.server.store.tables import alerts, tokens
-from phalanx.server.view.virtual_clusters import virtual_clusters_of
+from phalanx.server.store.virtual_clusters import virtual_clusters_of
+from phalanx.server.view.lists import queue_totals
 
 STATES = ("waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled")
 HEALTHS = ("healthy", "suspect", "draining", "failed")
@@ -53,7 +54,7 @@ def _of_jobs(connection: Connection) -> Iterator[Metric]:
     running = GaugeMetricFamily("phalanx_queue_jobs_running", "Jobs that hold devices, by queue.", labels=["queue"])
     used = GaugeMetricFamily("phalanx_queue_gpus_used", "GPUs that jobs hold, by queue.", labels=["queue"])
     wanted = GaugeMetricFamily("phalanx_queue_gpus_waiting", "GPUs that waiting jobs ask for.", labels=["queue"])
-    for queue in jobs.queue_totals(connection):
+    for queue in queue_totals(jobs.counted(connection)):
         waiting.add_metric([queue["name"]], queue["waiting"])
         running.add_metric([queue["name"]], queue["running"])
         used.add_metric([queue["name"]], queue["gpus_used"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from phalanx.cluster.cluster import Health
-from phalanx.cluster.queues import ancestors
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
@@ -24,14 +22,12 @@ from phalanx.server.planner.questions import ListSpending
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
-from phalanx.server.view.virtual_clusters import virtual_clusters_of
+from phalanx.server.store.virtual_clusters import virtual_clusters_of
+from phalanx.server.view.lists import queue_rows
 
 router = APIRouter(tags=["cluster"])
 
 Name = Annotated[str, Path(max_length=200, description="The name of a node.")]
-
-COUNTS = ("waiting", "running", "gpus_used", "gpus_waiting")
-NOTHING = Counter(dict.fromkeys(COUNTS, 0))
 
 
 @router.get("/nodes", responses=answers(models.NodeListModel, LIST))
@@ -76,35 +72,12 @@ async def undrain(
 @router.get("/queues", responses=answers(models.QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
-    own = await context.read(job_table.queue_totals)
-    totals = _with_those_inside(own)
+    counted = await context.read(job_table.counted)
     quotas = (await context.cluster()).get("queues", {})
     owners = await context.read(virtual_clusters_of)
     budgeted = any(quota.get("budget_gpu_ms") is not None for quota in quotas.values())
     spent = await _spent(context) if budgeted else {}
-    names = sorted(name for name in {*(total["name"] for total in own), *quotas, *owners} if account.sees(name))
-    return as_list(
-        [
-            {
-                "name": name,
-                **totals.get(name, NOTHING),
-                "quota": quotas.get(name),
-                "budget_spent_gpu_ms": spent.get(name),
-                "virtual_cluster": owners.get(name),
-            }
-            for name in names
-        ]
-    )
-
-
-def _with_those_inside(totals: list[dict[str, Any]]) -> dict[str, Counter[str]]:
-    """What waits and runs in each queue and in those that lie in it."""
-    found: dict[str, Counter[str]] = {}
-    for total in totals:
-        counts = {key: total[key] for key in COUNTS}
-        for path in ancestors(total["name"]):
-            found.setdefault(path, Counter(dict.fromkeys(COUNTS, 0))).update(counts)
-    return found
+    return as_list([row for row in queue_rows(counted, quotas, spent, owners) if account.sees(row["name"])])
 
 
 async def _spent(context: Context) -> dict[str, int]:

@@ -41,6 +41,7 @@ from phalanx.server.planner.questions import (
     Why,
 )
 from phalanx.server.refusal import Refusal
+from phalanx.server.view.lists import reservations_in, spent_in
 from phalanx.simulate.forecast import Forecast, point_forecast
 from phalanx.words import because, deadline_words, evidence, sooner
 from phalanx.workload.after import bound, by_dependency
@@ -238,14 +239,12 @@ def _differ_settings(question: DifferSettings, state: State) -> dict[str, Any]:
 
 @_answer.register
 def _reservations(question: ListReservations, state: State) -> dict[str, Any]:
-    items = [{"job": each.job, "at_ms": each.at_ms, "nodes": list(each.placement.nodes)} for each in state.reservations]
-    return {"items": items, "next": None}
+    return {"items": reservations_in(state), "next": None}
 
 
 @_answer.register
 def _spending(question: ListSpending, state: State) -> dict[str, int]:
-    budgeted = (queue.path for queue in state.cluster.queues if queue.budget_gpu_ms is not None)
-    return {path: state.spending.spent(path, state.now) // 1000 for path in budgeted}
+    return spent_in(state)
 
 
 @_answer.register

@@ -206,20 +206,14 @@ def attempts_of(connection: Connection, job: str) -> list[dict[str, Any]]:
     ]
 
 
-def queue_totals(connection: Connection) -> list[dict[str, Any]]:
-    """What waits and runs in every queue that has a job."""
+def counted(connection: Connection) -> list[tuple[str, str, int, int]]:
+    """How many jobs that are not over there are in each queue and state, and their GPUs."""
     found = connection.execute(
         select(jobs.c.queue, jobs.c.state, func.count(), func.sum(jobs.c.gpus))
         .where(jobs.c.state.in_(LIVE))
         .group_by(jobs.c.queue, jobs.c.state)
     )
-    totals: dict[str, dict[str, Any]] = {}
-    for queue, state, count, gpus in found:
-        total = totals.setdefault(queue, {"name": queue, "waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0})
-        kind, of = ("waiting", "gpus_waiting") if state == "waiting" else ("running", "gpus_used")
-        total[kind] += count
-        total[of] += gpus
-    return [totals[name] for name in sorted(totals)]
+    return [tuple(row) for row in found]
 
 
 def state_totals(connection: Connection) -> dict[str, int]:

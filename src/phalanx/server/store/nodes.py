@@ -8,17 +8,7 @@ import msgspec
 from sqlalchemy import Connection, Row, func, select
 
 from phalanx.server.store.tables import jobs, nodes
-
-FACTS = {
-    "gpus": 0,
-    "gpu_type": "",
-    "gpu_memory_gb": 0.0,
-    "cpus_milli": 0,
-    "memory_mb": 0,
-    "path": (),
-    "spot": False,
-}
-"""What is shown of a node as its owner described it."""
+from phalanx.server.view.lists import node_item
 
 
 def page(connection: Connection, after: int | None, limit: int, health: str = "") -> list[dict[str, Any]]:
@@ -53,7 +43,6 @@ def queues_of(connection: Connection, ids: list[str]) -> dict[str, str]:
 
 
 def _item(row: Row[Any]) -> dict[str, Any]:
-    facts = msgspec.json.decode(row.facts)
     return {
         "name": row.name,
         "position": row.position,
@@ -61,6 +50,5 @@ def _item(row: Row[Any]) -> dict[str, Any]:
         "reason": row.reason,
         "gpus_used": row.gpus_used,
         "jobs": msgspec.json.decode(row.jobs),
-        **{key: facts.get(key, default) for key, default in FACTS.items()},
-        "labels": dict(facts.get("labels", ())),
+        **node_item(msgspec.json.decode(row.facts)),
     }

@@ -6,11 +6,11 @@ import msgspec
 from sqlalchemy import Connection, delete, select
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.queues import Queue
 from phalanx.engine.state import State
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import nodes
+from phalanx.server.view.lists import quotas_in
 from phalanx.server.view.rows import Row, node_row, text_of
 
 NEW_NODES = Bulk(nodes)
@@ -50,19 +50,5 @@ def about_cluster(state: State, placement: str) -> Row:
         "policy": state.policy.spec,
         "placement": placement,
         "term": state.term,
-        "queues": {queue.path: _quota(_added_up(state, queue)) for queue in cluster.queues},
+        "queues": quotas_in(state),
     }
-
-
-def _added_up(state: State, queue: Queue) -> Queue:
-    """A queue that others lie in, with what it does not say taken from these."""
-    account = state.quotas.accounts.get(queue.path)
-    return account.queue if account is not None and account.inside else queue
-
-
-def _quota(queue: Queue) -> Row:
-    told: Row = msgspec.to_builtins(queue)
-    told.pop("path")
-    for amount in ("guaranteed", "deserved", "limit"):
-        told[amount] = getattr(queue, amount)._asdict()
-    return told

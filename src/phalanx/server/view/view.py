@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-import msgspec
 from sqlalchemy import Connection, delete, insert
 
 from phalanx.engine.event import (
@@ -32,7 +31,7 @@ from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.journal import job_of
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, nodes
-from phalanx.server.view import virtual_clusters
+from phalanx.server.store.virtual_clusters import put_virtual_clusters
 from phalanx.server.view.rows import Row, attempt_row, job_row, node_row
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
 
@@ -285,7 +284,7 @@ class View:
             return
         told = about_virtual_clusters(self._state)
         if told != self._virtual_clusters:
-            settings.put(connection, virtual_clusters.KEY, msgspec.json.encode(told))
+            put_virtual_clusters(connection, told)
             self._virtual_clusters = told
 
     def _write_verdicts(self, connection: Connection) -> None:

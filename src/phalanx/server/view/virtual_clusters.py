@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-from sqlalchemy import Connection
-
 from phalanx.engine.state import State
 from phalanx.placement.cells.cell import VirtualCell
 from phalanx.placement.cells.group import Group
-from phalanx.server.store import settings
 from phalanx.server.view.rows import Row
-
-KEY = "virtual_clusters"
-
-
-def virtual_clusters_of(connection: Connection) -> dict[str, Row]:
-    """The virtual clusters as they were last written, by name; none where the cluster has no cells."""
-    found: dict[str, Row] = msgspec.json.decode(settings.get(connection, KEY) or b"{}")
-    return found
 
 
 def about_virtual_clusters(state: State) -> dict[str, Row]:

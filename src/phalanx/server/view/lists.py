@@ -1,0 +1,127 @@
+"""Lists of queues, nodes and reservations as everybody sees them, of a State: live, or saved and read where there is no
+store.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.cluster.queues import Queue, ancestors
+from phalanx.engine.records import JobState
+from phalanx.engine.state import State
+from phalanx.server.view.rows import Row, node_row, text_of
+from phalanx.server.view.virtual_clusters import about_virtual_clusters
+
+COUNTS = ("waiting", "running", "gpus_used", "gpus_waiting")
+NOTHING = Counter(dict.fromkeys(COUNTS, 0))
+
+FACTS: dict[str, Any] = {
+    "gpus": 0,
+    "gpu_type": "",
+    "gpu_memory_gb": 0.0,
+    "cpus_milli": 0,
+    "memory_mb": 0,
+    "path": [],
+    "spot": False,
+}
+"""What is shown of a node as its owner described it."""
+
+
+def queue_rows(
+    counted: Iterable[tuple[str, str, int, int]],
+    quotas: Mapping[str, Row],
+    spent: Mapping[str, int],
+    owners: Mapping[str, Row],
+) -> list[Row]:
+    """All queues that have a job, a quota or cells, with what waits and runs in each and in those inside.
+
+    `counted` are the jobs that are not over: queue, state, how many, and their GPUs.
+    """
+    own = queue_totals(counted)
+    totals = _with_those_inside(own)
+    return [
+        {
+            "name": name,
+            **totals.get(name, NOTHING),
+            "quota": quotas.get(name),
+            "budget_spent_gpu_ms": spent.get(name),
+            "virtual_cluster": owners.get(name),
+        }
+        for name in sorted({*(total["name"] for total in own), *quotas, *owners})
+    ]
+
+
+def queue_totals(counted: Iterable[tuple[str, str, int, int]]) -> list[Row]:
+    """What waits and runs in every queue that has a job."""
+    totals: dict[str, Row] = {}
+    for queue, state, count, gpus in counted:
+        total = totals.setdefault(queue, {"name": queue, "waiting": 0, "running": 0, "gpus_used": 0, "gpus_waiting": 0})
+        kind, of = ("waiting", "gpus_waiting") if state == JobState.WAITING.value else ("running", "gpus_used")
+        total[kind] += count
+        total[of] += gpus
+    return [totals[name] for name in sorted(totals)]
+
+
+def _with_those_inside(totals: list[Row]) -> dict[str, Counter[str]]:
+    """What waits and runs in each queue and in those that lie in it."""
+    found: dict[str, Counter[str]] = {}
+    for total in totals:
+        counts = {key: total[key] for key in COUNTS}
+        for path in ancestors(total["name"]):
+            found.setdefault(path, Counter(dict.fromkeys(COUNTS, 0))).update(counts)
+    return found
+
+
+def queues_in(state: State) -> list[Row]:
+    """The queues of a State."""
+    live = (record for record in state.jobs.values() if record.final is None)
+    counted = ((record.job.queue, record.state.value, 1, record.gpus) for record in live)
+    return queue_rows(counted, quotas_in(state), spent_in(state), about_virtual_clusters(state))
+
+
+def quotas_in(state: State) -> dict[str, Row]:
+    """What the cluster file allots to each queue."""
+    return {queue.path: _quota(_added_up(state, queue)) for queue in state.cluster.queues}
+
+
+def _added_up(state: State, queue: Queue) -> Queue:
+    """A queue that others lie in, with what it does not say taken from these."""
+    account = state.quotas.accounts.get(queue.path)
+    return account.queue if account is not None and account.inside else queue
+
+
+def _quota(queue: Queue) -> Row:
+    told: Row = msgspec.to_builtins(queue)
+    told.pop("path")
+    for amount in ("guaranteed", "deserved", "limit"):
+        told[amount] = getattr(queue, amount)._asdict()
+    return told
+
+
+def spent_in(state: State) -> dict[str, int]:
+    """The GPU time that queues with a budget have had."""
+    budgeted = (queue.path for queue in state.cluster.queues if queue.budget_gpu_ms is not None)
+    return {path: state.spending.spent(path, state.now) // 1000 for path in budgeted}
+
+
+def node_item(facts: Mapping[str, Any]) -> Row:
+    """What of the facts of a node is shown."""
+    return {**{key: facts.get(key, default) for key, default in FACTS.items()}, "labels": dict(facts.get("labels", ()))}
+
+
+def nodes_in(state: State) -> list[Row]:
+    """The nodes of a State. Why one is not healthy is not known: people are told, nothing is decided by it."""
+    rows = ((node_row(state, node.name), node) for node in state.topology.nodes)
+    return [
+        {**row, "jobs": msgspec.json.decode(row["jobs"]), "reason": "", **node_item(msgspec.json.decode(text_of(node)))}
+        for row, node in rows
+    ]
+
+
+def reservations_in(state: State) -> list[Row]:
+    """Who is promised which nodes, and from when on."""
+    return [{"job": each.job, "at_ms": each.at_ms, "nodes": list(each.placement.nodes)} for each in state.reservations]
