@@ -30,6 +30,9 @@ GPU_TIME_UNITS = (("GPU-hours", 3_600_000), ("GPU-minutes", 60_000), ("GPU-secon
 NAMES_MAX = 4
 """Names that are listed in a line before the rest is counted."""
 
+DECIMALS = 4
+"""Enough to tell a megabyte from the next in gigabytes."""
+
 PREDICATE_WORDS = {
     "gpu_type": "of another GPU type",
     "gpu_memory": "with too little GPU memory",
@@ -327,6 +330,12 @@ def _gb(memory_mb: int) -> str:
     return f"{memory_mb / MB_PER_GB:.3g} GB"
 
 
+def _to_write(amount: int, per_unit: int) -> str:
+    """An amount as a job file that asks for exactly so much would say it: what is read is rounded up there."""
+    shown = amount * 10**DECIMALS // per_unit
+    return f"{shown // 10**DECIMALS}.{shown % 10**DECIMALS:0{DECIMALS}}".rstrip("0").rstrip(".")
+
+
 def _spared(explanation: Explanation) -> str:
     """Whose jobs would give way but for the time that their queues let them run."""
     if not explanation.spared:
@@ -435,9 +444,10 @@ def offer(change: Change) -> str:
         case ChangeKind.DURATION:
             return f"if it took at most {duration_text(amount / 1000)}"
         case ChangeKind.CPUS:
-            return f"with {amount / 1000:g} CPUs {_a_task(change)} instead of {was / 1000:g}"
+            return f"with {_to_write(amount, 1000)} CPUs {_a_task(change)} instead of {_to_write(was, 1000)}"
         case ChangeKind.MEMORY:
-            return f"with {amount / MB_PER_GB:g} GB of memory {_a_task(change)} instead of {was / MB_PER_GB:g}"
+            had = _to_write(was, MB_PER_GB)
+            return f"with {_to_write(amount, MB_PER_GB)} GB of memory {_a_task(change)} instead of {had}"
         case ChangeKind.NICS:
             return f"with {_number(amount, 'NIC')} {_a_task(change)} instead of {was}"
         case ChangeKind.AMOUNTS:
@@ -461,7 +471,8 @@ def offer(change: Change) -> str:
             part = f"{amount / 1000:g}" if change.names == ("fraction",) else f"{amount} %"
             return f"with {part} of a GPU"
         case ChangeKind.SHARE_MEMORY:
-            return f"with {_gb(amount)} of a GPU's memory instead of {_gb(was)}"
+            had = _to_write(was, MB_PER_GB)
+            return f"with {_to_write(amount, MB_PER_GB)} GB of a GPU's memory instead of {had} GB"
         case ChangeKind.PASS:
             return "if the policy let it pass those before it"
         case ChangeKind.MAINTENANCE:

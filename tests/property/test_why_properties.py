@@ -14,6 +14,7 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
+from phalanx.engine.candidates import chains
 from phalanx.engine.change import Change, ChangeKind, changed
 from phalanx.engine.check import check
 from phalanx.engine.cycle import decide
@@ -37,8 +38,10 @@ from phalanx.engine.why import why
 from phalanx.placement.gang import GangTrial
 from phalanx.words import deadline_words
 from phalanx.workload.array import members
+from phalanx.workload.gang import Task
 from phalanx.workload.job import Job
-from strategies import CLUSTERS, jobs
+from phalanx.workload.rewrite import rewritten
+from strategies import CLUSTERS, deep, jobs, mixed
 
 POLICIES = [
     "fifo",
@@ -86,6 +89,32 @@ def dressed(draw: st.DrawFn, job: Job) -> Job:
 
 
 @st.composite
+def with_odd_amounts(draw: st.DrawFn, job: Job) -> Job:
+    """A job whose tasks ask for CPUs and memory in amounts that do not go into each other."""
+    cpus_milli = draw(st.sampled_from([0, 700, 1_350, 2_333, 5_000]))
+    memory_mb = draw(st.sampled_from([0, 0, 33, 70, 96]))
+
+    def odd(task: Task) -> Task:
+        limit_milli = max(cpus_milli, task.cpus_limit_milli)
+        return replace(task, cpus_milli=cpus_milli, cpus_limit_milli=limit_milli, memory_mb=memory_mb)
+
+    return rewritten(job, odd)
+
+
+@st.composite
+def crowded(draw: st.DrawFn, policies: list[str]) -> World:
+    """A cluster on which CPUs and memory are what jobs wait for."""
+    cluster = replace(draw(st.sampled_from([mixed(), deep()])), queues=draw(st.sampled_from([(), (), QUEUES])))
+    nodes = tuple(replace(node, memory_mb=node.memory_mb or 100) for node in cluster.nodes)
+    world = World(replace(cluster, nodes=nodes), draw(st.sampled_from(policies)))
+    for number in range(draw(st.integers(2, 5))):
+        plain = submissions(draw, world.state.cluster, number, world)
+        odd = [draw(with_odd_amounts(each.job)) for each in plain]
+        begin(world, world.turn(*(JobSubmitted(job) for job in odd if taken(world, job))))
+    return world
+
+
+@st.composite
 def worlds(draw: st.DrawFn, policies: list[str] = POLICIES) -> World:
     """A cluster with some jobs running, some waiting, and now and then something held, sick or over."""
     cluster = draw(st.sampled_from([each() for each in CLUSTERS.values()]))
@@ -98,7 +127,7 @@ def worlds(draw: st.DrawFn, policies: list[str] = POLICIES) -> World:
     return world
 
 
-def submissions(draw: st.DrawFn, cluster: Cluster, number: int, world: World) -> list[Event]:
+def submissions(draw: st.DrawFn, cluster: Cluster, number: int, world: World) -> list[JobSubmitted]:
     count = draw(st.integers(1, 3))
     others = tuple(world.state.jobs)
     drawn = [draw(dressed(draw(jobs(cluster, f"j{number}{i}", world.now, others)))) for i in range(count)]
@@ -159,23 +188,27 @@ def plan_after(journal: Journal, job: str, change: Change) -> Plan:
     return turn(state, Journal(list(journal.records)), events, state.now)
 
 
+def less_far(change: Change) -> list[int]:
+    """Amounts between what is offered and what is asked: the next ones to both, all round ones, and some in between."""
+    first, last = change.amount + 1, change.amount_was - 1
+    steps = {ChangeKind.CPUS: 1_000, ChangeKind.SHARE: 100 if change.amount_was > 100 else 10}
+    step = steps.get(change.kind, MB_PER_GB)
+    spread = [first + (last - first) * part // 8 for part in range(9)]
+    round_ = range(-(-first // step) * step, last + 1, step)
+    return sorted(dict.fromkeys(amount for amount in (*spread, *round_) if first <= amount <= last))
+
+
 def smaller(world: World, job: str, change: Change) -> Iterator[Change]:
     """Every change of the same kind that goes less far."""
-    unit = {ChangeKind.CPUS: 1_000, ChangeKind.MEMORY: 1_024, ChangeKind.SHARE: 100 if change.amount > 100 else 10}
     match change.kind:
-        case ChangeKind.REPLICAS | ChangeKind.GPUS | ChangeKind.NICS | ChangeKind.CPUS | ChangeKind.MEMORY:
-            step = unit.get(change.kind, 1)
-            for amount in range(change.amount + step, change.amount_was, step):
-                yield replace(change, amount=amount)
-        case ChangeKind.SHARE:
+        case ChangeKind.REPLICAS | ChangeKind.GPUS | ChangeKind.NICS:
             for amount in range(change.amount + 1, change.amount_was):
-                if amount % unit[ChangeKind.SHARE] == 0:
-                    yield replace(change, amount=amount)
+                yield replace(change, amount=amount)
+        case ChangeKind.CPUS | ChangeKind.MEMORY | ChangeKind.SHARE | ChangeKind.SHARE_MEMORY:
+            for amount in less_far(change):
+                yield replace(change, amount=amount)
         case ChangeKind.DURATION:
             yield replace(change, amount=change.amount + 1)
-        case ChangeKind.SHARE_MEMORY:
-            for memory_mb in range(change.amount + MB_PER_GB, change.amount_was, MB_PER_GB):
-                yield replace(change, amount=memory_mb)
         case ChangeKind.MIN_RUN:
             yield replace(change, amount=change.amount - 1)
         case ChangeKind.ARRAY_LIMIT:
@@ -249,6 +282,47 @@ def test_what_is_offered_is_true_and_smallest_under_policies_that_order_queues_o
             for less in smaller(world, answer.job, change):
                 note(f"{answer.job}: {less} instead of {change}")
                 assert answer.job not in plan_after(world.journal, answer.job, less).starts
+
+
+AMOUNTS = (ChangeKind.CPUS, ChangeKind.MEMORY, ChangeKind.SHARE, ChangeKind.SHARE_MEMORY)
+"""Kinds of which every amount is a change, to the unit in which a job file says it."""
+
+
+@given(crowded(POLICIES + OTHERS))
+@FEW
+def test_of_cpus_and_memory_not_a_thousandth_or_a_megabyte_more_would_do(world: World) -> None:
+    for answer in asked(world):
+        for change in answer.changes:
+            if change.kind not in AMOUNTS:
+                continue
+            event(change.kind)
+            note(f"{answer.job}: {change}")
+            assert answer.job in plan_after(world.journal, answer.job, change).starts
+            for less in smaller(world, answer.job, change):
+                note(f"{answer.job}: {less} instead of {change}")
+                assert answer.job not in plan_after(world.journal, answer.job, less).starts
+
+
+@given(crowded(POLICIES + OTHERS), st.lists(st.integers(1, 999), min_size=2, max_size=8))
+@FEW
+def test_who_starts_with_some_of_its_cpus_and_memory_starts_with_less_of_them(world: World, parts: list[int]) -> None:
+    """What bisecting relies on."""
+    for answer in asked(world):
+        record = world.state.record(answer.job)
+        if record.attempt is not None:
+            continue
+        for chain_ in chains(world.state, record):
+            if not chain_.divisible:
+                continue
+            most, least = chain_.changes[0].amount_was, chain_.changes[-1].amount
+            amounts = sorted({least + (most - least) * part // 1000 for part in parts})
+            starts = [
+                answer.job in plan_after(world.journal, answer.job, replace(chain_.changes[0], amount=amount)).starts
+                for amount in amounts
+            ]
+            event(f"{chain_.changes[0].kind}: {'some' if True in starts and False in starts else 'all or none'} start")
+            note(f"{answer.job}: {chain_.changes[0].kind} {list(zip(amounts, starts, strict=True))}")
+            assert starts == sorted(starts, reverse=True)
 
 
 @given(worlds())

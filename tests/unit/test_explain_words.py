@@ -18,6 +18,7 @@ from phalanx.engine.records import JobState
 from phalanx.engine.why import why
 from phalanx.simulate.forecast import Forecast, Span
 from phalanx.words import REASON_WORDS, because, evidence, expected, offer, predicate_words, sooner
+from phalanx.workload.formats.native import read_job
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 
@@ -53,7 +54,7 @@ def test_cpus_that_lack_for_all_tasks_but_for_no_single_one_are_what_is_told() -
     told = waits_beside(Role("worker", 3, 3, Task(1, cpus_milli=4_000, gpu_types=("H100",))), cpus=8)
     assert told.reason is Reason.AMOUNT
     assert because(told).startswith("GPUs are free, but too few CPUs beside them for all its tasks (of 2 nodes")
-    assert sooner(told) == "it would start now with 2 CPUs a task instead of 4"
+    assert sooner(told) == "it would start now with 2.666 CPUs a task instead of 4"
 
 
 def test_roles_that_together_need_more_gpus_than_are_free_are_told_so() -> None:
@@ -188,6 +189,8 @@ def test_sick_nodes_are_named() -> None:
         (Change(ChangeKind.DURATION, 90_000), "if it took at most 1m 30s"),
         (Change(ChangeKind.CPUS, 8_000, 16_000), "with 8 CPUs a task instead of 16"),
         (Change(ChangeKind.MEMORY, 4_096, 8_192), "with 4 GB of memory a task instead of 8"),
+        (Change(ChangeKind.CPUS, 3_333, 5_000), "with 3.333 CPUs a task instead of 5"),
+        (Change(ChangeKind.MEMORY, 3_413, 8_192), "with 3.333 GB of memory a task instead of 8"),
         (Change(ChangeKind.NICS, 1, 2), "with 1 NIC a task instead of 2"),
         (Change(ChangeKind.AMOUNTS), "without CPUs, memory and NICs"),
         (Change(ChangeKind.TOPOLOGY, names=("",), names_was=("rack",)), "without the rack rule"),
@@ -496,3 +499,11 @@ def test_no_predicate_of_the_placer_is_shown_by_its_own_name() -> None:
 
 def test_every_reason_has_a_few_words() -> None:
     assert list(REASON_WORDS) == list(Reason)
+
+
+@pytest.mark.parametrize("memory_mb", [1, 7, 1_023, 1_024, 3_413, 349_525, 1_048_575])
+def test_an_amount_that_is_offered_is_what_a_job_file_has_to_say_to_get_it(memory_mb: int) -> None:
+    words = offer(Change(ChangeKind.MEMORY, memory_mb, 2 * memory_mb))
+    said = words.removeprefix("with ").partition(" ")[0]
+    job = read_job(f"command: train\nmemory_gb: {said}\n", "job.yaml")
+    assert job.gang.roles[0].task.memory_mb == memory_mb

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -24,17 +24,35 @@ NAMES_MAX = 4
 """Labels or taints up to which every combination of them is tried."""
 
 CPU_MILLI = 1_000
+SHARE_STEPS = {ShareKind.FRACTION: 100, ShareKind.MPS: 10}
+TENTHS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
     """Changes of one kind. The last goes at least as far as each before it: if that does not help, none does.
 
-    In one that is `ordered` each goes as far as the one before it.
+    In one that is `ordered` each goes as far as the one before it. In one that is `divisible` so does every amount that
+    lies between two of them.
     """
 
     changes: tuple[Change, ...]
     ordered: bool = True
+    divisible: bool = False
+
+    def smallest(self, at: int, helps: Callable[[Change], bool]) -> Change:
+        """The smallest change that helps, if the one at this place does, and those before it do not."""
+        enough = self.changes[at]
+        if not self.divisible:
+            return enough
+        too_much = self.changes[at - 1].amount if at else enough.amount_was
+        while too_much - enough.amount > 1:
+            middle = replace(enough, amount=(too_much + enough.amount) // 2)
+            if helps(middle):
+                enough = middle
+            else:
+                too_much = middle.amount
+        return enough
 
 
 def chains(state: State, record: JobRecord) -> Iterator[Chain]:
@@ -134,13 +152,23 @@ def shorter_min_run(state: State, record: JobRecord) -> Chain:
 
 
 def _amounts(path: str, task: Task) -> Iterator[Chain]:
-    for kind, asked, unit, least in (
-        (ChangeKind.CPUS, max(task.cpus_milli, task.cpus_limit_milli), CPU_MILLI, 1),
-        (ChangeKind.MEMORY, max(task.memory_mb, task.memory_limit_mb), MB_PER_GB, 1),
-        (ChangeKind.NICS, task.nics, 1, 0),
-    ):
-        whole = range((asked - 1) // unit, least - 1, -1)
-        yield Chain(tuple(Change(kind, count * unit, asked, role=path) for count in whole))
+    yield _less(Change(ChangeKind.CPUS, amount_was=max(task.cpus_milli, task.cpus_limit_milli), role=path), CPU_MILLI)
+    yield _less(Change(ChangeKind.MEMORY, amount_was=max(task.memory_mb, task.memory_limit_mb), role=path), MB_PER_GB)
+    fewer = range(task.nics - 1, -1, -1)
+    yield Chain(tuple(Change(ChangeKind.NICS, nics, task.nics, role=path) for nics in fewer))
+
+
+def _less(change: Change, step: int) -> Chain:
+    """Less of what can be divided, to the unit in which it is asked for: the steps are tried first.
+
+    The least is a step, or a tenth of what is asked where that is less: nobody can do with next to nothing.
+    """
+    asked = change.amount_was
+    least = min(step, -(-asked // TENTHS))
+    amounts = [*range((asked - 1) // step * step, least - 1, -step)]
+    if least < min([asked, *amounts]):
+        amounts.append(least)
+    return Chain(tuple(replace(change, amount=amount) for amount in amounts), divisible=True)
 
 
 def _topologies(state: State, job: Job) -> Chain:
@@ -243,12 +271,12 @@ def _shares(job: Job, path: str, task: Task) -> Chain:
     """Part of a device, where a task has one device to itself or a larger part of one."""
     if task.gpus != 1 or job.parallel is not None:
         return Chain(())
-    kind, whole, step = ShareKind.FRACTION, 1000, 100
+    kind, whole = ShareKind.FRACTION, 1000
     if task.share is not None:
         kind, whole = task.share.kind, task.share.amount
-        step = {ShareKind.FRACTION: 100, ShareKind.MPS: 10}.get(kind, whole + 1)
-    parts = range((whole - 1) // step * step, 0, -step)
-    return Chain(tuple(Change(ChangeKind.SHARE, part, whole, names=(kind.value,), role=path) for part in parts))
+        if kind not in SHARE_STEPS:
+            return Chain(())
+    return _less(Change(ChangeKind.SHARE, amount_was=whole, names=(kind.value,), role=path), SHARE_STEPS[kind])
 
 
 def _share_memories(path: str, task: Task) -> Chain:
@@ -256,5 +284,4 @@ def _share_memories(path: str, task: Task) -> Chain:
     asked_mb = task.share.memory_mb if task.share is not None else None
     if asked_mb is None:
         return Chain(())
-    whole = range((asked_mb - 1) // MB_PER_GB, 0, -1)
-    return Chain(tuple(Change(ChangeKind.SHARE_MEMORY, gb * MB_PER_GB, asked_mb, role=path) for gb in whole))
+    return _less(Change(ChangeKind.SHARE_MEMORY, amount_was=asked_mb, role=path), MB_PER_GB)

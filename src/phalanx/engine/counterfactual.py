@@ -127,9 +127,10 @@ def _fitting(state: State, record: JobRecord) -> Iterator[Change]:
         if not fits(tried[-1]):
             continue
         if chain.ordered:
-            yield tried[bisect_left(tried, True, key=fits)]
+            at = bisect_left(tried, True, key=fits)
         else:
-            yield next(change for change in tried if fits(change))
+            at = next(place for place, change in enumerate(tried) if fits(change))
+        yield chain.smallest(at, fits)
 
 
 def _one_more_member(state: State, job: Job) -> Change:
@@ -179,22 +180,21 @@ class _Search:
         return Chain((change,) if change is not None else ())
 
     def _smallest(self, chain: Chain) -> Iterator[Change]:
-        """The first change of a chain that helps."""
+        """The smallest change of a chain that helps."""
         tried = chain.changes
         if not tried or not self._starts(tried[-1]):
             return
-        if chain.ordered and len(tried) > LINEAR_MAX:
-            yield from self._halved(tried)
-            return
-        for change in tried[:-1]:
-            if self._starts(change):
-                yield change
-                return
+        search = self._halved if chain.ordered and len(tried) > LINEAR_MAX else self._first
+        change = chain.smallest(search(tried), self._starts)
         if not self._is_spent:
-            yield tried[-1]
+            yield change
 
-    def _halved(self, tried: tuple[Change, ...]) -> Iterator[Change]:
-        """The same where each change goes further than the one before it; the last is known to help."""
+    def _first(self, tried: tuple[Change, ...]) -> int:
+        """The place of the first that helps; the last is known to."""
+        return next((at for at, change in enumerate(tried[:-1]) if self._starts(change)), len(tried) - 1)
+
+    def _halved(self, tried: tuple[Change, ...]) -> int:
+        """The same where each change goes further than the one before it."""
         too_little, enough = -1, len(tried) - 1
         while enough - too_little > 1:
             middle = (too_little + enough) // 2
@@ -202,8 +202,7 @@ class _Search:
                 enough = middle
             else:
                 too_little = middle
-        if not self._is_spent:
-            yield tried[enough]
+        return enough
 
     def _starts(self, change: Change) -> bool:
         """Whether the next decision gives the job its devices with the change made."""
