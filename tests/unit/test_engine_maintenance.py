@@ -10,6 +10,7 @@ from builders import World, a_job, everything, starts
 from phalanx.cluster.cluster import Cluster, Health, flat
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.maintenance import Maintenance
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.document import DocumentError
 from phalanx.engine.action import Stop
 from phalanx.engine.event import ClusterChanged, NodeHealthChanged
@@ -180,3 +181,22 @@ def test_how_long_others_of_its_kind_may_run_is_told_of_a_job_that_is_not_in_lin
     world = World(closing(), "fifo:skip=true")
     world.run(a_job("runs", 2, duration_ms=HOUR_MS // 2))
     assert spare_ms(world.state, world.job("runs")) == 0
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fair", "backfill", "fair:backfill=easy", "priority"])
+def test_who_has_back_what_was_lent_does_not_run_into_it(policy: str) -> None:
+    queues = Queue("a", deserved=Quota(8_000)), Queue("b", deserved=Quota(0))
+    world = World(replace(closing(3), queues=queues), policy)
+    world.run(*(a_job(f"lent{i}", 4, queue="b", duration_ms=HOUR_MS // 2) for i in range(3)))
+    plan = world.submit(a_job("long", 4, queue="a", duration_ms=2 * HOUR_MS), after_ms=1_000)
+    assert [claim.placement.nodes for claim in plan.claims] == [("n1",)]
+    plan = world.submit(a_job("short", 4, queue="a", duration_ms=HOUR_MS // 4), after_ms=1_000)
+    assert [len(claim.victims) for claim in plan.claims] == [1]
+
+
+def test_who_could_have_back_only_what_is_to_be_closed_waits_until_it_is_open_again() -> None:
+    queues = Queue("a", deserved=Quota(4_000)), Queue("b", deserved=Quota(0))
+    world = World(replace(closing(), queues=queues), "fair")
+    world.run(a_job("lent", 4, queue="b", duration_ms=HOUR_MS // 2))
+    plan = world.submit(a_job("long", 4, queue="a", duration_ms=2 * HOUR_MS), after_ms=1_000)
+    assert (plan.claims, plan.actions) == ((), ())
