@@ -28,6 +28,7 @@ from phalanx.server.accounts.ledger import change, has_users, unix_user_of
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
+from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop import notices
 from phalanx.server.loop.book import Book
@@ -70,6 +71,7 @@ def main(line: str) -> int:
     """Runs the loop of a server. `line` holds its options."""
     options = options_of(line)
     log = log_to_stderr("loop")
+    load_installed_policies(log)
     reserve = Reserve(options.file("run", "reserve"))
     try:
         database = open_database(options.store_url)

@@ -15,6 +15,7 @@ import msgspec
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.clock import Clock
+from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
 from phalanx.server.mortal import fork_mortal
@@ -89,6 +90,7 @@ def main(line: str) -> int:
     log = log_to_stderr("planner")
     # After a crash the loop must be back first: it needs the processor more.
     os.nice(5)
+    load_installed_policies(log)
     listener = bind_unix(options.file("run", "planner.sock"))
     listener.settimeout(LOOK_S)
     try:
