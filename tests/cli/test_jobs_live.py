@@ -53,6 +53,17 @@ def test_a_file_is_submitted_as_it_is(phalanx: Phalanx, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["submit", "plan"])
+def test_a_storage_tier_that_the_cluster_does_not_have_is_told_with_file_line_and_key(
+    phalanx: Phalanx, tmp_path: Path, verb: str
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("gpus: 1\ncommand: 'true'\nstorage:\n  nvme: 10\n")
+    result = phalanx(verb, str(job))
+    assert result.code != 0
+    assert f"{job}:4: key 'storage.nvme': this cluster has no storage tier 'nvme', it has none" in result.err
+
+
+@pytest.mark.parametrize("verb", ["submit", "plan"])
 def test_a_level_that_the_cluster_does_not_have_is_told_with_file_line_and_key(
     phalanx: Phalanx, tmp_path: Path, verb: str
 ) -> None:

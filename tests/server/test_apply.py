@@ -149,6 +149,12 @@ def _unspent(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**queue, "budget_spent_gpu_ms": queue["budget_spent_gpu_ms"] is not None} for queue in queues]
 
 
+def test_the_storage_tiers_that_jobs_may_name_are_told(lab: Server) -> None:
+    text = "name: lab\nnodes:\n- {name: a, gpus: 8, storage: {nvme: 100}}\n- {name: b, gpus: 8}\n"
+    put(lab, text).raise_for_status()
+    eventually(lambda: lab.client.get("/cluster").json()["storage_tiers"] == ["nvme"])
+
+
 def test_what_changes_of_a_node_and_a_queue_is_told_in_the_words_of_the_file(lab: Server) -> None:
     text = (
         "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\nqueues:\n- {name: red, deserved: {gpus: %d}}\n"

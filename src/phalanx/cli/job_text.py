@@ -13,14 +13,15 @@ from phalanx.workload.job import Job
 
 
 class Site(NamedTuple):
-    """What only a cluster knows: the GPU types it has, and its levels; none, where it is not known."""
+    """What only a cluster knows: its GPU types, its levels and its storage tiers; none, where it is not known."""
 
     gpu_types: tuple[str, ...] = ()
     levels: tuple[str, ...] = ()
+    tiers: tuple[str, ...] | None = None
 
     def read(self, text: str, path: str) -> Job:
         """The job of a file on this cluster."""
-        return read_job(text, path, job_id="0", gpu_types=self.gpu_types, levels=self.levels)
+        return read_job(text, path, job_id="0", gpu_types=self.gpu_types, levels=self.levels, tiers=self.tiers)
 
 
 def site_of(client: Client) -> Site:
@@ -30,7 +31,12 @@ def site_of(client: Client) -> Site:
     except (Refused, Unreachable):
         # A file that is wrong anywhere is told of first.
         return Site()
-    return Site(tuple(told.get("gpu_types", ())), tuple(told.get("levels", ())))
+    tiers = told.get("storage_tiers")
+    return Site(
+        tuple(told.get("gpu_types", ())),
+        tuple(told.get("levels", ())),
+        tuple(tiers) if tiers is not None else None,
+    )
 
 
 def read_checked(path: str, site: Site) -> str:

@@ -135,6 +135,7 @@ EXAMPLES: dict[str, Any] = {
         "gpus": 1000,
         "gpus_used": 872,
         "gpu_types": ["H100"],
+        "storage_tiers": ["nvme"],
         "policy": "priority",
         "placement": "topology",
         "term": 3,

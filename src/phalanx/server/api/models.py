@@ -266,6 +266,7 @@ class ClusterModel(Answered):
     gpus: int
     gpus_used: int
     gpu_types: list[str]
+    storage_tiers: list[str] = Field(description="Those that jobs may name, of nodes and shared.")
     policy: str
     placement: str
     term: int

@@ -47,6 +47,7 @@ def about_cluster(state: State, placement: str) -> Row:
         "nodes": len(cluster.nodes),
         "gpus": cluster.gpus,
         "gpu_types": list(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type)),
+        "storage_tiers": list(cluster.storage_tiers),
         "policy": state.policy.spec,
         "placement": placement,
         "term": state.term,
