@@ -100,7 +100,7 @@ class Server:
         return dict(found)
 
 
-def eventually(look: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
+def eventually(look: Callable[[], Any], patience_s: float = PATIENCE_S, every_s: float = 0.02) -> Any:
     """Looks again and again until there is something to see."""
     deadline_s = time.monotonic() + patience_s
     while True:
@@ -108,4 +108,4 @@ def eventually(look: Callable[[], Any], patience_s: float = PATIENCE_S) -> Any:
         if found:
             return found
         assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.02)
+        time.sleep(every_s)

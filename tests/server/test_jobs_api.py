@@ -482,16 +482,20 @@ def test_a_debug_bundle_can_be_replayed(rehearsal: Server) -> None:
     assert secret.encode() not in everything
 
 
-def test_a_forecast_is_made_for_all_who_wait(rehearsal: Server) -> None:
+def test_a_forecast_is_made_for_all_who_wait(folder: Path) -> None:
+    """On a server of its own: where one was made a moment ago, the next follows half a minute later.
+
+    Who looks ahead lets everybody else go first, also who asks: on a machine with three times as much to do as it can,
+    it takes half a minute.
+    """
+    server = Server(folder, "--backend", "rehearsal", "--nodes", "4", "--gpus", "8").start()
     jobs = [
         {"gang": [{"replicas": 4, "gpus": 8}], "command": "true", "duration": "1h", "name": "fills all"},
         {"gpus": 8, "command": "true", "duration": "1h", "name": "waits long"},
     ]
-    first, second = rehearsal.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
-    rehearsal.wait(first, "running")
-    told = eventually(lambda: rehearsal.client.get(f"/jobs/{second}/why").json()["forecast"], patience_s=600)
+    first, second = server.client.post("/jobs:batch", json={"jobs": jobs}).json()["ids"]
+    server.wait(first, "running")
+    told = eventually(lambda: server.client.get(f"/jobs/{second}/why").json()["forecast"], patience_s=120, every_s=0.5)
     assert told["runs"] > 1
     assert told["early_ms"] is None or told["early_ms"] > told["at_ms"]
-    for job in (second, first):
-        rehearsal.client.post(f"/jobs/{job}:cancel").raise_for_status()
-    rehearsal.wait(first, "cancelled")
+    server.stop()
