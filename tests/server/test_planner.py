@@ -74,6 +74,21 @@ def test_who_waits_for_what_cannot_come_is_not_told_when_it_will_start() -> None
     assert told("within")["forecast"]["early_ms"] == 1_000
 
 
+def test_in_a_long_line_the_newest_forecast_tells_when_a_job_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.server.planner.answers.LONG_LINE", 1)
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("x", 8, duration_ms=60_000))
+    world.submit(a_job("known", 8, duration_ms=60_000), a_job("new", 8, duration_ms=60_000))
+    made = Forecast(0, 3_600_000, 19, {"known": Span(70_000, 90_000, 110_000)})
+
+    def start_ms(job: str) -> int:
+        told = msgspec.json.decode(answer(Why(job, [""]), load(dump(world.state)), made).body)
+        return int(told["expected_start_ms"])
+
+    assert start_ms("known") == 90_000
+    assert start_ms("new") >= 120_000, "it is looked ahead for who came after the forecast"
+
+
 def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:
     world = World(flat(1, 8), "fifo")
     world.run(a_job("secret", 8, queue="blue", duration_ms=None, preemptible=False))

@@ -14,9 +14,9 @@ from phalanx.simulate.trace import Trace, TraceJob
 TINY = replace(why.QUICK, waiting=40, asked=2)
 
 
-def test_answers_are_timed_for_both_kinds_of_line() -> None:
+def test_answers_are_timed_for_every_kind_of_line() -> None:
     rows = why.answers(TINY, lambda line: None)
-    assert [row["unit"] for row in rows] == ["ms", "ms", "s"] * 2
+    assert [row["unit"] for row in rows] == ["ms", "ms", "s", "forecasts"] * 3
     assert all(row["value"] is not None and row["value"] > 0 for row in rows)
     assert [row["target"] for row in rows[:3]] == [None, why.WHY_TARGET_MS, why.POINT_TARGET_S]
 

@@ -42,5 +42,14 @@ def test_what_lies_beyond_the_forecast_is_not_before_its_end() -> None:
     assert line.startswith("not before ")
 
 
+def test_where_too_many_others_start_before_it_is_told_up_to_when_was_looked() -> None:
+    line = expected_start(
+        {"expected_start_ms": None, "expected_not_before_ms": NOW_MS + MINUTE_MS, "forecast": None}, NOW_MS
+    )
+    assert line is not None
+    assert line.startswith("not before ")
+    assert line.endswith("many others start before it")
+
+
 def test_where_nobody_can_tell_nothing_is_told() -> None:
     assert expected_start({"expected_start_ms": None, "forecast": None}, NOW_MS) is None

@@ -13,10 +13,9 @@ from phalanx.cluster.cluster import flat
 from phalanx.engine.action import Stop
 from phalanx.engine.event import Done, JobCancelled
 from phalanx.engine.records import JobState
-from phalanx.engine.shorten import shorten
 from phalanx.simulate.apart import WorkFailedError, apart
 from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.forecast import Forecast, Outlook, Span, forecast, point_forecast, span
+from phalanx.simulate.forecast import Forecast, Outlook, Point, Span, forecast, point_forecast, span
 from phalanx.simulate.past import FORECAST_MARK, Lengths, Past
 from phalanx.workload.job import Checkpointing, Kind
 
@@ -64,8 +63,8 @@ def test_a_forecast_leaves_the_state_as_it_was_and_comes_out_alike_again() -> No
 def test_a_point_forecast_is_what_is_usual_to_the_minute() -> None:
     state = busy().state
     # a ends at 100 s, which is seen at 120 s; b at 170 s, seen at 180 s.
-    assert point_forecast(state, "c", SURE) == 180_000
-    assert point_forecast(state, "a", SURE) is None
+    assert point_forecast(state, "c", SURE) == Point(180_000, None)
+    assert point_forecast(state, "a", SURE) == Point(None, None)
 
 
 def test_who_runs_longer_than_it_said_has_no_end_that_is_known() -> None:
@@ -175,14 +174,25 @@ def test_of_nineteen_starts_the_second_and_the_last_but_one_bound_eighty_percent
     assert span([*range(1, 16), None, None, None, None]) == Span(2, 10, None)
 
 
-def test_of_a_line_those_before_a_job_and_a_few_behind_it_are_kept() -> None:
+def test_a_point_forecast_follows_everybody_in_line_who_may_pass() -> None:
+    # One rack is never empty while jobs of one GPU are there to fill it: 60 of them, 8 at a time.
+    world = World(flat(1, 8), "fifo:skip=true")
+    world.run(*(a_job(f"r{i}", 1, duration_ms=60_000 * (i + 1)) for i in range(8)))
+    world.submit(a_job("large", 8, duration_ms=60_000), *(a_job(f"s{i}", 1, duration_ms=600_000) for i in range(60)))
+    point = point_forecast(world.state, "large", SURE)
+    assert point.start_ms is not None
+    assert point.start_ms >= 60 * 600_000 // 8
+
+
+def test_a_point_forecast_that_saw_too_many_others_start_says_up_to_when_it_looked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("phalanx.simulate.forecast.STARTS_MAX", 2)
     world = busy("fifo:skip=true")
-    world.submit(a_job("d", 1), a_job("e", 1))
-    shorten(world.state, "c", 1)
-    assert [job for waiting in world.state.classes.values() for _, job in waiting.jobs] == ["b", "c", "d"]
-    assert world.state.in_line == 3
-    shorten(world.state, "b", 0)
-    assert [job for waiting in world.state.classes.values() for _, job in waiting.jobs] == ["b"]
+    world.submit(a_job("d", 8, duration_ms=50_000), a_job("e", 8, duration_ms=50_000))
+    # To the minute: b starts at 120 s, c at 180 s, and then two have.
+    assert point_forecast(world.state, "c", SURE) == Point(180_000, None)
+    assert point_forecast(world.state, "e", SURE) == Point(None, 180_000)
 
 
 def test_a_forked_run_that_fails_says_why() -> None:

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from phalanx.bench.borrowing import tree
 from phalanx.bench.calibration import calibrate
 from phalanx.bench.clock import timed_us
+from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.event import ClusterDefined, Done, JobSubmitted
+from phalanx.engine.heads import whole_key
 from phalanx.engine.journal import Count
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.engine.why import why
-from phalanx.simulate.forecast import Forecast, Outlook, point_forecast, span
+from phalanx.simulate.forecast import Forecast, Outlook, Point, point_forecast, span
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
@@ -27,8 +30,10 @@ Answer = TypeVar("Answer")
 SEED = 1
 NODES, NODES_PER_RACK, GPUS = 640, 16, 8
 QUEUES = 1_000
-POLICIES = ("fifo:skip=true", "priority")
-"""Under the first queues do not matter and jobs of one shape wait as one; under the second they do."""
+BRANCHES = (10, 5, 4, 4)
+POLICIES = ("fifo:skip=true", "priority", "fair")
+"""Under the first queues do not matter, under the second only priorities do; under the last there is a tree of queues
+with quotas, as where gangs are admitted."""
 
 WHY_TARGET_MS = 100.0
 POINT_TARGET_S = 2.0
@@ -56,22 +61,45 @@ def answers(size: Size, tell: Tell) -> list[Row]:
     """Why, for jobs all over a long line, with the newest forecast at hand; and a point forecast made on the spot."""
     rows: list[Row] = []
     for policy in POLICIES:
-        name = f"{policy}, {size.waiting} waiting, {QUEUES} queues"
-        tell(f"why: {name}")
+        tell(f"why: {policy}, {size.waiting} waiting")
         state = crowded(size.waiting, policy)
-        line = [job for _, job in sorted((each.queued, job) for job, each in state.jobs.items() if each.queued)]
-        newest = Forecast(state.now, 1, 1, {job: span([state.now + 1]) for job in line})
-        rng = Random(SEED)
-        took_ms = [
-            timed_us(lambda: (why(state, job), newest.spans[job]))[0] / 1000  # noqa: B023
-            for job in rng.sample(line, min(size.asked, len(line)))
-        ]
-        rows.append(row(f"{name}: why, median", quantile(took_ms, 0.5), "ms"))
-        rows.append(row(f"{name}: why, 95 of 100 within", quantile(took_ms, 0.95), "ms", WHY_TARGET_MS))
-        first = rng.sample(line[:500], min(size.points, len(line)))
-        took_s = [_with_forks(lambda: point_forecast(state, job, Outlook())) for job in first]  # noqa: B023
-        rows.append(row(f"{name}: fresh point forecast, longest of {len(first)}", max(took_s), "s", POINT_TARGET_S))
+        name = f"{policy}, {size.waiting} waiting, {len(state.cluster.queues) or QUEUES} queues"
+        with as_in_a_server():
+            rows += _asked(state, size, name)
     return rows
+
+
+def _asked(state: State, size: Size, name: str) -> list[Row]:
+    line = _in_line(state)
+    newest = Forecast(state.now, 1, 1, {job: span([state.now + 1]) for job in line})
+    rng = Random(SEED)
+    took_ms = [
+        timed_us(lambda: (why(state, job), newest.spans[job]))[0] / 1000  # noqa: B023
+        for job in rng.sample(line, min(size.asked, len(line)))
+    ]
+    first = rng.sample(line[:500], min(size.points, len(line)))
+    told: list[Point] = []
+    took_s = [_with_forks(lambda: told.append(point_forecast(state, job, Outlook()))) for job in first]  # noqa: B023
+    known = sum(point.start_ms is not None for point in told)
+    return [
+        row(f"{name}: why, median", quantile(took_ms, 0.5), "ms"),
+        row(f"{name}: why, 95 of 100 within", quantile(took_ms, 0.95), "ms", WHY_TARGET_MS),
+        row(f"{name}: fresh point forecast, longest of {len(first)}", max(took_s), "s", POINT_TARGET_S),
+        row(f"{name}: fresh point forecasts that tell a time", known, "forecasts"),
+    ]
+
+
+def _in_line(state: State) -> list[str]:
+    """Everybody in line, as the policy orders them now; where it orders queues, first the first of each."""
+    keys = sorted((whole_key(state, each), job) for job, each in state.jobs.items() if each.queued is not None)
+    if not state.policy.orders_queues:
+        return [job for _, job in keys]
+    before: dict[str, int] = {}
+    places: dict[str, int] = {}
+    for _, job in keys:
+        queue = state.jobs[job].job.queue
+        places[job] = before[queue] = before.get(queue, 0) + 1
+    return sorted(places, key=places.__getitem__)
 
 
 def calibration(size: Size, tell: Tell) -> list[Row]:
@@ -96,12 +124,14 @@ def crowded(waiting: int, policy: str) -> State:
     """A full cluster, and so many jobs of 1 to 64 GPUs waiting in a thousand queues; half of the large want a rack."""
     rng, state, journal = Random(SEED), State(), Count()
     nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(NODES))
-    record(state, journal, ClusterDefined(Cluster(nodes, ("rack", "node")), policy), 0)
+    queues = tree(BRANCHES, GPUS * NODES) if policy == "fair" else ()
+    record(state, journal, ClusterDefined(Cluster(nodes, ("rack", "node"), queues=queues), policy), 0)
+    names = state.quotas.leaves() or [f"q{i}" for i in range(QUEUES)]
     small = [_gang(1, gpus, "") for gpus in (1, 2, 4)]
     gangs = [*small, *(_gang(count, GPUS, level) for count in (1, 2, 4, 8) for level in ("", "rack"))]
     number = 0
     while state.in_line < waiting:
-        jobs = [_job(number + i, gangs, rng) for i in range(min(1_000, waiting))]
+        jobs = [_job(number + i, gangs, names, rng) for i in range(min(1_000, waiting))]
         number += len(jobs)
         turn(state, journal, [JobSubmitted(job) for job in jobs], 0)
     begun = [action.id for attempt in state.attempts() for action in attempt.in_flight.values()]
@@ -113,9 +143,9 @@ def _gang(count: int, gpus: int, level: str) -> Gang:
     return Gang((Role("worker", count, count, Task(gpus)),), Topology(level))
 
 
-def _job(number: int, gangs: list[Gang], rng: Random) -> Job:
+def _job(number: int, gangs: list[Gang], queues: list[str], rng: Random) -> Job:
     minutes = 1 + int(rng.expovariate(1 / 60))
-    return Job(str(number), rng.choice(gangs), queue=f"q{rng.randrange(QUEUES)}", duration_ms=60_000 * minutes)
+    return Job(str(number), rng.choice(gangs), queue=rng.choice(queues), duration_ms=60_000 * minutes)
 
 
 def _with_forks(work: Callable[[], Answer]) -> float:

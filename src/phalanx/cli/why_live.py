@@ -59,6 +59,9 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
     forecast = told.get("forecast")
     if forecast is not None and (forecast["late_ms"] is None or forecast["late_ms"] >= at_ms):
         return _interval(forecast, at_ms)
+    later_ms = told.get("expected_not_before_ms")
+    if later_ms is not None and later_ms > at_ms:
+        return f"not before {clock(later_ms)}: many others start before it"
     return _by_what_is_said(told.get("expected_start_ms"), at_ms)
 
 

@@ -6,18 +6,18 @@ the starts of several runs together are an interval. One forecast serves all who
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, floor
 from random import Random
+from typing import NamedTuple
 
 from phalanx.advice.registry import adviser
 from phalanx.engine.action import Start
 from phalanx.engine.event import Event, JobSubmitted
 from phalanx.engine.journal import Count
 from phalanx.engine.records import Phase
-from phalanx.engine.shorten import shorten
 from phalanx.engine.state import State
 from phalanx.simulate.adopt import adopted
 from phalanx.simulate.apart import apart
@@ -40,8 +40,8 @@ COMING_MAX = 10_000
 of the like would come for as long as the horizon is far."""
 
 MINUTE_MS = 60_000
-BEHIND_MAX = 50
-"""Jobs behind the one in question that a point forecast follows: some of them may pass it."""
+STARTS_MAX = 800
+"""Starts that a point forecast follows: counted, so that it takes a second or so, and never timed."""
 
 EARLY, USUAL, LATE = 0.1, 0.5, 0.9
 
@@ -96,6 +96,13 @@ class Outlook:
     workers: int = 1
 
 
+class Watch(NamedTuple):
+    """Whose starts a run takes note of, and when it has seen enough of them."""
+
+    jobs: Mapping[str, None]
+    is_over: Callable[[Mapping[str, int]], bool]
+
+
 def forecast(state: State, outlook: Outlook) -> Forecast:
     """When everybody who waits will start. Each run is a fork in a process of its own, so the State stays as it is."""
     waiting = waiting_jobs(state)
@@ -109,21 +116,49 @@ def forecast(state: State, outlook: Outlook) -> Forecast:
     return Forecast(state.now, min(future.until_ms for future in futures) - state.now, outlook.runs, spans)
 
 
-def point_forecast(state: State, job: str, outlook: Outlook) -> int | None:
+class Point(NamedTuple):
+    """When a job is expected to start; or the moment up to which was looked, and it did not. None: nobody can tell."""
+
+    start_ms: int | None
+    not_before_ms: int | None
+
+
+def point_forecast(state: State, job: str, outlook: Outlook) -> Point:
     """When one of the first in line will start, to the minute, if nobody else comes and all take as long as is usual.
 
-    Much faster than a forecast with its interval: one run of those before it in line and a few behind, which ends when
-    the job starts. None is past the horizon.
+    Much faster than a forecast with its interval: one run, which ends when the job starts or so many others have
+    started. Nobody in line is left out: who passes a job that finds no room may be anybody.
     """
     (future,) = apart(lambda _: _run_short(state, job, outlook), 1, 1)
-    return future.starts.get(job)
+    start_ms, cut_short = future.starts.get(job), len(future.starts) >= STARTS_MAX
+    return Point(start_ms, future.until_ms if start_ms is None and cut_short else None)
 
 
 def _run_short(state: State, job: str, outlook: Outlook) -> Future:
-    shorten(state, job, BEHIND_MAX)
-    past = Past(state)
-    works = {name: Work(past.length_ms(each, done_ms, USUAL), job=each) for name, each, done_ms in _open_jobs(state)}
-    return _run(state, works, iter(()), {job: None}, replace(outlook, grain_ms=MINUTE_MS))
+    watch = Watch(waiting_jobs(state), lambda starts: job in starts or len(starts) >= STARTS_MAX)
+    future = _run(state, UsualWorks(state), iter(()), watch, replace(outlook, grain_ms=MINUTE_MS))
+    return replace(future, until_ms=state.now) if len(future.starts) >= STARTS_MAX else future
+
+
+class UsualWorks(Mapping[str, Work]):
+    """What jobs have to do if each takes as long as is usual. Of many who wait few start: each is worked out then."""
+
+    def __init__(self, state: State) -> None:
+        self._state, self._past = state, Past(state)
+        self._known: dict[str, Work] = {}
+
+    def __getitem__(self, name: str) -> Work:
+        if name not in self._known:
+            record = self._state.jobs[name]
+            length_ms = self._past.length_ms(record.job, record.executed_ms(self._state.now), USUAL)
+            self._known[name] = Work(length_ms, job=record.job)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._state.jobs)
+
+    def __len__(self) -> int:
+        return len(self._state.jobs)
 
 
 def waiting_jobs(state: State) -> dict[str, None]:
@@ -149,7 +184,7 @@ def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Ou
         coming.append((at_ms, JobSubmitted(job)))
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
-    return _run(state, works, iter(coming), waiting, outlook)
+    return _run(state, works, iter(coming), Watch(waiting, lambda starts: len(starts) == len(waiting)), outlook)
 
 
 def _open_jobs(state: State) -> Iterator[tuple[str, Job, int]]:
@@ -163,10 +198,10 @@ def _run(
     state: State,
     works: Mapping[str, Work],
     coming: Iterator[tuple[int, Event]],
-    waiting: Mapping[str, None],
+    watch: Watch,
     outlook: Outlook,
 ) -> Future:
-    """Goes ahead until all who are watched have started, or to the horizon."""
+    """Goes ahead until a watch is over, or to the horizon."""
     run = Run(adopted(state, works, outlook.costs), coming, state=state, journal=Count(state.seq + 1))
     if state.policy.adviser:
         run.adviser = adviser(state.policy.adviser)
@@ -176,10 +211,10 @@ def _run(
     at_ms: int | None = state.now
     with calm():
         for _ in range(outlook.turns_max):
-            if at_ms is None or at_ms > until_ms or len(starts) == len(waiting):
+            if at_ms is None or at_ms > until_ms or watch.is_over(starts):
                 return Future(starts, until_ms)
             for action in run.turn(at_ms).actions:
-                if isinstance(action, Start) and action.id.job in waiting:
+                if isinstance(action, Start) and action.id.job in watch.jobs:
                     starts.setdefault(action.id.job, at_ms + outlook.costs.start_ms)
             at_ms = run.next_moment()
             if at_ms is not None:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from random import Random
 
 from phalanx.engine.records import JobRecord, JobState
@@ -99,12 +100,18 @@ class Past:
             length_ms = record.executed_ms(state.now)
             if length_ms and record.job.kind is not Kind.SERVICE:
                 self._observe(record, length_ms)
-        self.arrivals = [
+        self._jobs = state.jobs
+
+    @cached_property
+    def arrivals(self) -> list[tuple[int, Job]]:
+        """When which jobs came: not every forecast asks."""
+        arrivals = [
             (record.submitted_ms, record.job)
-            for record in state.jobs.values()
+            for record in self._jobs.values()
             if record.job.kind is not Kind.SERVICE and record.job.array is None and not record.job.after
         ]
-        self.arrivals.sort(key=lambda arrival: arrival[0])
+        arrivals.sort(key=lambda arrival: arrival[0])
+        return arrivals
 
     def _observe(self, record: JobRecord, length_ms: int) -> None:
         """Takes note of how long a job has run, for those of its queue and of all, of its size and of any."""

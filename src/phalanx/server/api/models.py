@@ -332,6 +332,9 @@ class WhyModel(Answered):
         description="If all take as long as they say, or as is usual; null if nobody can tell. Where there is a "
         "forecast that is not over yet, believe that: it knows how far what jobs say is off."
     )
+    expected_not_before_ms: int | None = Field(
+        description="Where it is not known when it will start, since too many others start before: not before this."
+    )
     forecast: dict[str, int | None] | None = Field(
         description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon), by so "
         "many runs of the state ahead, made at at_ms; null if none has been made since it came."

@@ -42,19 +42,20 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in
-from phalanx.simulate.forecast import Forecast, point_forecast
+from phalanx.simulate.forecast import Forecast, Point, point_forecast
 from phalanx.words import because, deadline_words, evidence, sooner
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
+LONG_LINE = 1_000
+"""Jobs in line up to which it is looked ahead by what jobs say for everybody who asks; past it the forecast will do."""
+
 
 def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
     """Answers a question, with what was last forecast."""
     try:
-        done = _answer(question, state)
-        if isinstance(question, Why):
-            done.setdefault("forecast", _expected(forecast, question.job))
+        done = _why(question, state, forecast) if isinstance(question, Why) else _answer(question, state)
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
     except DocumentError as error:
@@ -72,8 +73,7 @@ def _answer(question: object, state: State) -> Any:
     raise TypeError(f"nobody can answer a {type(question).__name__}")
 
 
-@_answer.register
-def _why(question: Why, state: State) -> dict[str, Any]:
+def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, Any]:
     seen = Seen(question.queues)
     explanation = redacted(why(state, question.job), seen)
     refusal = explanation.refusal
@@ -94,15 +94,29 @@ def _why(question: Why, state: State) -> dict[str, Any]:
         "not_before_ms": explanation.not_before_ms,
         "fits_now": explanation.fits_now,
         "expected_start_ms": None,
+        "expected_not_before_ms": None,
+        "forecast": None,
         "explanation": whole,
     }
-    if explanation.reason is None or explanation.is_hopeless:
-        # Of who does not wait, or waits for what cannot come, it is not told when it will start.
-        told["forecast"] = None
-    elif explanation.reason is not Reason.HELD:
-        point_ms = point_forecast(state, question.job, OUTLOOK)
-        told["expected_start_ms"] = Future(state).start_of(question.job) or point_ms
+    # Of who does not wait, or waits for what cannot come, it is not told when it will start.
+    if explanation.reason is not None and not explanation.is_hopeless:
+        told["forecast"] = _expected(forecast, question.job)
+        if explanation.reason is not Reason.HELD:
+            point = _point(state, question.job, forecast)
+            told |= {"expected_start_ms": point.start_ms, "expected_not_before_ms": point.not_before_ms}
     return told
+
+
+def _point(state: State, job: str, forecast: Forecast | None) -> Point:
+    """When a job will start: by what jobs say, or as is usual; in a long line by the newest forecast, if it can be."""
+    if state.in_line <= LONG_LINE:
+        point = point_forecast(state, job, OUTLOOK)
+        said_ms = Future(state).start_of(job)
+        return point if said_ms is None else Point(said_ms, None)
+    span = forecast.spans.get(job) if forecast is not None else None
+    if span is not None and (span.late_ms is None or span.late_ms >= state.now):
+        return Point(span.middle_ms, None)
+    return point_forecast(state, job, OUTLOOK)
 
 
 def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
