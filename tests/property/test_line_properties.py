@@ -29,6 +29,7 @@ from phalanx.engine.turn import record, turn
 from phalanx.policy.policy import Minds, Policy
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
+from phalanx.workload.share import fraction_ask
 from reference.quota_line import PlainQuotaLine
 
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
@@ -39,6 +40,7 @@ MAX_WAITS_MS = (None, 3_000)
 """Nobody ever waits too long, or some do, and others are short enough to run before what is reserved for those."""
 
 GPUS = 4
+CPUS_MILLI = 32_000
 
 
 def a_tree(rng: Random, gpus: int) -> tuple[Queue, ...]:
@@ -63,9 +65,7 @@ class History:
     ) -> None:
         self.rng = rng
         self.max_wait_ms = max_wait_ms
-        count = rng.choice([4, 8, 12])
-        nodes = tuple(Node(f"n{i}", (f"r{i // 4}",), GPUS) for i in range(count))
-        cluster = Cluster(nodes, ("rack", "node"), queues=a_tree(rng, GPUS * count) if quotas else ())
+        cluster = self.a_cluster(rng.choice([4, 8, 12]), quotas)
         self.state, self.journal = State(), Count()
         self.asked: dict[ActionId, None] = {}
         self.now = self.submitted = 0
@@ -75,11 +75,18 @@ class History:
             [self.a_submission() for _ in range(rng.choice([15, 40, 120] if max_wait_ms is not None else [15, 40]))]
         )
 
+    def a_cluster(self, count: int, quotas: bool) -> Cluster:
+        nodes = tuple(Node(f"n{i}", (f"r{i // 4}",), GPUS) for i in range(count))
+        return Cluster(nodes, ("rack", "node"), queues=a_tree(self.rng, GPUS * count) if quotas else ())
+
+    def a_task(self, gpus: int) -> Task:
+        return Task(gpus)
+
     def a_submission(self) -> JobSubmitted:
         rng = self.rng
         self.submitted += 1
         gpus, count = rng.choice([(1, 1), (1, 1), (2, 1), (4, 1), (4, 2)])
-        gang = Gang((Role("worker", count, count, Task(gpus)),), Topology(rng.choice(["", "rack"])))
+        gang = Gang((Role("worker", count, count, self.a_task(gpus)),), Topology(rng.choice(["", "rack"])))
         queue, priority = rng.choice(self.queues), rng.randrange(2)
         job = Job(str(self.submitted), gang, queue=queue, priority=priority)
         if self.max_wait_ms is not None and rng.random() < 0.3:
@@ -112,6 +119,38 @@ class History:
                 *(self.a_submission() for _ in range(rng.choice([0, 1, 4]))),
             ]
         )
+
+
+class Mixed(History):
+    """Likewise, where CPUs run out as well and queues deserve some, and some jobs share GPUs or need none."""
+
+    def a_cluster(self, count: int, quotas: bool) -> Cluster:
+        plain = super().a_cluster(count, quotas)
+        nodes = tuple(
+            replace(node, gpu_type="A100-80", gpu_memory_gb=80.0, cpus_milli=CPUS_MILLI) for node in plain.nodes
+        )
+        by_cpus = self.rng.random() < 0.5
+        queues = tuple(_with_cpus(queue) if by_cpus else queue for queue in plain.queues)
+        return replace(plain, nodes=nodes, queues=queues)
+
+    def a_task(self, gpus: int) -> Task:
+        cpus_milli = self.rng.choice([1_000, 4_000, 12_000])
+        if gpus > 1 or self.rng.random() < 0.5:
+            return Task(gpus, cpus_milli=cpus_milli)
+        permille = self.rng.choice([0, 200, 500, 700])
+        share = fraction_ask(permille) if permille else None
+        return Task(1 if share else 0, share=share, cpus_milli=cpus_milli)
+
+
+def _with_cpus(queue: Queue) -> Queue:
+    """Of CPUs what it has of GPUs: as many as belong to them."""
+    gpus = (queue.guaranteed.gpus_permille, queue.deserved.gpus_permille)
+    guaranteed, deserved = (None if each is None else each * CPUS_MILLI // GPUS // 1000 for each in gpus)
+    return replace(
+        queue,
+        guaranteed=queue.guaranteed._replace(cpus_milli=guaranteed),
+        deserved=queue.deserved._replace(cpus_milli=deserved),
+    )
 
 
 @contextmanager
@@ -186,6 +225,17 @@ def test_what_is_decided_by_quota_is_the_same_as_if_everybody_were_looked_at_whe
 @given(st.randoms(use_true_random=False))
 def test_a_second_decision_right_after_the_first_is_empty(max_wait_ms: int | None, rng: Random) -> None:
     history = History(rng, BY_QUOTA, max_wait_ms)
+    for _ in range(8):
+        history.decide()
+        again = decide(history.state, history.now)
+        assert (again.claims, again.actions, again.withdrawn) == ((), (), ())
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_nor_does_it_add_anything_where_jobs_of_several_resources_wait_too_long(rng: Random) -> None:
+    history = Mixed(rng, BY_QUOTA, 3_000)
     for _ in range(8):
         history.decide()
         again = decide(history.state, history.now)

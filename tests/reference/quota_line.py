@@ -47,13 +47,17 @@ class PlainQuotaLine(Roll):
         self.current = 0
         self.seen: set[str] = set()
         self.everybody = False
+        self.placings = 0
+        self.tried: dict[int, int] = {}
         self.settled = [
             waiting.born <= state.clean_seq and waiting.verdict is not Reason.UNDECIDED and not draft.fresh
             for waiting in state.classes.values()
         ]
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while (i := self.next_in_line()) is not None:
+        while (i := self.next_in_line()) is not None or self.try_again():
+            if i is None:
+                continue
             self.current = i
             self.straight[i] = False
             yield self.record(i)
@@ -62,17 +66,42 @@ class PlainQuotaLine(Roll):
                 self.refused_since_growth.clear()
                 self.settled = []
                 self.call_the_skipped()
-            if self.draft.reservations.changes != self.reserved_anew:
-                self.reserved_anew = self.draft.reservations.changes
-                for i in self.kept_off:
-                    self.straight[i] = True
-                    self.refused_since_growth.discard(i)
-                self.call_the_skipped()
+            self.try_who_was_kept_off()
             self.put_back()
+
+    def try_who_was_kept_off(self) -> bool:
+        if self.draft.reservations.changes == self.reserved_anew:
+            return False
+        self.reserved_anew = self.draft.reservations.changes
+        for i in self.everybody_kept_off():
+            self.straight[i] = True
+            self.refused_since_growth.discard(i)
+        self.call_the_skipped()
+        return True
+
+    def everybody_kept_off(self) -> set[int]:
+        off = self.draft.reservations.kept_off
+        return self.kept_off | {i for i in self.refused_since_growth if self.waiting[i] and self.waiting[i][0] in off}
 
     def next_in_line(self) -> int | None:
         fit = [i for i, jobs in enumerate(self.waiting) if jobs and self.is_in_line(i)]
         return min(fit, key=self.turn) if fit else None
+
+    def try_again(self) -> bool:
+        if not self.state.waits_are_limited:
+            return False
+        self.draft.reservations.renew()
+        if self.try_who_was_kept_off():
+            return True
+        before = [i for i, placings in self.tried.items() if placings < self.placings and self.waiting[i]]
+        off = self.everybody_kept_off()
+        again = [i for i in before if i in off or self.draft.reclaims_left > 0]
+        for i in again:
+            del self.tried[i]
+            self.straight[i] = True
+            self.in_vain.discard(i)
+            self.refused_since_growth.discard(i)
+        return bool(again)
 
     def turn(self, i: int) -> tuple[bool, Key, str]:
         record = self.record(i)
@@ -108,6 +137,7 @@ class PlainQuotaLine(Roll):
 
     def placed(self) -> None:
         del self.waiting[self.current][0]
+        self.placings += 1
 
     def refused(self, lack: Lack, short: Shortfall | None = None) -> None:
         self.rest()
@@ -124,6 +154,7 @@ class PlainQuotaLine(Roll):
                 self.straight[self.current] = True
                 return
         self.rest()
+        self.tried[self.current] = self.placings
         self.kept_off.add(self.current)
 
     def next_of_class(self) -> None:
@@ -142,6 +173,8 @@ class PlainQuotaLine(Roll):
         self.refused_since_growth.add(self.current)
         if self.state.quotas.may_reclaim(record.job.queue, record.need):
             self.in_vain.add(self.current)
+        if self.current in self.in_vain or record.job.id in self.draft.reservations.kept_off:
+            self.tried[self.current] = self.placings
 
     def fresh(self) -> int | None:
         return None
@@ -149,7 +182,7 @@ class PlainQuotaLine(Roll):
     def readmit(self) -> None:
         self.everybody = True
         self.settled = []
-        self.refused_since_growth -= self.kept_off
+        self.refused_since_growth -= self.everybody_kept_off()
 
     def reconsider(self) -> bool:
         self.refused_since_growth.clear()

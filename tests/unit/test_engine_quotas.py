@@ -292,6 +292,17 @@ def test_what_would_be_promised_to_one_who_borrows_is_promised_to_who_is_due_it_
     assert not decide(world.state, world.now).claims
 
 
+def test_what_would_be_promised_to_one_in_time_goes_to_who_is_due_it_where_somebody_may_wait_too_long() -> None:
+    """v leaves 2 GPUs. borrows stands first and would have them, and due deserves them."""
+    queues = (Queue("a", deserved=gpus(4)), Queue("b", deserved=gpus(0)))
+    world = world_of(*queues, policy="fifo:skip=true", nodes=1, each=4)
+    world.run(of("a", "keeps", 2), of("b", "v", 2))
+    borrows, due = of("b", "borrows", 2, max_wait_ms=HOUR_MS), of("a", "due", 2)
+    plan = world.turn(JobCancelled("v"), JobSubmitted(borrows), JobSubmitted(due), after_ms=1_000)
+    assert [(claim.job, claim.waits) for claim in plan.claims] == [("due", True)]
+    assert not decide(world.state, world.now).claims
+
+
 def test_what_is_due_is_not_lent_also_where_somebody_else_must_leave_as_well() -> None:
     """runs has one of two GPUs, and late goes first and would borrow the other. due deserves both."""
     world = world_of(Queue("a", deserved=gpus(2)), Queue("b", deserved=gpus(0)), policy="fair", nodes=1, each=2)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import structs
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
@@ -20,7 +22,7 @@ from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
-from phalanx.engine.reserve import End, Reservations, Underway
+from phalanx.engine.reserve import End, Reservations, Underway, meet
 from phalanx.engine.room import Room, make_room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context, may_stop
@@ -38,6 +40,10 @@ LENT_MAX = 16
 RECLAIMS_MAX = 32
 """Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
 Those of the first in the order are made."""
+
+PROMISES_MAX = 32
+"""Promises of one decision that go to others who are due what is promised, but for those to who is overdue: a bound on
+work. Where many are due, that would go on and on; what is left is had back in the next decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,7 @@ class Lent(NamedTuple):
     record: JobRecord
     bookings: list[Booking]
     waits: bool = False
+    victims: tuple[AttemptRecord, ...] = ()
 
 
 class Draft:
@@ -83,9 +90,10 @@ class Draft:
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
         self._lent: list[Lent] = []
-        self._made_way: dict[str, None] = {}
+        self._made_way: dict[str, list[str]] = {}
         self.put_back: list[JobRecord] = []
         self.reclaims_left = RECLAIMS_MAX
+        self._promises_left = PROMISES_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._ceilings = Ceilings(self.state)
         self._giving_way: dict[Group, list[Group]] = {}
@@ -133,13 +141,27 @@ class Draft:
             if attempt.key not in self.withdrawn and self.trial.promote(attempt):
                 self._touched[attempt.key] = None
                 self.promoted[attempt.key] = attempt
-                self._open_shared(attempt)
+                self._open_shared(attempt.bookings)
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+        if self.state.waits_are_limited and (self.opened or self._made_way):
+            self._start_who_waits_no_longer()
 
-    def _open_shared(self, attempt: AttemptRecord) -> None:
-        """A device of which a part was promised took nobody else; now that the part is held, the rest is to be had."""
-        for booking in attempt.bookings:
-            if booking.portion is not None:
+    def _start_who_waits_no_longer(self) -> None:
+        """Starts of claims of this plan, for which others were in the way who start by now, or do not after all."""
+        for i, claim in enumerate(self.claims):
+            bookings = self._bookings(claim) if claim.waits else []
+            if bookings and self.trial.keep_promise(bookings):
+                self.claims[i] = structs.replace(claim, waits=False)
+                self._open_shared(bookings)
+                self._begin(claim.job, claim.attempt, 0, claim.placement, bookings)
+
+    def _open_shared(self, bookings: Iterable[Booking]) -> None:
+        """A device of which a part was promised took nobody else; now that the part is held, the rest is to be had.
+
+        So are CPUs and the like of the node. Where nobody waits too long, the next decision is soon enough for these.
+        """
+        for booking in bookings:
+            if booking.portion is not None or (booking.needs and self.state.waits_are_limited):
                 self.opened = True
                 self._grow((booking,))
 
@@ -186,11 +208,9 @@ class Draft:
         Who has made way so does not have others make way in turn, which might go on for ever.
         """
         quotas = self.state.quotas
-        if not quotas or record.job.id in self._made_way or not quotas.may_reclaim(record.job.queue, record.need):
+        if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
             return False
-        for lent in reversed(self._lent[-LENT_MAX:]):
-            if not quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
-                continue
+        for lent in self._lent_to_others(record):
             mark, promised_gpus = self.trial.mark(), self.promised_gpus
             planned = self._take_back(lent)
             if self._takes(record, lent):
@@ -200,15 +220,29 @@ class Draft:
             self.promised_gpus = promised_gpus
         return False
 
+    def _lent_to_others(self, record: JobRecord) -> Iterator[Lent]:
+        """What this plan lends to others that a job is due, the latest first.
+
+        Who has made way has only those make way in turn who go first for having waited too long: it would have gone
+        before them. Nobody makes way twice for the same, nor for one who has made way for it.
+        """
+        quotas, own = self.state.quotas, record.job.id
+        for lent in self._lent[: -LENT_MAX - 1 : -1]:
+            other = lent.record.job.id
+            if not lent.record.overdue and (own in self._made_way or (lent.waits and self._promises_left <= 0)):
+                continue
+            if other in self._made_way.get(own, ()) or own in self._made_way.get(other, ()):
+                continue
+            if quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
+                yield lent
+
     def take_over_with_victims(self, record: JobRecord) -> bool:
         """Likewise of as many as needed, where others must leave as well."""
-        quotas, planned = self.state.quotas, self.reservations.put_back([])
+        planned = self.reservations.put_back([])
         mark, promised_gpus = self.trial.mark(), self.promised_gpus
         taken: list[Lent] = []
-        for lent in reversed(self._lent[-LENT_MAX:]):
-            if record.job.id in self._made_way:
-                break
-            if not quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
+        for lent in self._lent_to_others(record):
+            if lent.victims:
                 continue
             self._take_back(lent)
             taken.append(lent)
@@ -216,7 +250,7 @@ class Draft:
             room = make_room(self.trial, record, context)
             if room is not None:
                 for each in taken:
-                    self._put_back(each)
+                    self._put_back(each, record)
                 self.promise(record, room)
                 return True
         self.reservations.plan_again(planned)
@@ -242,18 +276,20 @@ class Draft:
             return False
         # It has its due, but does not borrow in turn.
         self.trial.lends = False
-        seated = self.seat(record) or (self.trial.seat(record) if self.reservations.made else None)
+        seated = None
+        if not lent.victims:
+            seated = self.seat(record) or (self.trial.seat(record) if self.reservations.made else None)
         beside = seated is None and lent.waits and self.free_soon >= record.gpus_min
         room = room_beside(self.trial, record, self.leaving) if beside else None
         self.trial.lends = True
         if seated is not None:
-            self._put_back(lent)
+            self._put_back(lent, record)
             self.start(record, seated)
             return True
-        if room is None:
+        if room is None or not all(meet(room.bookings, victim.bookings) for victim in lent.victims):
             return False
-        self._put_back(lent)
-        self.promise(record, room)
+        self._put_back(lent, record)
+        self.promise(record, room, lent.victims)
         return True
 
     def seat(self, record: JobRecord) -> GangTrial | None:
@@ -261,12 +297,13 @@ class Draft:
         # Where nothing is reserved, nobody can be delayed.
         return self.reservations.seat(record) if self.reservations.made else self.trial.seat(record)
 
-    def _put_back(self, lent: Lent) -> None:
-        """One that was to have devices waits on."""
-        record, bookings, _ = lent
+    def _put_back(self, lent: Lent, taker: JobRecord) -> None:
+        """One that was to have devices waits on, for another."""
+        record, bookings = lent.record, lent.bookings
         job, number = record.job.id, record.attempts + 1
         self._lent = [each for each in self._lent if each is not lent]
-        self._made_way[job] = None
+        self._made_way.setdefault(job, []).append(taker.job.id)
+        self._promises_left -= lent.waits and not record.overdue
         self.claims = [claim for claim in self.claims if claim.job != job]
         self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
         self.reservations.put_back(bookings)
@@ -274,7 +311,7 @@ class Draft:
         self.holds.waits_on(record)
         self._grow(bookings)
 
-    def promise(self, record: JobRecord, room: Room) -> None:
+    def promise(self, record: JobRecord, room: Room, stopped: tuple[AttemptRecord, ...] = ()) -> None:
         """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
         for victim in room.victims:
             if victim.phase is Phase.CLAIMED:
@@ -286,7 +323,7 @@ class Draft:
             self._shrink(attempt, slots)
         for move in room.moves:
             self._move(move)
-        victims = tuple(victim.key for victim in room.victims)
+        victims = tuple(victim.key for victim in (*stopped, *room.victims))
         number = record.attempts + 1
         self.newest_bookings = list(room.bookings)
         waits = not self.trial.hold(room.bookings)
@@ -298,9 +335,9 @@ class Draft:
             self.trial.claim(room.bookings)
         else:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
-        # Others who are due what somebody runs on have that stopped: it is the overdue alone who goes before them.
-        if self.state.quotas and record.overdue and not room.victims and not room.shrunk and not room.moves:
-            self._lent.append(Lent(record, self.newest_bookings, waits))
+        # Where nobody waits too long, who is due it goes before, or has it back in the next decision.
+        if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
+            self._lent.append(Lent(record, self.newest_bookings, waits, (*stopped, *room.victims)))
 
     def spare(self, victim: AttemptRecord) -> None:
         """Lets a victim of this plan run on where those who are promised its devices can have others.

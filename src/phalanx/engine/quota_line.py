@@ -60,6 +60,8 @@ class QuotaLine(Roll):
         self._in_vain: dict[int, None] = {}
         self._reserved_anew = draft.reservations.changes
         self._skipped: list[JobRecord] = []
+        self._placings = 0
+        self._tried: dict[int, int] = {}
         self._over_limit: dict[str, list[int]] = {}
         self._over_pool: list[list[tuple[int, int]]] = [[] for _ in EVERY]
         self._gave_up = False
@@ -147,7 +149,9 @@ class QuotaLine(Roll):
             heappush(self._over_pool[resource], (height, i))
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while (i := self._draw()) is not None:
+        while (i := self._draw()) is not None or self._try_again():
+            if i is None:
+                continue
             self._current = i
             yield self._record(i)
             if self.draft.growths != self._growths:
@@ -182,6 +186,27 @@ class QuotaLine(Roll):
                 return i
             if not lies:
                 heads.drop(self._stands_in_vain)
+
+    def _try_again(self) -> bool:
+        """Has those stand in line again who were held back, or tried in vain to have something back, before others were
+        placed: what these would only borrow may be theirs, and what is reserved may not be in their way any more.
+        """
+        if not self.state.waits_are_limited:
+            return False
+        self.draft.reservations.renew()
+        if self.draft.reservations.changes != self._reserved_anew:
+            self._try_who_was_held_back()
+            return True
+        before = [i for i, placings in self._tried.items() if placings < self._placings and self._has_more(i)]
+        again = [i for i in before if self._is_kept_off(i) or not self._gave_up]
+        for i in again:
+            del self._tried[i]
+            self._unlucky.pop(i, None)
+            self._in_vain.pop(i, None)
+            self._ward_of[i] = None
+            self._heads.push(self._entry(i))
+        self._aside = [i for i in self._aside if i not in again]
+        return bool(again)
 
     @property
     def _free_soon(self) -> int:
@@ -346,11 +371,16 @@ class QuotaLine(Roll):
         self._reserved_anew = self.draft.reservations.changes
         self._call_the_skipped()
         standing = {i: None for _, _, i in self._heads}
-        for i in self._held_back:
-            if i not in standing and self._has_more(i):
+        kept_off = [i for i in (*self._held_back, *self._in_vain) if self._has_more(i) and self._is_kept_off(i)]
+        for i in dict.fromkeys(kept_off):
+            if i not in standing:
                 self._in_vain.pop(i, None)
                 self._heads.push(self._entry(i))
-        self._aside = [i for i in self._aside if i not in self._held_back]
+        self._aside = [i for i in self._aside if i not in kept_off]
+
+    def _is_kept_off(self, i: int) -> bool:
+        """Whether a class waits for no more than what is reserved for others."""
+        return i in self._held_back or self._record(i).job.id in self.draft.reservations.kept_off
 
     def next_of_class(self) -> None:
         """Lets the next of a class into the line; who was refused has no turn of its class any more."""
@@ -435,6 +465,7 @@ class QuotaLine(Roll):
             # Its class may have been told why it waits.
             self.helped(self._record(i))
         self._start(i)
+        self._placings += 1
         self._ward_of[i] = None
         self._lucky.pop(i, None)
         self._by_own.pop(i, None)
@@ -473,6 +504,8 @@ class QuotaLine(Roll):
         record = self._record(i)
         if self._means.may_reclaim(record.job.queue, record.need):
             self._unlucky[i] = None
+        if i in self._unlucky or self._is_kept_off(i):
+            self._tried[i] = self._placings
         self._in_vain[i] = None
         ward = self._ward(i)
         if ward is None:
@@ -491,7 +524,7 @@ class QuotaLine(Roll):
         not, and nothing has grown since.
         """
         standing = {i: None for _, _, i in self._heads}
-        lacking = {i: None for i in self._in_vain if i not in self._held_back}
+        lacking = {i: None for i in self._in_vain if self._has_more(i) and not self._is_kept_off(i)}
         self._lucky, self._by_own, self._rare, self._settled = {}, {}, {}, range(0)
         self._aside = [i for i in self._aside if i in lacking]
         for dormitory in self._dormitories.values():

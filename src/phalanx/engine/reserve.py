@@ -16,7 +16,7 @@ from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.room import Room
-from phalanx.engine.trial import Closed, Trial
+from phalanx.engine.trial import Closed, Cut, Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
@@ -57,6 +57,7 @@ class Reservations:
     """Those of one decision: as they were while nothing unexpected has happened, else made anew.
 
     `changes` counts how often something else was reserved for somebody than before, so that others may have that.
+    Jobs were `kept_off` who would have had room, but would have delayed somebody there.
     """
 
     def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
@@ -70,8 +71,10 @@ class Reservations:
             self.depth = DEPTH_MAX
         self.made: list[Reservation] = []
         self.changes = 0
+        self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
         self._planned: list[End] = []
+        self._steps = self._renewed = 0
         surprised = self.state.surprised
         for kept in self.state.reservations:
             record = self.state.jobs[kept.job]
@@ -160,15 +163,20 @@ class Reservations:
         """
         if all(booking.portion is None for booking in bookings):
             return False
-        return any(_meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
+        return any(meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
 
     def _has_place(self, made: Reservation) -> bool:
         """Whether somebody would still have a place at its reserved time, with those gone who have left by then."""
         mark = self.trial.mark()
         self._release([end for end in self._ends() if end[0] <= made.at_ms])
-        found = self._try(self.state.jobs[made.job], made.at_ms)
+        with self._in_a_moment():
+            found = self._try(self.state.jobs[made.job], made.at_ms)
         self.trial.undo_to(mark)
         return found is not None
+
+    def _in_a_moment(self) -> Cut:
+        """A block in which what is reserved for the overdue may also lie on devices that are being cut now."""
+        return Cut(self.state, self.state.cuts.values() if self._overdue_only else ())
 
     def before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
         """What is reserved for those before a job from a moment on at which it would not have ended."""
@@ -184,15 +192,38 @@ class Reservations:
 
         What it has back of another queue by its quota is its own, whatever is reserved there.
         """
+        if not self._delays(record, room):
+            return False
+        self.kept_off[record.job.id] = None
+        return True
+
+    def _delays(self, record: JobRecord, room: Room) -> bool:
         if any(victim.job.queue != record.job.queue for victim in room.victims):
             return False
-        if any(_meet(room.bookings, reserved) for _, reserved in self.before(record)):
+        before = self.before(record)
+        if any(meet(room.bookings, reserved) for _, reserved in before):
             return True
+        if self._overdue_only and not room.victims and not room.shrunk and not room.moves:
+            return self._lacks_beside(room, before)
         return any(
-            at_ms < self._end_ms(move.attempt) and _meet(move.bookings, reserved)
+            at_ms < self._end_ms(move.attempt) and meet(move.bookings, reserved)
             for at_ms, _, reserved in self._intervals
             for move in room.moves
         )
+
+    def _lacks_beside(self, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+        """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
+        those who leave takes some on the same node.
+        """
+        beside = [made for made, reserved in before if _draw_on_the_same(room.bookings, reserved)]
+        if not beside:
+            return False
+        mark = self.trial.mark()
+        if not self.trial.hold(room.bookings):
+            self.trial.claim(room.bookings)
+        lacks = not all(self._has_place(made) for made in beside)
+        self.trial.undo_to(mark)
+        return lacks
 
     def _end_ms(self, attempt: AttemptRecord) -> int:
         record = self.state.jobs[attempt.job.id]
@@ -223,7 +254,8 @@ class Reservations:
     def started(self, record: JobRecord, bookings: list[Booking], release: Release) -> bool:
         """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
         if self.depth:
-            self._planned.append((self.now + record.estimate_ms, release, bookings))
+            self._steps += 1
+            self._planned.append((self._planned_end_ms(record), release, bookings))
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
@@ -232,6 +264,18 @@ class Reservations:
         if self.made:
             self._make_way(record, bookings)
         return False
+
+    def _planned_end_ms(self, record: JobRecord) -> int:
+        """When one that starts will have left: for the overdue, as it will be expected of its attempt from then on."""
+        if not self._overdue_only:
+            return self.now + record.estimate_ms
+        return self._expected_ms(self.now + max(record.estimate_ms - record.executed_before_ms, 0))
+
+    def renew(self) -> None:
+        """Reserves anew for all, if others were placed, or were not to be after all, since that was last done."""
+        if self.made and self._steps != self._renewed:
+            self._renewed = self._steps
+            self._make_again(0, [made.job for made in self.made])
 
     def put_back(self, bookings: list[Booking]) -> list[End]:
         """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
@@ -250,7 +294,7 @@ class Reservations:
         key, end_ms = whole_key(self.state, record), self.now + record.estimate_ms
         kept = 0
         for made, (at_ms, _, reserved) in zip(self.made, self._intervals, strict=True):
-            if key < self._key(made) or (at_ms < end_ms and _meet(bookings, reserved)):
+            if key < self._key(made) or (at_ms < end_ms and meet(bookings, reserved)):
                 break
             kept += 1
         self._make_again(kept, [made.job for made in self.made[kept:]])
@@ -282,7 +326,8 @@ class Reservations:
     def make(self, record: JobRecord) -> None:
         """Reserves for a job behind those that have a reservation already."""
         if len(self.made) < self.depth:
-            found = self._earliest(record)
+            with self._in_a_moment():
+                found = self._earliest(record)
             if found is not None:
                 self._add(record, found)
 
@@ -394,12 +439,18 @@ class Reservations:
         return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), placement)
 
 
-def _meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
+def meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
     """Whether two lie on the same devices somewhere."""
     devices: dict[int, int] = {}
     for booking in bookings:
         devices[booking.node] = devices.get(booking.node, 0) | booking.devices
     return any(devices.get(booking.node, 0) & booking.devices for booking in reserved)
+
+
+def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
+    """Whether two need anything but devices of the same node."""
+    nodes = {booking.node: None for booking in bookings if booking.needs}
+    return any(booking.node in nodes for booking in reserved if booking.needs)
 
 
 def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:

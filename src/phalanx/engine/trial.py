@@ -10,6 +10,7 @@ from typing import Any
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine import cells_seats
+from phalanx.engine.action import Repartition
 from phalanx.engine.cells_steps import CellStep
 from phalanx.engine.elastic import sized, within
 from phalanx.engine.maintenance import closing
@@ -41,6 +42,26 @@ class Closed:
     ) -> None:
         for node in self.nodes:
             self.capacity.set_health(node, Health.HEALTHY)
+        self.capacity.grown = self._grown
+
+
+class Cut:
+    """A block in which devices that are being cut have been cut: as it will be in a moment."""
+
+    def __init__(self, state: State, cuts: Iterable[Repartition]) -> None:
+        self.capacity = state.capacity
+        self.devices = dict.fromkeys((state.topology.number[cut.node], cut.device) for cut in cuts)
+        self._grown = state.capacity.grown
+
+    def __enter__(self) -> None:
+        for node, device in self.devices:
+            self.capacity.set_cutting(node, device, cutting=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node, device in self.devices:
+            self.capacity.set_cutting(node, device, cutting=True)
         self.capacity.grown = self._grown
 
 
@@ -245,10 +266,14 @@ class Trial:
             self._undo.append((self.state.capacity.claim, booking))
 
     def promote(self, attempt: AttemptRecord) -> bool:
-        """As if a promise were kept: what was claimed is held. Not while somebody is still in the way."""
+        """As if the promise to an attempt were kept. Not while somebody is still in the way."""
+        return self.keep_promise(attempt.bookings)
+
+    def keep_promise(self, bookings: Iterable[Booking]) -> bool:
+        """As if what was claimed were held. Not while somebody is still in the way."""
         mark = self.mark()
-        self.unclaim(attempt.bookings)
-        if self.hold(attempt.bookings):
+        self.unclaim(bookings)
+        if self.hold(bookings):
             return True
         self.undo_to(mark)
         return False
