@@ -330,6 +330,44 @@ def test_what_is_due_is_not_lent_also_where_it_is_reserved_for_one_who_goes_firs
     assert (again.claims, again.actions) == ((), ())
 
 
+def half_reserved(policy: str, *queues: Queue, head: str = "c", **low: Any) -> World:
+    """Four nodes of 4 GPUs in two racks. n1 has one that may be stopped, n3 is free, and head has n2 and n3 reserved
+    from 100 s on: it needs a rack.
+    """
+    nodes = tuple(Node(f"n{i}", (f"r{i // 2}",), 4) for i in range(4))
+    world = World(Cluster(nodes, ("rack", "node"), queues=queues), policy)
+    keeps: dict[str, Any] = {"preemptible": False, "priority": 5}
+    world.run(of("b", "stays", 4, duration_ms=9 * HOUR_MS, **keeps))
+    world.run(of("b", "lent", 4, duration_ms=8 * HOUR_MS, **low))
+    world.run(of("b", "ends", 4, duration_ms=100_000, **keeps))
+    world.submit(a_job("head", 4, 2, required="rack", queue=head, duration_ms=50_000, priority=5), after_ms=1_000)
+    assert [(each.at_ms, each.placement.nodes) for each in world.state.reservations] == [(100_000, ("n2", "n3"))]
+    return world
+
+
+@pytest.mark.parametrize("policy", ["backfill", "backfill:mode=conservative", "fair:backfill=easy"])
+def test_who_reclaims_takes_nothing_that_is_reserved_for_one_before_it_who_is_due_as_much(policy: str) -> None:
+    queues = Queue("a", deserved=gpus(8)), Queue("b", deserved=gpus(0)), Queue("c", deserved=gpus(8))
+    world = half_reserved(policy, *queues)
+    plan = world.submit(a_job("due", 4, 2, queue="a", duration_ms=HOUR_MS, priority=5), after_ms=1_000)
+    assert (plan.claims, stops(plan)) == ((), [])
+    assert (world.state.reservations[0].job, world.state.reservations[0].at_ms) == ("head", 100_000)
+
+
+def test_who_reclaims_takes_what_is_reserved_for_one_who_would_borrow_it() -> None:
+    world = half_reserved("backfill", Queue("a", deserved=gpus(8)), Queue("b", deserved=gpus(0)), Queue("c"))
+    plan = world.submit(a_job("due", 4, 2, queue="a", duration_ms=HOUR_MS, priority=5), after_ms=1_000)
+    assert [(claim.job, claim.placement.nodes) for claim in plan.claims] == [("due", ("n1", "n3"))]
+    assert stops(plan) == ["lent"]
+
+
+@pytest.mark.parametrize("queue", ["a", "b"])
+def test_where_there_are_no_quotas_who_stops_another_delays_nobody_whosever_queue_that_is(queue: str) -> None:
+    world = half_reserved("priority:backfill=easy")
+    plan = world.submit(a_job("late", 4, 2, queue=queue, duration_ms=HOUR_MS, priority=5), after_ms=1_000)
+    assert (plan.claims, stops(plan)) == ((), [])
+
+
 def test_one_who_is_overdue_and_has_nothing_back_does_not_keep_others_from_what_they_have_back() -> None:
     """1 GPU is free on each of 4 nodes, and a has 2 more than it deserves: too few on one node for 4, enough for 2."""
     queues = (Queue("a", deserved=gpus(14)), Queue("b", deserved=gpus(6)))

@@ -198,10 +198,8 @@ class Reservations:
         return True
 
     def _delays(self, record: JobRecord, room: Room) -> bool:
-        if any(victim.job.queue != record.job.queue for victim in room.victims):
-            return False
         before = self.before(record)
-        if any(meet(room.bookings, reserved) for _, reserved in before):
+        if self._takes_of(record, room, before):
             return True
         if self._overdue_only and not room.victims and not room.shrunk and not room.moves:
             return self._lacks_beside(room, before)
@@ -210,6 +208,21 @@ class Reservations:
             for at_ms, _, reserved in self._intervals
             for move in room.moves
         )
+
+    def _takes_of(self, record: JobRecord, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+        """Whether room takes devices that are reserved for those before a job.
+
+        What it has back of other queues by its quota is its own. What lies free beside that it has only before those
+        who would borrow it.
+        """
+        lent = [victim for victim in room.victims if self.state.quotas and victim.job.queue != record.job.queue]
+        taken = _without(room.bookings, [booking for victim in lent for booking in victim.bookings])
+        for made, reserved in before:
+            holder = self.state.jobs[made.job]
+            gives_way = bool(lent) and self.state.quotas.would_borrow(holder.job.queue, holder.need)
+            if not gives_way and meet(taken, reserved):
+                return True
+        return False
 
     def _lacks_beside(self, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
         """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
@@ -437,6 +450,14 @@ class Reservations:
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
         return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), placement)
+
+
+def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
+    """Bookings less the devices that others have."""
+    devices: dict[int, int] = {}
+    for booking in others:
+        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
+    return [booking._replace(devices=booking.devices & ~devices.get(booking.node, 0)) for booking in bookings]
 
 
 def meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
