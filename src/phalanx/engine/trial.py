@@ -51,18 +51,18 @@ class Cut:
     def __init__(self, state: State, cuts: Iterable[Repartition]) -> None:
         self.capacity = state.capacity
         self.devices = dict.fromkeys((state.topology.number[cut.node], cut.device) for cut in cuts)
-        self._grown = state.capacity.grown
 
     def __enter__(self) -> None:
+        grown = self.capacity.grown
         for node, device in self.devices:
             self.capacity.set_cutting(node, device, cutting=False)
+        self.capacity.grown = grown
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for node, device in self.devices:
             self.capacity.set_cutting(node, device, cutting=True)
-        self.capacity.grown = self._grown
 
 
 class Trial:
