@@ -18,6 +18,7 @@ from phalanx.engine.records import JobRecord
 from phalanx.engine.room import Room, make_room, room_by_defragmenting
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
+from phalanx.engine.takeover import take_over, take_over_with_victims
 from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
@@ -145,7 +146,7 @@ def _lack(draft: Draft, record: JobRecord) -> Lack:
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
     if draft.state.cells is not None or not draft.could_make_room(record):
         return False
-    if draft.take_over(record):
+    if take_over(draft, record):
         return True
     room = make_room(draft.trial, record, draft.context(record, fresh))
     if room is not None and draft.reservations.made and draft.reservations.delayed_by(record, room):
@@ -154,7 +155,7 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
         quotas = draft.state.quotas
         if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
             return False
-        if draft.take_over_with_victims(record):
+        if take_over_with_victims(draft, record):
             return True
         draft.reclaims_left -= 1
         return False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -18,12 +17,13 @@ from phalanx.engine.adjust import step_towards
 from phalanx.engine.ceiling import Ceiling, Ceilings
 from phalanx.engine.elastic import does_without, lost, missing, most, surplus
 from phalanx.engine.holds import Holds
+from phalanx.engine.loans import Loan, Loans
 from phalanx.engine.moves import Move
 from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
-from phalanx.engine.reserve import End, Reservations, Underway, meet
-from phalanx.engine.room import Room, make_room, room_beside
+from phalanx.engine.reserve import End, Reservations, Underway
+from phalanx.engine.room import Room, room_beside
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import Context, may_stop
 from phalanx.placement.gang import GangTrial
@@ -34,16 +34,9 @@ from phalanx.policy.policy import Targets
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Kind
 
-LENT_MAX = 16
-"""Starts of one decision, the latest, that are looked at for one who is due what they would borrow."""
-
 RECLAIMS_MAX = 32
 """Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
 Those of the first in the order are made."""
-
-PROMISES_MAX = 32
-"""Promises of one decision that go to others who are due what is promised, but for those to who is overdue: a bound on
-work. Where many are due, that would go on and on; what is left is had back in the next decision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +49,6 @@ class Untouchable:
 
     def __contains__(self, key: object) -> bool:
         return key in self.leaving or key in self.touched or key in self.withdrawn
-
-
-class Lent(NamedTuple):
-    """What a plan is about to give to somebody, who may only borrow it; once others have left, if that `waits`."""
-
-    record: JobRecord
-    bookings: list[Booking]
-    waits: bool = False
-    victims: tuple[AttemptRecord, ...] = ()
 
 
 class Draft:
@@ -89,11 +73,9 @@ class Draft:
         self.opened = False
         self.newest_bookings: list[Booking] = []
         self.newest_release = trial.release
-        self._lent: list[Lent] = []
-        self._made_way: dict[str, list[str]] = {}
+        self.loans = Loans(self.state.quotas)
         self.put_back: list[JobRecord] = []
         self.reclaims_left = RECLAIMS_MAX
-        self._promises_left = PROMISES_MAX
         self.stopped: dict[str, AttemptRecord] = {}
         self._ceilings = Ceilings(self.state)
         self._giving_way: dict[Group, list[Group]] = {}
@@ -143,7 +125,7 @@ class Draft:
                 self.promoted[attempt.key] = attempt
                 self._open_shared(attempt.bookings)
                 self._begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
-        if self.state.waits_are_limited and (self.opened or self._made_way):
+        if self.state.waits_are_limited and (self.opened or self.loans.anybody_made_way):
             self._start_who_waits_no_longer()
 
     def _start_who_waits_no_longer(self) -> None:
@@ -200,110 +182,27 @@ class Draft:
         self.claims.append(Claim(record.job.id, number, placement))
         self._begin(record.job.id, number, 0, placement, bookings)
         if self.state.quotas:
-            self._lent.append(Lent(record, bookings))
+            self.loans.add(Loan(record, bookings))
 
-    def take_over(self, record: JobRecord) -> bool:
-        """Gives a job what this plan was about to lend to another: that one loses nothing, who runs would.
-
-        Who has made way so does not have others make way in turn, which might go on for ever.
-        """
-        quotas = self.state.quotas
-        if not quotas or not quotas.may_reclaim(record.job.queue, record.need):
-            return False
-        for lent in self._lent_to_others(record):
-            mark, promised_gpus = self.trial.mark(), self.promised_gpus
-            planned = self._take_back(lent)
-            if self._takes(record, lent):
-                return True
-            self.reservations.plan_again(planned)
-            self.trial.undo_to(mark)
-            self.promised_gpus = promised_gpus
-        return False
-
-    def _lent_to_others(self, record: JobRecord) -> Iterator[Lent]:
-        """What this plan lends to others that a job is due, the latest first.
-
-        Who has made way has only those make way in turn who go first for having waited too long: it would have gone
-        before them. Nobody makes way twice for the same, nor for one who has made way for it.
-        """
-        quotas, own = self.state.quotas, record.job.id
-        for lent in self._lent[: -LENT_MAX - 1 : -1]:
-            other = lent.record.job.id
-            if not lent.record.overdue and (own in self._made_way or (lent.waits and self._promises_left <= 0)):
-                continue
-            if other in self._made_way.get(own, ()) or own in self._made_way.get(other, ()):
-                continue
-            if quotas.reclaims(record.job.queue, record.need, lent.record.job.queue):
-                yield lent
-
-    def take_over_with_victims(self, record: JobRecord) -> bool:
-        """Likewise of as many as needed, where others must leave as well."""
-        planned = self.reservations.put_back([])
-        mark, promised_gpus = self.trial.mark(), self.promised_gpus
-        taken: list[Lent] = []
-        for lent in self._lent_to_others(record):
-            if lent.victims:
-                continue
-            self._take_back(lent)
-            taken.append(lent)
-            context = replace(self.context(record, None), ceiling=Ceiling(self.state, record, self.leaving))
-            room = make_room(self.trial, record, context)
-            if room is not None:
-                for each in taken:
-                    self._put_back(each, record)
-                self.promise(record, room)
-                return True
-        self.reservations.plan_again(planned)
-        self.trial.undo_to(mark)
-        self.promised_gpus = promised_gpus
-        return False
-
-    def _take_back(self, lent: Lent) -> list[End]:
+    def take_back(self, loan: Loan) -> list[End]:
         """As if a plan did not lend something; what was planned before of when who leaves."""
-        if lent.waits:
-            self.promised_gpus -= self._held_gpus(lent.bookings)
-        give_back = self.trial.unclaim if lent.waits else self.trial.release
-        give_back(lent.bookings)
-        self.trial.use(lent.record.job.queue, usage_of(lent.bookings), -1)
-        return self.reservations.put_back(lent.bookings)
-
-    def _takes(self, record: JobRecord, lent: Lent) -> bool:
-        """Whether a job has a place now that another has not what it was to be lent; then that waits on.
-
-        What it has back by its quota is its own, whatever is reserved there.
-        """
-        if self.state.shortfall(record) is not None:
-            return False
-        # It has its due, but does not borrow in turn.
-        self.trial.lends = False
-        seated = None
-        if not lent.victims:
-            seated = self.seat(record) or (self.trial.seat(record) if self.reservations.made else None)
-        beside = seated is None and lent.waits and self.free_soon >= record.gpus_min
-        room = room_beside(self.trial, record, self.leaving) if beside else None
-        self.trial.lends = True
-        if seated is not None:
-            self._put_back(lent, record)
-            self.start(record, seated)
-            return True
-        if room is None or not all(meet(room.bookings, victim.bookings) for victim in lent.victims):
-            return False
-        self._put_back(lent, record)
-        self.promise(record, room, lent.victims)
-        return True
+        if loan.waits:
+            self.promised_gpus -= self._held_gpus(loan.bookings)
+        give_back = self.trial.unclaim if loan.waits else self.trial.release
+        give_back(loan.bookings)
+        self.trial.use(loan.record.job.queue, usage_of(loan.bookings), -1)
+        return self.reservations.put_back(loan.bookings)
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job on what is free, so that it delays nobody for whom something is reserved."""
         # Where nothing is reserved, nobody can be delayed.
         return self.reservations.seat(record) if self.reservations.made else self.trial.seat(record)
 
-    def _put_back(self, lent: Lent, taker: JobRecord) -> None:
+    def make_way(self, loan: Loan, taker: JobRecord) -> None:
         """One that was to have devices waits on, for another."""
-        record, bookings = lent.record, lent.bookings
+        record, bookings = loan.record, loan.bookings
         job, number = record.job.id, record.attempts + 1
-        self._lent = [each for each in self._lent if each is not lent]
-        self._made_way.setdefault(job, []).append(taker.job.id)
-        self._promises_left -= lent.waits and not record.overdue
+        self.loans.make_way(loan, taker)
         self.claims = [claim for claim in self.claims if claim.job != job]
         self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
         self.reservations.put_back(bookings)
@@ -337,7 +236,7 @@ class Draft:
             self._begin(record.job.id, number, 0, room.placement, room.bookings)
         # Where nobody waits too long, who is due it goes before, or has it back in the next decision.
         if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
-            self._lent.append(Lent(record, self.newest_bookings, waits, (*stopped, *room.victims)))
+            self.loans.add(Loan(record, self.newest_bookings, waits, (*stopped, *room.victims)))
 
     def spare(self, victim: AttemptRecord) -> None:
         """Lets a victim of this plan run on where those who are promised its devices can have others.
@@ -424,8 +323,7 @@ class Draft:
             if self.state.quotas and victim.key in claim.victims:
                 victims += tuple(attempt.key for attempt in instead)
             moved[i] = Claim(claim.job, claim.attempt, room.placement, waits, victims), room
-        elsewhere = {claim.job: None for claim, _ in moved.values()}
-        self._lent = [lent for lent in self._lent if lent.record.job.id not in elsewhere]
+        self.loans.forget({claim.job: None for claim, _ in moved.values()})
         self.claims = [moved[i][0] if i in moved else claim for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
         for claim, room in moved.values():
