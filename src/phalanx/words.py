@@ -535,6 +535,11 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
     return f"{early} to {late.removeprefix('in ')} in 8 of 10 cases{age} ({forecast.runs} runs)"
 
 
+def no_forecast(reason: str) -> str:
+    """Instead of when a job is expected to start."""
+    return f"unknown: there is no forecast ({reason})"
+
+
 def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
     """What stands behind the reason, a line each; only what there is."""
     held, holders = _in_its_way(explanation)

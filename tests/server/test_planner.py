@@ -21,6 +21,7 @@ from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
 from phalanx.server.planner.questions import PlanJobs, Why
+from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, Span
 from phalanx.workload.job import Job
 
@@ -87,6 +88,20 @@ def test_in_a_long_line_the_newest_forecast_tells_when_a_job_starts(monkeypatch:
 
     assert start_ms("known") == 90_000
     assert start_ms("new") >= 120_000, "it is looked ahead for who came after the forecast"
+
+
+def test_where_looking_ahead_fails_the_rest_of_the_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise WorkFailedError("a forked run failed: ValueError: no")
+
+    monkeypatch.setattr("phalanx.server.planner.answers.point_forecast", fails)
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("a", 8, duration_ms=100_000))
+    world.submit(a_job("b", 8, duration_ms=10_000))
+    reply = answer(Why("b", [""]), load(dump(world.state)))
+    told = msgspec.json.decode(reply.body)
+    assert (reply.status, told["reason"], told["expected_start_ms"]) == (200, "gpus", None)
+    assert told["no_forecast"] == "a forked run failed: ValueError: no"
 
 
 def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:

@@ -53,3 +53,8 @@ def test_where_too_many_others_start_before_it_is_told_up_to_when_was_looked() -
 
 def test_where_nobody_can_tell_nothing_is_told() -> None:
     assert expected_start({"expected_start_ms": None, "forecast": None}, NOW_MS) is None
+
+
+def test_where_looking_ahead_failed_that_is_told_instead() -> None:
+    line = expected_start({"expected_start_ms": None, "forecast": None, "no_forecast": "a forked run failed"}, NOW_MS)
+    assert line == "unknown: there is no forecast (a forked run failed)"

@@ -15,6 +15,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import flat
+from phalanx.simulate.apart import WorkFailedError
 
 
 @pytest.fixture
@@ -52,6 +53,20 @@ def test_a_person_reads_the_reason_first_and_what_would_help_next(journal: str) 
     ]
     assert lines[4].endswith("it would start now if job a of queue default (8 GPUs) ended")
     assert lines[6].endswith("8 GPUs of default in 1m 30s")
+
+
+def test_where_no_forecast_can_be_made_the_answer_says_so_and_tells_the_rest(
+    journal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise WorkFailedError("a forked run failed: ValueError: no")
+
+    monkeypatch.setattr("phalanx.simulate.forecast.forecast", fails)
+    text = told("b", "--state", journal)
+    assert "it needs 8 GPUs" in text
+    assert "EXPECTED START  unknown: there is no forecast (a forked run failed: ValueError: no)" in text
+    answer = data("b", "--state", journal)
+    assert (answer["forecast"], answer["no_forecast"]) == (None, "a forked run failed: ValueError: no")
 
 
 def test_of_a_job_that_never_fits_no_start_is_foreseen_but_the_rule_is_told(tmp_path: Path) -> None:

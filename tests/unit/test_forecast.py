@@ -9,9 +9,10 @@ from random import Random
 import pytest
 
 from builders import World, a_job, everything
-from phalanx.cluster.cluster import flat
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Stop
-from phalanx.engine.event import Done, JobCancelled
+from phalanx.engine.event import ClusterChanged, Done, JobCancelled
 from phalanx.engine.records import JobState
 from phalanx.simulate.apart import WorkFailedError, apart
 from phalanx.simulate.costs import NO_COSTS
@@ -166,6 +167,44 @@ def test_jobs_come_as_they_came_before() -> None:
     assert 55 <= len(coming) <= 65
     assert all(job.id.startswith(FORECAST_MARK) for _, job in coming)
     assert {job.queue for _, job in coming} == {"a", "b"}
+
+
+def queues(*names: str) -> Cluster:
+    return replace(flat(1, 8), queues=tuple(Queue(name) for name in names))
+
+
+def test_jobs_of_a_queue_that_is_gone_do_not_come_again() -> None:
+    world = World(queues("a", "b"), "fifo:skip=true")
+    for i in range(60):
+        world.run(a_job(f"j{i}", 1, queue="aab"[i % 3], duration_ms=5_000))
+        world.end(f"j{i}", after_ms=10_000)
+    world.turn(ClusterChanged(queues("b")))
+    coming = list(Past(world.state).coming(600_000, Random(1)))
+    assert {job.queue for _, job in coming} == {"b"}
+    # One in thirty seconds, for ten minutes.
+    assert 18 <= len(coming) <= 22
+    world.run(a_job("x", 8, queue="b", duration_ms=100_000))
+    world.submit(a_job("y", 8, queue="b", duration_ms=100_000))
+    assert forecast(world.state, SURE).spans["y"].early_ms is not None
+
+
+def test_jobs_that_ask_for_more_than_a_queue_may_have_by_now_do_not_come_again() -> None:
+    world = World(queues("a"), "fifo:skip=true")
+    for i in range(60):
+        world.run(a_job(f"j{i}", 1 + 3 * (i % 2), queue="a", duration_ms=5_000))
+        world.end(f"j{i}", after_ms=10_000)
+    world.turn(ClusterChanged(replace(flat(1, 8), queues=(Queue("a", limit=Quota(2_000)),))))
+    assert {job.gang.gpus_max for _, job in Past(world.state).coming(600_000, Random(1))} == {1}
+
+
+def test_where_nobody_would_be_taken_on_again_nobody_comes() -> None:
+    world = World(queues("a", "b"), "fifo:skip=true")
+    for i in range(30):
+        world.submit(a_job(f"j{i}", 1, queue="a"), after_ms=1)
+        world.turn(JobCancelled(f"j{i}"))
+        world.done(f"j{i}")
+    world.turn(ClusterChanged(queues("b")))
+    assert list(Past(world.state).coming(7 * 86_400_000, Random(1))) == []
 
 
 def test_of_nineteen_starts_the_second_and_the_last_but_one_bound_eighty_percent() -> None:

@@ -18,7 +18,7 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
-from phalanx.words import because, deadline_words, evidence, expected, offer, sooner
+from phalanx.words import because, deadline_words, evidence, expected, no_forecast, offer, sooner
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast
@@ -92,9 +92,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     if looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
-        made = _look_ahead(state, TURNS_MAX if ahead else TURNS_CHEAP)
-        row["forecast"] = _forecast_of(made, job)
-        row["expected_start"] = expected(made, job, state.now)
+        row |= _foreseen(state, job, TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
@@ -108,11 +106,16 @@ def _id_of(state: State, ref: str) -> str:
     return named[0] if named else ref
 
 
-def _look_ahead(state: State, turns_max: int) -> Forecast:
-    """A forecast that is made now."""
+def _foreseen(state: State, job: str, turns_max: int) -> dict[str, Any]:
+    """What a forecast that is made now says of a job; where none can be made, why: the rest is true without it."""
+    from phalanx.simulate.apart import WorkFailedError
     from phalanx.simulate.forecast import Outlook, forecast
 
-    return forecast(state, Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1))
+    try:
+        made = forecast(state, Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1))
+    except WorkFailedError as error:
+        return {"forecast": None, "no_forecast": str(error), "expected_start": no_forecast(str(error))}
+    return {"forecast": _forecast_of(made, job), "expected_start": expected(made, job, state.now)}
 
 
 def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from phalanx.cli.client import connect, job_path
 from phalanx.cli.output import Column, Output, emit_one
 from phalanx.cli.when import clock, now_ms, span
+from phalanx.words import no_forecast
 
 COLUMNS = tuple(
     Column(key)
@@ -59,6 +60,8 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
     forecast = told.get("forecast")
     if forecast is not None and (forecast["late_ms"] is None or forecast["late_ms"] >= at_ms):
         return _interval(forecast, at_ms)
+    if told.get("no_forecast"):
+        return no_forecast(told["no_forecast"])
     later_ms = told.get("expected_not_before_ms")
     if later_ms is not None and later_ms > at_ms:
         return f"not before {clock(later_ms)}: many others start before it"

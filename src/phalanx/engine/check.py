@@ -169,6 +169,15 @@ def _check_request(state: State, job: Job) -> None:
         )
 
 
+def takes(state: State, job: Job) -> bool:
+    """Whether a job that asks for the same would be taken on if it were submitted now."""
+    try:
+        _check_request(state, job)
+    except ValueError:
+        return False
+    return True
+
+
 def _check_values(job: Job) -> None:
     """Refuses what no reader of files lets through: jobs come from programs too."""
     saving = job.checkpoint

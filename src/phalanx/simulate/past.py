@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 
-from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.check import takes
+from phalanx.engine.records import JobRecord, JobState, shape_of
 from phalanx.engine.state import State
+from phalanx.policy.policy import Minds
 from phalanx.workload.job import Job, Kind
 
 DAY_MS = 86_400_000
@@ -93,6 +95,7 @@ class Past:
 
     def __init__(self, state: State) -> None:
         self.now = state.now
+        self._state = state
         self._observed: dict[Group, Observed] = {}
         self._lengths: dict[Group, Lengths] = {}
         self._rng: Random | None = None
@@ -158,7 +161,8 @@ class Past:
 
     def coming(self, horizon_ms: int, rng: Random) -> Iterator[tuple[int, Job]]:
         """Jobs that may arrive up to a horizon, in order of time."""
-        times = [at_ms for at_ms, _ in self.arrivals]
+        arrivals = self._repeatable
+        times = [at_ms for at_ms, _ in arrivals]
         if len(times) < SAMPLES_MIN or times[-1] == times[0]:
             return
         block_ms = min(DAY_MS, self.now - times[0])
@@ -168,11 +172,25 @@ class Past:
             since_ms = self.now - block_ms * (1 + int(rng.random() * blocks))
             shift_ms = self.now + later_ms - since_ms
             for at in range(bisect_left(times, since_ms), bisect_left(times, since_ms + block_ms)):
-                at_ms, job = self.arrivals[at]
+                at_ms, job = arrivals[at]
                 if at_ms + shift_ms > self.now + horizon_ms:
                     return
                 number += 1
                 yield at_ms + shift_ms, _again(job, number, shift_ms)
+
+    @cached_property
+    def _repeatable(self) -> list[tuple[int, Job]]:
+        """Arrivals of which the like would be taken on today: queues may have gone since, levels, or limits sunk."""
+        taken: dict[Hashable, bool] = {}
+        found = []
+        for arrival in self.arrivals:
+            job = arrival[1]
+            kind = shape_of(job, Minds.QUEUES)
+            if kind not in taken:
+                taken[kind] = takes(self._state, job)
+            if taken[kind]:
+                found.append(arrival)
+        return found
 
 
 def _size(job: Job) -> int:

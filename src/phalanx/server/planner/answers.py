@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
@@ -42,6 +43,7 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in
+from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, Point, point_forecast
 from phalanx.words import because, deadline_words, evidence, sooner
 from phalanx.workload.after import bound, by_dependency
@@ -95,6 +97,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "fits_now": explanation.fits_now,
         "expected_start_ms": None,
         "expected_not_before_ms": None,
+        "no_forecast": "",
         "forecast": None,
         "explanation": whole,
     }
@@ -102,9 +105,18 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
     if explanation.reason is not None and not explanation.is_hopeless:
         told["forecast"] = _expected(forecast, question.job)
         if explanation.reason is not Reason.HELD:
-            point = _point(state, question.job, forecast)
-            told |= {"expected_start_ms": point.start_ms, "expected_not_before_ms": point.not_before_ms}
+            told |= _looked_ahead(state, question.job, forecast)
     return told
+
+
+def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str, Any]:
+    """When a job will start; the rest of the answer is true where that cannot be told."""
+    try:
+        point = _point(state, job, forecast)
+    except WorkFailedError as error:
+        logging.getLogger(__name__).exception("no forecast")
+        return {"no_forecast": str(error)}
+    return {"expected_start_ms": point.start_ms, "expected_not_before_ms": point.not_before_ms}
 
 
 def _point(state: State, job: str, forecast: Forecast | None) -> Point:
