@@ -40,7 +40,7 @@ def test_a_difference_is_shown_and_nothing_changes(lab: Server) -> None:
     assert "name: lab becomes other" in shown["changes"]
     assert "levels: node becomes rack/node" in shown["changes"]
     assert "the bandwidth of links changes" in shown["changes"]
-    assert "defragment: 0s becomes 600s" in shown["changes"]
+    assert "defragment: never becomes 600s" in shown["changes"]
     assert lab.client.get("/cluster").json()["policy"] == "fifo"
     assert [node["name"] for node in lab.client.get("/nodes").json()["items"]] == ["n0", "n1"]
 
@@ -220,6 +220,36 @@ def test_policy_and_maintenance_can_be_changed_by_a_file_of_their_own(lab: Serve
     assert put(lab, window).raise_for_status().json()["changes"] == ["1 maintenance comes: fans"]
     assert lab.client.get("/policy").json()["policy"] == "srtf"
     assert put(lab, "maintenance: []\n").raise_for_status().json()["changes"] == ["1 maintenance goes: fans"]
+
+
+@pytest.mark.parametrize("nodes", ["", "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n"])
+def test_maintenance_that_is_told_from_now_on_begins_now_and_not_long_ago(lab: Server, nodes: str) -> None:
+    whole = "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n"
+    put(lab, whole).raise_for_status()
+    window = "maintenance:\n- {name: fans, nodes: [a], start: +0s, for: 2h}\n"
+    assert put(lab, nodes + window).raise_for_status().json()["changes"] == ["1 maintenance comes: fans"]
+    eventually(lambda: [each["health"] for each in lab.client.get("/nodes").json()["items"]] == ["draining", "healthy"])
+    put(lab, whole).raise_for_status()
+    eventually(lambda: [each["health"] for each in lab.client.get("/nodes").json()["items"]] == ["healthy", "healthy"])
+
+
+def test_of_maintenance_that_is_over_it_is_said(lab: Server) -> None:
+    put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n").raise_for_status()
+    window = "maintenance:\n- {name: fans, nodes: [a], start: 2020-01-01T00:00Z, for: 2h}\n"
+    shown = put(lab, window, dry_run="true").raise_for_status().json()["changes"]
+    assert shown == ["1 maintenance comes: fans", "1 maintenance is over already: fans"]
+
+
+def test_maintenance_of_the_file_a_server_begins_with_counts_from_its_beginning(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    window = "maintenance:\n- {name: fans, nodes: [a], start: +0s, for: 2h}\n"
+    file.write_text(f"nodes:\n- {{name: a, gpus: 8}}\n- {{name: b, gpus: 8}}\n{window}")
+    server = Server(tmp_path / "data", "--backend", "rehearsal", "--cluster", str(file)).start()
+    try:
+        healths = [each["health"] for each in server.client.get("/nodes").json()["items"]]
+        assert healths == ["draining", "healthy"]
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(

@@ -324,11 +324,18 @@ def test_a_file_without_hardware_is_settings(text: str, is_it: bool) -> None:
     assert is_settings(text, "f") is is_it
 
 
+def test_a_time_from_now_on_counts_from_the_moment_that_the_reader_is_given() -> None:
+    window = "maintenance: [{name: m, nodes: [n], start: +2h, for: 1h}]"
+    read = read_cluster(f"nodes: [{{name: n, gpus: 8}}]\n{window}", "f", now_ms=1_000)
+    assert [(each.start_ms, each.end_ms) for each in read.maintenance] == [(7_201_000, 10_801_000)]
+    assert read_settings(window, "f", read, 1_000).maintenance == read.maintenance
+
+
 def test_settings_change_what_they_say_and_nothing_else() -> None:
     present = cluster("nodes: [{name: n, count: 2, gpus: 8}]\nqueues: [{name: a}]\npolicy: sjf\ndefragment: 10m")
-    settings = read_settings("queues: [{name: b, limit: {gpus: 4}}]\ndefragment: never", "f", present)
+    settings = read_settings("queues: [{name: b, limit: {gpus: 4}}]\ndefragment: never", "f", present, 0)
     changed = settings.on(present)
     assert ([queue.path for queue in changed.queues], changed.defragment_ms) == (["b"], 0)
     assert replace(changed, queues=present.queues, defragment_ms=present.defragment_ms) == present
     with pytest.raises(DocumentError, match=r"f:1: key 'queues\[0\]'.*16"):
-        read_settings("queues: [{name: b, guaranteed: {gpus: 17}}]", "f", present)
+        read_settings("queues: [{name: b, guaranteed: {gpus: 17}}]", "f", present, 0)

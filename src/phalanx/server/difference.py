@@ -53,7 +53,7 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
     lines = [
         *_nodes(present, cluster),
         *_queues(present, cluster),
-        *_windows(present, cluster),
+        *_windows(present, cluster, state.now),
         *_virtual_clusters(present, cluster),
         *_rest(present, cluster),
     ]
@@ -84,13 +84,15 @@ def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
         yield f"queue {path}: {_changed(had[path], has[path])}"
 
 
-def _windows(old: Cluster, new: Cluster) -> Iterator[str]:
+def _windows(old: Cluster, new: Cluster, now_ms: int) -> Iterator[str]:
     had = {window.name: window for window in old.maintenance}
     has = {window.name: window for window in new.maintenance}
     changed = [name for name in has if name in had and has[name] != had[name]]
     yield from _listed("maintenance comes", "maintenances come", [name for name in has if name not in had])
     yield from _listed("maintenance goes", "maintenances go", [name for name in had if name not in has])
     yield from _listed("maintenance changes", "maintenances change", changed)
+    over = [name for name in has if has[name] != had.get(name) and has[name].end_ms <= now_ms]
+    yield from _listed("maintenance is over already", "maintenances are over already", over)
 
 
 def _virtual_clusters(old: Cluster, new: Cluster) -> Iterator[str]:
@@ -174,6 +176,8 @@ def _value(name: str, value: object) -> str:
             return "/".join(_value(name, each) for each in value) or "none"
         case "" | None:
             return "none"
+        case 0 if name == "defragment_ms":
+            return "never"
         case int() if name in WRITTEN:
             return f"{value / WRITTEN[name][1]:g}" + ("s" if name in IN_SECONDS else "")
         case _:

@@ -15,20 +15,20 @@ WINDOWS_MAX = 1_000
 NODES_MAX = 10_000
 
 
-def read_maintenance(field: Field, nodes: Sequence[Node]) -> tuple[Maintenance, ...]:
-    """Reads the list of times. Moments such as `+2h` count from the beginning of a simulation."""
+def read_maintenance(field: Field, nodes: Sequence[Node], now_ms: int) -> tuple[Maintenance, ...]:
+    """Reads the list of times. Moments such as `+2h` count from now."""
     found: dict[str, Maintenance] = {}
     for item in field.items(0, WINDOWS_MAX):
-        window = _read_window(item, nodes)
+        window = _read_window(item, nodes, now_ms)
         if window.name in found:
             raise item.error(f"two entries are named {window.name!r}, expected names of their own")
         found[window.name] = window
     return tuple(found.values())
 
 
-def _read_window(item: Field, nodes: Sequence[Node]) -> Maintenance:
+def _read_window(item: Field, nodes: Sequence[Node], now_ms: int) -> Maintenance:
     fields = item.mapping(MAINTENANCE_KEYS)
-    start_ms = fields.need("start", lambda start: start.time_ms(0))
+    start_ms = fields.need("start", lambda start: start.time_ms(now_ms))
     length_ms = fields.need("for", _length)
     meant = fields.need("nodes", lambda names: _read_nodes(names, nodes))
     return Maintenance(fields.need("name", Field.name), meant, start_ms, start_ms + length_ms)

@@ -56,6 +56,7 @@ LINK_KEYS = ("gb_s", "latency_us")
 TIER_KEYS = ("scope", "read_gb_s", "write_gb_s", "capacity_gb")
 OVERCOMMIT_KEYS = ("cpus", "memory")
 PERIOD_MIN_MS = 60_000
+SIMULATION_BEGINS_MS = 0
 
 KEYS = {
     "The file": CLUSTER_KEYS,
@@ -76,8 +77,13 @@ KEYS = {
 """Every key of a cluster file, by the part of the file it belongs to."""
 
 
-def read_cluster(text: str, source: str, read_policy: Callable[[Field], str] = Field.title) -> Cluster:
-    """Reads a cluster file. `source` names it in errors; nothing is opened. `read_policy` refuses what is no policy."""
+def read_cluster(
+    text: str, source: str, read_policy: Callable[[Field], str] = Field.title, now_ms: int = SIMULATION_BEGINS_MS
+) -> Cluster:
+    """Reads a cluster file. `source` names it in errors; nothing is opened. `read_policy` refuses what is no policy.
+
+    Moments such as `+2h` count from `now_ms`.
+    """
     document = read_document(text, source, CLUSTER_LIMITS)
     if document.has("physicalCluster") or document.has(WRAPPER):
         return cluster_of(read_hived(text, source)).cluster
@@ -100,7 +106,7 @@ def read_cluster(text: str, source: str, read_policy: Callable[[Field], str] = F
     return replace(
         cluster,
         queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()),
-        maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes), ()),
+        maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes, now_ms), ()),
         defragment_ms=fields.get("defragment", read_period, 0),
         cells=fields.get("virtual_clusters", lambda clusters: read_virtual_clusters(clusters, cluster), None),
     )

@@ -45,13 +45,13 @@ def is_settings(text: str, source: str) -> bool:
     return isinstance(document.value, Map) and len(document.value.parts) == len(said) and said not in ([], ["version"])
 
 
-def read_settings(text: str, source: str, cluster: Cluster) -> Settings:
-    """Reads settings of a cluster. `source` names the file in errors; nothing is opened."""
+def read_settings(text: str, source: str, cluster: Cluster, now_ms: int) -> Settings:
+    """Reads settings of a cluster. `source` names the file in errors; nothing is opened. `+2h` counts from `now_ms`."""
     found = read_document(text, source, CLUSTER_LIMITS).mapping(SETTING_KEYS)
     found.get("version", lambda version: version.integer(1, 1), 1)
     return Settings(
         queues=found.get("queues", lambda queues: read_queues(queues, cluster.total), None),
-        maintenance=found.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes), None),
+        maintenance=found.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes, now_ms), None),
         defragment_ms=found.get("defragment", read_period, None),
         policy=found.get("policy", Field.title, None),
     )

@@ -20,6 +20,7 @@ from phalanx.server.api.jobfile import text_of
 from phalanx.server.api.jobs import hand_over, media_of
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planning import ask
+from phalanx.server.clock import Clock
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings
 from phalanx.server.planner.questions import Differ, DifferSettings
 from phalanx.server.refusal import Refusal
@@ -64,7 +65,7 @@ async def apply_cluster(
 async def _change_of(text: str, context: Context) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
     """What a file would change, and what is to be asked for to have it so."""
     try:
-        cluster = read_cluster(text, SOURCE)
+        cluster = read_cluster(text, SOURCE, now_ms=Clock().now_ms())
     except DocumentError:
         if not is_settings(text, SOURCE):
             raise

@@ -161,7 +161,7 @@ def _cluster_of(options: Options) -> Cluster:
     if options.cluster:
         path = Path(options.cluster)
         try:
-            return read_cluster(path.read_text(), options.cluster, read_policy)
+            return read_cluster(path.read_text(), options.cluster, read_policy, Clock().now_ms())
         except (OSError, UnicodeDecodeError) as error:
             raise LoopError(f"{options.cluster}: {error}") from error
     if options.backend == "local":

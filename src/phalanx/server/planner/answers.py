@@ -259,7 +259,7 @@ def _differ(question: Differ, state: State) -> dict[str, Any]:
 @_answer.register
 def _differ_settings(question: DifferSettings, state: State) -> dict[str, Any]:
     present = present_cluster(state)
-    settings = read_settings(question.text, question.source, present)
+    settings = read_settings(question.text, question.source, present, state.now)
     return difference(state, settings.on(present)) | {"settings": settings}
 
 
