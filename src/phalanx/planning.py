@@ -16,19 +16,19 @@ from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 
 
-def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "") -> tuple[State, Journal]:
+def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "", now_ms: int = 0) -> tuple[State, Journal]:
     """Submits the jobs in order at one moment and decides. The State says who goes where and why the rest waits.
 
     Jobs may wait for one another by name, also for later ones. A job or policy that the engine refuses, and jobs that
     wait for one another in a circle, raise ValueError.
     """
     state, journal = State(), Journal()
-    record(state, journal, ClusterDefined(cluster, policy or cluster.policy), 0)
+    record(state, journal, ClusterDefined(cluster, policy or cluster.policy), now_ms)
     submitted = by_dependency(bound(jobs))
     for job in submitted:
         check_labels(state.policy, job)
         _check_tasks(job.id, job.gang.roles)
-    turn(state, journal, [JobSubmitted(job) for job in submitted], 0)
+    turn(state, journal, [JobSubmitted(job) for job in submitted], now_ms)
     return state, journal
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +35,41 @@ def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     """Plans the jobs of some texts, named a, b, …, on a cluster."""
     monkeypatch.chdir(tmp_path)
 
-    def plan(*jobs: str, cluster: str = TWO_NODES, code: int = 0) -> list[dict[str, Any]]:
+    def plan(*jobs: str, cluster: str = TWO_NODES, code: int = 0, options: Sequence[str] = ()) -> list[dict[str, Any]]:
         Path("cluster.yaml").write_text(cluster)
         names = [f"{chr(ord('a') + number)}.yaml" for number in range(len(jobs))]
         for name, text in zip(names, jobs, strict=True):
             Path(name).write_text(f"version: 1\nname: {name[0]}\ncommand: [x]\n{text}\n")
-        assert run(cli, ["plan", "--cluster", "cluster.yaml", *names, "-o", "json"]) == code
+        assert run(cli, ["plan", "--cluster", "cluster.yaml", *names, *options, "-o", "json"]) == code
         rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out) if code == 0 else []
         return rows
 
     return plan
+
+
+def test_a_plan_is_made_now_so_that_times_mean_what_they_say(planned: Plan) -> None:
+    past, future = planned("gpus: 1\nbegin: 2020-01-31T08:00Z", "gpus: 1\nbegin: 9000-01-31T08:00Z")
+    assert (past["state"], future["state"]) == ("starting", "waiting")
+    late, early = planned(
+        "gpus: 1\nduration: 1h\ndeadline: 2020-01-31T08:00Z", "gpus: 1\nduration: 1h\ndeadline: 9000-01-31T08:00Z"
+    )
+    assert (late["deadline"]["can_be_met"], early["deadline"]["can_be_met"]) == (False, True)
+
+
+def test_a_plan_is_made_at_another_time_if_that_is_asked_for(planned: Plan) -> None:
+    closed = TWO_NODES + "\nmaintenance: [{name: m, nodes: ['*'], start: 2030-01-31T08:00Z, for: 1h}]\n"
+
+    def state(at: str) -> str:
+        (row,) = planned("gpus: 1\nduration: 2h\npreemptible: false", cluster=closed, options=("--at", at))
+        return str(row["state"])
+
+    assert [state(f"2030-01-31T{at}Z") for at in ("05:00", "07:00", "08:30", "09:00")] == [
+        "starting",
+        "waiting",
+        "waiting",
+        "starting",
+    ]
+    planned("gpus: 1", options=("--at", "yesterday"), code=2)
 
 
 def test_the_gpus_of_an_elastic_job_are_those_it_gets(planned: Plan) -> None:

@@ -156,7 +156,7 @@ def test_a_deadline_that_its_begin_time_makes_impossible_is_told_in_every_output
 ) -> None:
     (tmp_path / "c.yaml").write_text("nodes: [{gpus: 8}]\npolicy: edf\n")
     (tmp_path / "j.yaml").write_text("{gpus: 4, duration: 10m, deadline: +30m, begin: +25m}\n")
-    call = ["plan", "--cluster", str(tmp_path / "c.yaml"), str(tmp_path / "j.yaml"), "-o"]
+    call = ["plan", "--cluster", str(tmp_path / "c.yaml"), str(tmp_path / "j.yaml"), "--at", "0", "-o"]
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
         assert run(cli, [*call, output]) == 0
         (row,) = read(capsys.readouterr().out)

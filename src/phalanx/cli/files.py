@@ -22,16 +22,16 @@ class FileError(PhalanxError):
     """A file that cannot be opened or is not text."""
 
 
-def cluster_from(path: str) -> Cluster:
-    """The cluster of a file."""
-    return read_cluster(text_of(path), path, read_policy)
+def cluster_from(path: str, now_ms: int) -> Cluster:
+    """The cluster of a file, as it is read now."""
+    return read_cluster(text_of(path), path, read_policy, now_ms)
 
 
-def jobs_from(path: str, first_id: int, cluster: Cluster) -> tuple[Job, ...]:
-    """The job of a file, or the members of its array."""
+def jobs_from(path: str, first_id: int, cluster: Cluster, now_ms: int) -> tuple[Job, ...]:
+    """The job of a file, or the members of its array, submitted now."""
     types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
     number, tiers = str(first_id), cluster.storage_tiers
-    return members(read_job(text_of(path), path, number, gpu_types=types, levels=cluster.levels, tiers=tiers))
+    return members(read_job(text_of(path), path, number, now_ms, types, cluster.levels, tiers))
 
 
 def check_after(jobs: list[Job], paths: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
+from phalanx.cli.when import moment
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
 from phalanx.engine import deadline
 from phalanx.engine.explain import explain
@@ -55,21 +56,25 @@ class Refused(PhalanxError):  # noqa: N818
     "--cluster", "cluster_path", metavar="FILE", help="Plan on this cluster, empty. Default: the live server."
 )
 @click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
+@click.option("--at", metavar="TIME", help="Decide at this time: 2030-01-31T08:00Z or +2h. Default: now.")
 @click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
 @output_option
-def plan(files: tuple[str, ...], cluster_path: str | None, policy: str, save: str | None, output: Output) -> None:
+def plan(
+    files: tuple[str, ...], cluster_path: str | None, policy: str, at: str | None, save: str | None, output: Output
+) -> None:
     """Decide where the jobs of FILE... would go on a cluster, in the order given, and change nothing."""
     if cluster_path is None:
-        if policy or save:
-            raise click.UsageError("--policy and --save go with --cluster; the live server has its own")
+        if policy or save or at:
+            raise click.UsageError("--policy, --at and --save go with --cluster; the live server has its own")
         plan_live(files, output)
         return
-    cluster = cluster_from(cluster_path)
-    read = [(job, path) for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster)]
+    at_ms = moment(at)
+    cluster = cluster_from(cluster_path, at_ms)
+    read = [(job, path) for number, path in enumerate(files, 1) for job in jobs_from(path, number, cluster, at_ms)]
     jobs, paths = [job for job, _ in read], {job.id: path for job, path in read}
     check_after(jobs, paths)
     try:
-        state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy))
+        state, journal = decide_for(cluster, jobs, resolve_policy(policy or cluster.policy), at_ms)
     except ValueError as error:
         raise Refused(_with_path(str(error), paths)) from error
     if save:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import time
 
+import click
+
+from phalanx.document.units import time_ms
+
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
@@ -26,6 +30,14 @@ def span(duration_ms: float | None) -> str | None:
 def now_ms() -> int:
     """The time."""
     return int(time.time() * 1000)
+
+
+def moment(said: str | None) -> int:
+    """A moment as somebody says it on the command line; now if nothing is said."""
+    at_ms = now_ms() if said is None else time_ms(said, now_ms())
+    if at_ms is None:
+        raise click.BadParameter(f"expected a time such as 2030-01-31T08:00Z, +2h or seconds since 1970, got {said!r}")
+    return at_ms
 
 
 def ago(at_ms: int | None) -> str | None:
