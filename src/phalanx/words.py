@@ -554,9 +554,7 @@ def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
         "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
         "reserved_for": ", ".join(
-            f"{each.other.job or 'a job'} of queue {each.other.queue} ({_number(each.other.gpus, 'GPU')}) "
-            f"{_at(each.at_ms, now_ms)}"
-            for each in explanation.reserved_for[:NAMES_MAX]
+            f"{_with_size(each.other)} {_at(each.at_ms, now_ms)}" for each in explanation.reserved_for[:NAMES_MAX]
         ),
         "min_run": ", ".join(
             f"{_number(each.gpus, 'GPU')} of {each.queue} {_at(each.until_ms, now_ms)}"
@@ -582,11 +580,15 @@ def _in_its_way(explanation: Explanation) -> tuple[tuple[Held, ...], tuple[Other
 def _overdue(explanation: Explanation) -> str:
     if explanation.overdue_ms is None:
         return ""
-    late = duration_text(explanation.overdue_ms / 1000)
+    late = f"it has waited {duration_text(explanation.overdue_ms / 1000)} longer than its max_wait"
+    if explanation.is_hopeless:
+        return f"{late}, but nothing is kept for it: it can never start as it is"
     kept = "devices are reserved for it"
+    if explanation.reason is Reason.UNHEALTHY:
+        kept = "devices are reserved for it once enough nodes are healthy"
     if explanation.reason in (Reason.QUOTA, Reason.BUDGET):
         kept = "what its queue may still have is kept for it"
-    return f"it has waited {late} longer than its max_wait: it goes first, and {kept}"
+    return f"{late}: it goes first, and {kept}"
 
 
 def _added_up(explanation: Explanation) -> str:
@@ -641,11 +643,24 @@ def _at(at_ms: int | None, now_ms: int) -> str:
 def _behind(other: Other | None) -> str:
     if other is None:
         return "somebody"
-    return f"job {other.job}" if other.job else f"a job of queue {other.queue}"
+    return f"job {other.job}" if other.job else _of(other.queue)
+
+
+def _of(queue: str) -> str:
+    """A job of which nothing else may be known."""
+    return f"a job of queue {queue}"
+
+
+def _with_size(other: Other) -> str:
+    name = f"job {other.job}" if other.job else "a job"
+    return f"{name} of queue {other.queue} ({_number(other.gpus, 'GPU')})"
 
 
 def _others(others: tuple[Other, ...]) -> str:
-    return _list(tuple(other.job or f"a job of queue {other.queue}" for other in others)) or "somebody"
+    named = tuple(other.job for other in others if other.job)
+    hidden = tuple(_of(other.queue) for other in others if not other.job)
+    jobs = f"{'job' if len(named) == 1 else 'jobs'} {_list(named)}" if named else ""
+    return " and ".join(filter(None, (jobs, _list(hidden)))) or "somebody"
 
 
 def _list(names: tuple[str, ...]) -> str:
@@ -680,8 +695,8 @@ def deadline_words(state: State, job: str, visible_queues: Container[str] = Ever
     if not found.can_be_met:
         return f"job {job} cannot meet its deadline: {_in_the_way(state, job, found)}"
     endangered = (state.jobs[other].job for other in found.endangers)
-    names = [each.id if each.queue in visible_queues else f"a job of queue {each.queue}" for each in endangered]
-    late = f", but then {', '.join(names)} cannot" if names else ""
+    known = [f"job {each.id}" if each.queue in visible_queues else _of(each.queue) for each in endangered]
+    late = f", but then {', '.join(known)} cannot" if known else ""
     if found.ends_ms is not None:
         spare = _span(record.job.deadline_ms, found.ends_ms)
         ends = _span(found.ends_ms, state.now)
@@ -708,7 +723,7 @@ def _gpu_hours_until(found: Outlook) -> str:
 
 
 def _span(until_ms: int | None, since_ms: int) -> str:
-    return duration_text(max((until_ms or since_ms) - since_ms, 0) / 1000)
+    return duration_text(max((since_ms if until_ms is None else until_ms) - since_ms, 0) / 1000)
 
 
 OBSTACLE_WORDS = {

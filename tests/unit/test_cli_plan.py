@@ -86,7 +86,7 @@ def test_a_job_that_gets_nothing_has_no_gpus_and_a_reason(planned: Plan) -> None
 
 def test_a_job_waits_for_another_by_its_name(planned: Plan) -> None:
     first, second = planned(ONE_TASK, f"{ONE_TASK}\nafter: [a]")
-    assert (first["state"], second["state"], second["why"]) == ("starting", "waiting", "it waits for 1")
+    assert (first["state"], second["state"], second["why"]) == ("starting", "waiting", "it waits for job 1")
 
 
 def test_a_job_may_wait_for_one_of_a_later_file(planned: Plan) -> None:
@@ -95,7 +95,7 @@ def test_a_job_may_wait_for_one_of_a_later_file(planned: Plan) -> None:
         ("1", "a", "waiting"),
         ("2", "b", "starting"),
     ]
-    assert first["why"] == "it waits for 2"
+    assert first["why"] == "it waits for job 2"
 
 
 @pytest.mark.parametrize(

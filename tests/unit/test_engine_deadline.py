@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import World, a_job, after, everything, virtual_backend
+from builders import World, a_job, after, everything, of_roles, virtual_backend, workers
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
@@ -289,6 +289,28 @@ def test_who_could_never_be_on_time_for_its_begin_or_others_is_in_nobodys_way() 
         job("a", 8, hours=1, due=2.5),
     )
     assert said(world, "a").can_be_met
+
+
+def test_who_could_never_be_on_time_for_maintenance_is_in_nobodys_way() -> None:
+    # There is just GPU time enough for wide until 1.5 h, but n1 closes after half an hour of it.
+    world = World(closing(("n1", 0.5, 1.5)), "edf")
+    world.submit(of_roles("wide", workers(2, 8), duration_ms=HOUR_MS, deadline_ms=3 * HOUR_MS // 2))
+    world.submit(job("a", 8, hours=0.4, due=0.45))
+    before = everything(world.state)
+    assert not said(world, "wide").can_be_met
+    assert (said(world, "a").can_be_met, said(world, "a").endangers) == (True, ())
+    assert everything(world.state) == before
+
+
+def test_whose_deadline_is_in_danger_is_said_with_its_id() -> None:
+    world = a_world(job("a", 8, hours=1, due=2), job("b", 8, hours=0.5, due=1.9))
+    assert deadline_words(world.state, "b").endswith("but then job a cannot")
+
+
+def test_how_late_a_job_would_be_is_said_also_at_the_very_beginning_of_time() -> None:
+    world = a_world(job("a", 8, hours=2, due=1.5))
+    assert world.state.now == 0
+    assert deadline_words(world.state, "a").endswith("even if it started now it would end 30m 0s late")
 
 
 def test_of_one_that_runs_it_is_said_when_it_ends() -> None:

@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from builders import World, a_job, everything, starts, stops
-from phalanx.cluster.cluster import flat
+from builders import World, a_job, everything, of_roles, starts, stops, workers
+from phalanx.cluster.cluster import Health, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Stop
 from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
+from phalanx.engine.why import why
 from phalanx.policy import registry
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
+from phalanx.words import evidence
 
 POLICIES = [name if name != "tiresias-gittins" else f"{name}:samples=1/2/3" for name in BUILTIN]
 
@@ -50,6 +52,25 @@ def test_past_it_nobody_who_would_delay_it_starts() -> None:
     assert starts(world.end("small0", after_ms=10_000)) == ["large"]
     world.done("large")
     assert not world.job("large").overdue
+
+
+def test_of_an_overdue_job_it_is_said_that_devices_are_reserved_only_where_some_are() -> None:
+    world = World(flat(2, 4), "fifo:skip=true")
+    late = {"duration_ms": 50_000, "max_wait_ms": 60_000}
+    world.health("n1", Health.FAILED)
+    world.submit(a_job("beyond", 5, **late), of_roles("both", workers(2, 4), **late))
+    world.turn(after_ms=70_000)
+
+    def overdue(job: str) -> str:
+        return evidence(why(world.state, job), world.state.now)["overdue"].partition("longer than its max_wait")[2]
+
+    assert not world.state.reservations
+    assert overdue("beyond") == ", but nothing is kept for it: it can never start as it is"
+    assert overdue("both") == ": it goes first, and devices are reserved for it once enough nodes are healthy"
+    world.run(a_job("small", 1, duration_ms=90_000))
+    world.health("n1", Health.HEALTHY)
+    assert [each.job for each in world.state.reservations] == ["both"]
+    assert overdue("both") == ": it goes first, and devices are reserved for it"
 
 
 @pytest.mark.parametrize("preemptible", [True, False])

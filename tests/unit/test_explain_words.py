@@ -407,8 +407,8 @@ def test_for_whom_something_is_reserved_is_told_by_name_or_by_queue() -> None:
     world.turn(after_ms=60_000)
     world.submit(a_job("j", 2, duration_ms=500_000))
     answer = why(world.state, "j")
-    assert because(answer) == "it would fit, but not end before what it takes is reserved for large"
-    assert evidence(answer, world.now)["reserved_for"] == "large of queue default (4 GPUs) in 30s"
+    assert because(answer) == "it would fit, but not end before what it takes is reserved for job large"
+    assert evidence(answer, world.now)["reserved_for"] == "job large of queue default (4 GPUs) in 30s"
     hidden = redacted(answer, ())
     assert because(hidden).endswith("is reserved for a job of queue default")
     assert evidence(hidden, world.now)["reserved_for"] == "a job of queue default (4 GPUs) in 30s"
@@ -422,7 +422,7 @@ def test_what_is_left_of_a_limit_is_said_to_be_kept_however_short_a_job_is() -> 
     world.end("brief")
     world.submit(a_job("j", 2, queue="a", duration_ms=1_000))
     answer = why(world.state, "j")
-    assert because(answer) == "it would fit, but what is left of the limit of queue a is kept for late"
+    assert because(answer) == "it would fit, but what is left of the limit of queue a is kept for job late"
     assert because(redacted(answer, ())).endswith("of queue a is kept for a job of queue a")
 
 

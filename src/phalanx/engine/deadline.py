@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.earliest import closes_ms, earliest, not_before
+from phalanx.engine.earliest import Earliest, alone, closes_ms, earliest
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
@@ -62,7 +62,8 @@ def outlook(state: State, record: JobRecord) -> Outlook | None:
         for other in state.jobs.values()
         if other is not record and other.final is None and other.job.deadline_ms is not None
     ]
-    in_time = [due for due in others if _has_time(state, due)]
+    alone_at = alone(state, [state.jobs[due.job] for due in others])
+    in_time = [due for due in others if _has_time(state, due, alone_at[due.job])]
     without, with_it = _on_time(state, in_time), _on_time(state, [*in_time, mine])
     start_by_ms = last_moment_ms(record, record.job.deadline_ms, state.now)
     needed = sum(due.gpu_ms for due in without.values() if due < mine) + mine.gpu_ms
@@ -90,11 +91,10 @@ def _left_ms(state: State, record: JobRecord) -> int:
     return max((record.job.duration_ms or 0) - record.executed_ms(state.now), 0)
 
 
-def _has_time(state: State, due: Due) -> bool:
+def _has_time(state: State, due: Due, start: Earliest) -> bool:
     """Whether a job would be on time if it ran alone as soon as it may: who would not gives way to all others."""
-    record = state.jobs[due.job]
-    start = not_before(state, record)
-    return not start.never and (start.at_ms or state.now) <= last_moment_ms(record, due.deadline_ms, state.now)
+    by_ms = last_moment_ms(state.jobs[due.job], due.deadline_ms, state.now)
+    return not start.never and (start.at_ms or state.now) <= by_ms
 
 
 def _on_time(state: State, dues: list[Due]) -> dict[str, Due]:

@@ -9,6 +9,7 @@ better: a job does not start before that, and may well start later.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def earliest(state: State, record: JobRecord) -> Earliest:
     if before.never:
         return before
     with Trial(state) as trial, _Opened(state):
-        ahead = _Ahead(trial, record)
+        ahead = _Ahead(trial, record, _leaving(trial, record))
         found = ahead.soonest(before)
         if ahead.is_spent_by(state.now if found.at_ms is None else found.at_ms):
             return Earliest(obstacle=Reason.BUDGET, never=True)
@@ -62,6 +63,23 @@ def earliest(state: State, record: JobRecord) -> Earliest:
 def not_before(state: State, record: JobRecord) -> Earliest:
     """Until when a job does not even stand in line: its begin time, a pause, or others that come first."""
     return _not_before(state, record, {}, CHAIN_MAX)
+
+
+def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
+    """When each of several jobs could start if nobody else were there: once it may, and its nodes stay open for it."""
+    found = {record.job.id: not_before(state, record) for record in records}
+    if not state.cluster.maintenance:
+        return found
+    with Trial(state) as trial, _Opened(state):
+        for attempt in list(state.attempts_present()):
+            _release(trial, attempt)
+        for job, before in found.items():
+            record = state.jobs[job]
+            if not before.never and record.attempt is None:
+                open_ms = _Ahead(trial, record, []).open_ms(before.at_ms or state.now)
+                if open_ms > (before.at_ms or state.now):
+                    found[job] = Earliest(open_ms, Reason.MAINTENANCE)
+    return found
 
 
 def _not_before(state: State, record: JobRecord, known: dict[str, Earliest], further: int) -> Earliest:
@@ -125,28 +143,33 @@ class _Opened:
             self.capacity.set_health(node, now)
 
 
+def _leaving(trial: Trial, record: JobRecord) -> list[tuple[int, AttemptRecord]]:
+    """Those who hold devices, and when they leave them to a job, the first first; who leaves at once has left."""
+    state = trial.state
+    present = [(_leaves_ms(state, record, attempt), attempt) for attempt in state.attempts_present()]
+    for end_ms, attempt in present:
+        if end_ms <= state.now:
+            _release(trial, attempt)
+    return sorted((each for each in present if each[0] > state.now), key=lambda each: each[0])
+
+
+def _leaves_ms(state: State, record: JobRecord, attempt: AttemptRecord) -> int:
+    """When somebody leaves what he holds: at once who would give way, or of whose end nothing is known."""
+    resizes = state.policy.sets_sizes and attempt.job.gang.elastic
+    if attempt.ceding or resizes or _may_give_way(state, record, attempt):
+        return state.now
+    end_ms = expected_end_ms(state, attempt)
+    return state.now if end_ms is None else min(end_ms, closes_ms(state, attempt, end_ms))
+
+
 class _Ahead:
     """Those who hold devices leave one after the other, until a job finds a place."""
 
-    def __init__(self, trial: Trial, record: JobRecord) -> None:
+    def __init__(self, trial: Trial, record: JobRecord, leaving: list[tuple[int, AttemptRecord]]) -> None:
         self.trial = trial
         self.state = trial.state
         self.record = record
-        state = self.state
-        present = [(self._leaves_ms(attempt), attempt) for attempt in state.attempts_present()]
-        for end_ms, attempt in present:
-            if end_ms <= state.now:
-                self._release(attempt)
-        self.leaving = sorted((each for each in present if each[0] > state.now), key=lambda each: each[0])
-
-    def _leaves_ms(self, attempt: AttemptRecord) -> int:
-        """When somebody leaves what he holds: at once who would give way, or of whose end nothing is known."""
-        state, record = self.state, self.record
-        resizes = state.policy.sets_sizes and attempt.job.gang.elastic
-        if attempt.ceding or resizes or _may_give_way(state, record, attempt):
-            return state.now
-        end_ms = expected_end_ms(state, attempt)
-        return state.now if end_ms is None else min(end_ms, closes_ms(state, attempt, end_ms))
+        self.leaving = leaving
 
     def soonest(self, before: Earliest) -> Earliest:
         """The first moment, not before one that is given, at which the job finds a place."""
@@ -155,7 +178,7 @@ class _Ahead:
         if found is None:
             return before if before.obstacle is not None else Earliest()
         at_ms = max(found, from_ms)
-        open_ms = self._open_ms(at_ms)
+        open_ms = self.open_ms(at_ms)
         if open_ms > at_ms:
             return Earliest(open_ms, Reason.MAINTENANCE)
         if found <= from_ms:
@@ -169,7 +192,7 @@ class _Ahead:
         def fits(count: int) -> bool:
             mark = self.trial.mark()
             for _, attempt in self.leaving[:count]:
-                self._release(attempt)
+                _release(self.trial, attempt)
             seated = self._may_have(heeds_quota) and self._seats(self.leaving[count:])
             self.trial.undo_to(mark)
             return seated
@@ -197,10 +220,10 @@ class _Ahead:
             return False
         movable = [each for _, each in staying if each.job.movable and state.policy.moves(record, each, state)]
         for attempt in movable:
-            self._release(attempt)
+            _release(self.trial, attempt)
         return bool(movable) and self.trial.seat_at_last(record) is not None
 
-    def _open_ms(self, from_ms: int) -> int:
+    def open_ms(self, from_ms: int) -> int:
         """The first moment from then on at which the job would have left before its nodes close."""
         windows = self.state.cluster.maintenance
         if not windows:
@@ -211,7 +234,7 @@ class _Ahead:
             mark = self.trial.mark()
             gone = bisect_right(self.leaving, at_ms, key=lambda each: each[0])
             for _, attempt in self.leaving[:gone]:
-                self._release(attempt)
+                _release(self.trial, attempt)
             with Closed(self.state, closing(self.state, self.record, at_ms)):
                 seated = self._seats(self.leaving[gone:])
             self.trial.undo_to(mark)
@@ -236,17 +259,17 @@ class _Ahead:
                 return True
         return False
 
-    def _release(self, attempt: AttemptRecord) -> None:
-        trial = self.trial
-        if attempt.waits:
-            trial.unclaim(attempt.bookings)
-        elif attempt.phase is Phase.STOPPING:
-            trial.vacate(attempt.bookings)
-        else:
-            trial.release(attempt.bookings)
-        if not attempt.ceding:
-            trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
-        trial.leave_cells(attempt)
+
+def _release(trial: Trial, attempt: AttemptRecord) -> None:
+    if attempt.waits:
+        trial.unclaim(attempt.bookings)
+    elif attempt.phase is Phase.STOPPING:
+        trial.vacate(attempt.bookings)
+    else:
+        trial.release(attempt.bookings)
+    if not attempt.ceding:
+        trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
+    trial.leave_cells(attempt)
 
 
 def _may_give_way(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
