@@ -8,6 +8,7 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
 from phalanx.cluster.queues import RESOURCES
+from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.deadline import Outlook, outlook
@@ -533,6 +534,20 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
     if early == late:
         return f"{early}{age}"
     return f"{early} to {late.removeprefix('in ')} in 8 of 10 cases{age} ({forecast.runs} runs)"
+
+
+def starts_when(state: State, explanation: Explanation) -> str:
+    """What the start of a job depends on, where that says more than a moment would; else empty."""
+    match explanation.reason:
+        case Reason.BUDGET if explanation.budgets:
+            # What has been used up is never given back.
+            return f"not before the budget of {_whose(explanation.budgets[0].queue)} is raised"
+        case Reason.MAKING_ROOM:
+            by_ms = left_by_ms(state, explanation.job)
+            within = "" if by_ms is None or by_ms <= state.now else f": within {_span(by_ms, state.now)}"
+            return f"as soon as those have left who make room for it{within}"
+        case _:
+            return ""
 
 
 def no_forecast(reason: str) -> str:

@@ -15,7 +15,7 @@ from running import Server, eventually
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import ClusterChanged
+from phalanx.engine.event import ClusterChanged, TimerDue
 from phalanx.engine.snapshot import dump, load
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
@@ -88,6 +88,44 @@ def test_in_a_long_line_the_newest_forecast_tells_when_a_job_starts(monkeypatch:
 
     assert start_ms("known") == 90_000
     assert start_ms("new") >= 120_000, "it is looked ahead for who came after the forecast"
+
+
+def why_of(world: World, job: str) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.json.decode(answer(Why(job, [""]), load(dump(world.state))).body)
+    return told
+
+
+@pytest.mark.parametrize(("duration_ms", "expected_by"), [(100_000, "said"), (None, "usual")])
+def test_it_is_told_whether_a_start_is_by_what_jobs_say_or_by_what_is_usual(
+    duration_ms: int | None, expected_by: str
+) -> None:
+    world = World(flat(1, 8), "fifo")
+    for i in range(3):
+        world.run(a_job(f"before{i}", 8, duration_ms=None))
+        world.end(f"before{i}", after_ms=60_000)
+    world.run(a_job("a", 8, duration_ms=duration_ms))
+    world.submit(a_job("b", 8, duration_ms=None))
+    told = why_of(world, "b")
+    assert (told["expected_by"], told["expected_start_ms"] > world.state.now) == (expected_by, True)
+
+
+def test_of_who_is_short_of_budget_it_is_told_that_it_must_be_raised() -> None:
+    cluster = replace(flat(1, 8), queues=(Queue("a", budget_gpu_ms=1_000), Queue("b")))
+    world = World(cluster, "fifo:skip=true")
+    world.run(a_job("x", 8, queue="a", duration_ms=60_000))
+    world.end("x", after_ms=60_000)
+    world.submit(a_job("y", 1, queue="a"))
+    assert why_of(world, "y")["starts_when"] == "not before the budget of queue a is raised"
+
+
+def test_who_has_room_made_for_it_starts_within_the_grace_of_those_who_leave() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("low", 8, grace_ms=8_000))
+    world.submit(a_job("high", 8, priority=100), after_ms=1_000)
+    assert why_of(world, "high")["starts_when"] == "as soon as those have left who make room for it: within 8s"
+    world.turn(TimerDue(), after_ms=9_000)
+    assert why_of(world, "high")["starts_when"] == "as soon as those have left who make room for it"
+    assert why_of(world, "low")["starts_when"] == ""
 
 
 def test_where_looking_ahead_fails_the_rest_of_the_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

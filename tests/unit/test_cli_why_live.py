@@ -14,7 +14,8 @@ def told(**forecast: int | None) -> dict[str, Any]:
     """An answer of the server, with what is forecast in minutes from now."""
     made = {key: None if minutes is None else NOW_MS + minutes * MINUTE_MS for key, minutes in forecast.items()}
     made |= {"at_ms": NOW_MS - 2 * MINUTE_MS, "horizon_ms": 60 * MINUTE_MS, "runs": 19}
-    return {"expected_start_ms": NOW_MS + 90 * MINUTE_MS, "forecast": made if forecast else None}
+    moment = {"expected_start_ms": NOW_MS + 90 * MINUTE_MS, "expected_by": "said"}
+    return {**moment, "forecast": made if forecast else None}
 
 
 def test_a_forecast_goes_before_what_jobs_say() -> None:
@@ -28,6 +29,23 @@ def test_without_a_forecast_it_is_what_jobs_say() -> None:
     line = expected_start(told(), NOW_MS)
     assert line is not None
     assert line.endswith("if all take as long as they say")
+
+
+def test_where_jobs_say_nothing_it_is_what_is_usual() -> None:
+    line = expected_start(told() | {"expected_by": "usual"}, NOW_MS)
+    assert line is not None
+    assert line.endswith("if all take as long as is usual here")
+
+
+def test_an_interval_of_one_moment_is_told_as_a_moment() -> None:
+    line = expected_start(told(early_ms=10, middle_ms=10, late_ms=10), NOW_MS)
+    assert line is not None
+    assert " to " not in line
+
+
+def test_what_a_start_depends_on_goes_before_any_moment() -> None:
+    depends = {"starts_when": "not before the budget of queue a is raised"}
+    assert expected_start(told(early_ms=10, middle_ms=15, late_ms=20) | depends, NOW_MS) == depends["starts_when"]
 
 
 def test_a_forecast_that_is_over_is_not_told() -> None:

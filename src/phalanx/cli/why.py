@@ -18,7 +18,7 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
-from phalanx.words import because, deadline_words, evidence, expected, no_forecast, offer, sooner
+from phalanx.words import because, deadline_words, evidence, expected, no_forecast, offer, sooner, starts_when
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast
@@ -91,7 +91,8 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
-    if looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
+    row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
+    if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
         row |= _foreseen(state, job, TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now) | {"deadline": deadline_words(state, job)}

@@ -53,10 +53,12 @@ def why_live(job: str, output: Output) -> None:
 
 
 def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
-    """When it will start: the interval of the newest forecast while that can still be, else by what jobs say.
+    """When it will start: the interval of the newest forecast while that can still be, else one moment.
 
     The two go by different lengths (how long such jobs really took, and what they say), so only one of them is printed.
     """
+    if told.get("starts_when"):
+        return str(told["starts_when"])
     forecast = told.get("forecast")
     if forecast is not None and (forecast["late_ms"] is None or forecast["late_ms"] >= at_ms):
         return _interval(forecast, at_ms)
@@ -65,15 +67,16 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
     later_ms = told.get("expected_not_before_ms")
     if later_ms is not None and later_ms > at_ms:
         return f"not before {clock(later_ms)}: many others start before it"
-    return _by_what_is_said(told.get("expected_start_ms"), at_ms)
+    return _moment(told.get("expected_start_ms"), told.get("expected_by"), at_ms)
 
 
-def _by_what_is_said(start_ms: int | None, at_ms: int) -> str | None:
+def _moment(start_ms: int | None, expected_by: str | None, at_ms: int) -> str | None:
     if start_ms is None:
         return None
     if start_ms <= at_ms:
         return "any moment: what it waits for runs longer than was expected"
-    return f"{clock(start_ms)}, in {span(start_ms - at_ms)}, if all take as long as they say"
+    lengths = "is usual here" if expected_by == "usual" else "they say"
+    return f"{clock(start_ms)}, in {span(start_ms - at_ms)}, if all take as long as {lengths}"
 
 
 def _interval(made: dict[str, Any], at_ms: int) -> str:
@@ -83,4 +86,6 @@ def _interval(made: dict[str, Any], at_ms: int) -> str:
         return f"not before {clock(made['at_ms'] + made['horizon_ms'])}, {age}"
     if made["late_ms"] is None:
         return f"not before {clock(made['early_ms'])}, {age}"
-    return f"{clock(made['early_ms'])} to {clock(made['late_ms'])} in 8 of 10 cases, {age} ({made['runs']} runs)"
+    early, late = clock(made["early_ms"]), clock(made["late_ms"])
+    between = early if early == late else f"{early} to {late}"
+    return f"{between} in 8 of 10 cases, {age} ({made['runs']} runs)"

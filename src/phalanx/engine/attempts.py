@@ -9,7 +9,7 @@ from phalanx.engine.adjust import company_changed, exchange, settle
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
-from phalanx.engine.state import State
+from phalanx.engine.state import State, Timer
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement, in_place
 from phalanx.policy.policy import Targets, nobody
@@ -147,6 +147,25 @@ def send(state: State, action: Action) -> None:
             state.cuts[action.id] = action
             state.capacity.set_cutting(state.topology.number[node], device, cutting=True)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
+
+
+def left_by_ms(state: State, job: str) -> int | None:
+    """When all have left who were told to for a job, if each takes no longer than its grace; None if none was told."""
+    attempt = state.jobs[job].attempt
+    ceding = dict.fromkeys(attempt.victims if attempt is not None else ())
+    return max(
+        (
+            timer.at_ms - STOP_MARGIN_MS
+            for timer in state.timers
+            if timer.kind == "action" and f"{timer.job}/{timer.attempt}" in ceding and _is_stop(state, timer)
+        ),
+        default=None,
+    )
+
+
+def _is_stop(state: State, timer: Timer) -> bool:
+    attempt = state.attempt(timer.job, timer.attempt)
+    return attempt is not None and isinstance(attempt.in_flight.get(timer.seq), Stop)
 
 
 def take_over(state: State, attempt: AttemptRecord) -> None:

@@ -199,6 +199,9 @@ EXAMPLES: dict[str, Any] = {
         "not_before_ms": None,
         "fits_now": False,
         "expected_start_ms": _AT_MS + 1_800_000,
+        "expected_by": "usual",
+        "starts_when": "",
+        "no_forecast": "",
         "forecast": {
             "early_ms": _AT_MS + 1_200_000,
             "middle_ms": _AT_MS + 1_800_000,

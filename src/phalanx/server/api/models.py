@@ -339,7 +339,11 @@ class WhyModel(Answered):
         description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon), by so "
         "many runs of the state ahead, made at at_ms; null if none has been made since it came."
     )
-    no_forecast: str = Field("", description="Why nobody can tell when it starts, where looking ahead failed.")
+    expected_by: Literal["said", "usual"] | None = Field(
+        description="Whether all take as long as they say then, or as long as is usual for such jobs."
+    )
+    starts_when: str = Field(description="What its start depends on, where that says more than a moment; or empty.")
+    no_forecast: str = Field(description="Why nobody can tell when it starts, where looking ahead failed.")
     explanation: dict[str, Any] = Field(
         description="All there is: who holds what, quotas, and what would let it start."
     )

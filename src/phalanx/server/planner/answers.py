@@ -44,8 +44,8 @@ from phalanx.server.planner.questions import (
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in
 from phalanx.simulate.apart import WorkFailedError
-from phalanx.simulate.forecast import Forecast, Point, point_forecast
-from phalanx.words import because, deadline_words, evidence, sooner
+from phalanx.simulate.forecast import Forecast, point_forecast
+from phalanx.words import because, deadline_words, evidence, sooner, starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -97,6 +97,8 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "fits_now": explanation.fits_now,
         "expected_start_ms": None,
         "expected_not_before_ms": None,
+        "expected_by": None,
+        "starts_when": starts_when(state, explanation),
         "no_forecast": "",
         "forecast": None,
         "explanation": whole,
@@ -110,25 +112,24 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
 
 
 def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str, Any]:
-    """When a job will start; the rest of the answer is true where that cannot be told."""
+    """When a job will start, and by what: in a long line by the newest forecast that can still be, else by what jobs
+    say, or as is usual.
+    """
+    span = forecast.spans.get(job) if forecast is not None else None
+    is_long = state.in_line > LONG_LINE
+    if is_long and span is not None and (span.late_ms is None or span.late_ms >= state.now):
+        return {"expected_start_ms": span.middle_ms, "expected_by": "usual" if span.middle_ms is not None else None}
     try:
-        point = _point(state, job, forecast)
+        point = point_forecast(state, job, OUTLOOK)
     except WorkFailedError as error:
+        # The rest of the answer is true without it.
         logging.getLogger(__name__).exception("no forecast")
         return {"no_forecast": str(error)}
-    return {"expected_start_ms": point.start_ms, "expected_not_before_ms": point.not_before_ms}
-
-
-def _point(state: State, job: str, forecast: Forecast | None) -> Point:
-    """When a job will start: by what jobs say, or as is usual; in a long line by the newest forecast, if it can be."""
-    if state.in_line <= LONG_LINE:
-        point = point_forecast(state, job, OUTLOOK)
-        said_ms = Future(state).start_of(job)
-        return point if said_ms is None else Point(said_ms, None)
-    span = forecast.spans.get(job) if forecast is not None else None
-    if span is not None and (span.late_ms is None or span.late_ms >= state.now):
-        return Point(span.middle_ms, None)
-    return point_forecast(state, job, OUTLOOK)
+    said_ms = Future(state).start_of(job) if not is_long else None
+    if said_ms is not None:
+        return {"expected_start_ms": said_ms, "expected_by": "said"}
+    by = "usual" if point.start_ms is not None else None
+    return {"expected_start_ms": point.start_ms, "expected_by": by, "expected_not_before_ms": point.not_before_ms}
 
 
 def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
