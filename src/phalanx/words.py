@@ -17,7 +17,7 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Level, Position
 from phalanx.engine.quotas import said
-from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.records import JobRecord, JobState, StopReason
 from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
 from phalanx.placement.shortage import Barrier, Shortage
@@ -720,6 +720,24 @@ def deadline_words(state: State, job: str, visible_queues: Container[str] = Ever
     later = f", and it can start in {_span(found.earliest_ms, state.now)} at the earliest" if found.obstacle else ""
     within = f"if it {held}starts within {_span(found.start_by_ms, state.now)}{later}"
     return f"job {job} can meet its deadline {within} ({_gpu_hours_until(found)}){late}"
+
+
+def preempted_words(state: State, job: str, visible_queues: Container[str] = Everything()) -> str:
+    """For whom a job makes room, or how often it has and for whom last, as far as is known; empty if it never had to.
+
+    Of a job of another queue than the visible ones, the queue and the number of GPUs are told.
+    """
+    record = state.record(job)
+    attempt, other = record.attempt, state.jobs.get(record.preempted_for)
+    whom = ""
+    if other is not None:
+        whom = _with_size(Other(other.job.id if other.job.queue in visible_queues else "", other.job.queue, other.gpus))
+    if attempt is not None and attempt.stop_reason is StopReason.PREEMPTED:
+        return f"it makes room for {whom or 'others'}"
+    if not record.preemptions:
+        return ""
+    times = "once" if record.preemptions == 1 else f"{record.preemptions} times, last"
+    return f"{times} for {whom}" if whom else times.removesuffix(", last")
 
 
 def _deadline_past(record: JobRecord) -> str:

@@ -128,6 +128,19 @@ def test_who_has_room_made_for_it_starts_within_the_grace_of_those_who_leave() -
     assert why_of(world, "low")["starts_when"] == ""
 
 
+def test_a_job_that_made_room_is_told_for_whom_as_far_as_it_may_know() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("low", 4, queue="red"), a_job("other", 4, queue="red", preemptible=False))
+    assert why_of(world, "low")["preempted"] == ""
+    world.submit(a_job("high", 4, queue="blue", priority=100))
+    assert why_of(world, "low")["preempted"] == "it makes room for job high of queue blue (4 GPUs)"
+    world.done("low")
+    assert why_of(world, "low")["preempted"] == "once for job high of queue blue (4 GPUs)"
+    hidden = msgspec.json.decode(answer(Why("low", ["red"]), load(dump(world.state))).body)
+    assert hidden["preempted"] == "once for a job of queue blue (4 GPUs)"
+    assert "high" not in str(hidden["preempted"])
+
+
 def test_where_looking_ahead_fails_the_rest_of_the_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise WorkFailedError("a forked run failed: ValueError: no")

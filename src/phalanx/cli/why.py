@@ -18,7 +18,17 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
-from phalanx.words import because, deadline_words, evidence, expected, no_forecast, offer, sooner, starts_when
+from phalanx.words import (
+    because,
+    deadline_words,
+    evidence,
+    expected,
+    no_forecast,
+    offer,
+    preempted_words,
+    sooner,
+    starts_when,
+)
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast
@@ -40,6 +50,7 @@ COLUMNS = (
     Column("reserved_for"),
     Column("min_run"),
     Column("overdue"),
+    Column("preempted"),
     Column("deadline"),
     Column("position"),
     Column("queues"),
@@ -90,6 +101,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     except UnknownJobError as error:
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
+    row["preempted"] = preempted_words(state, job)
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:

@@ -28,6 +28,7 @@ COLUMNS = tuple(
         "reserved_for",
         "min_run",
         "overdue",
+        "preempted",
         "deadline",
         "position",
         "queues",

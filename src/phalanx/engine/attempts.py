@@ -59,7 +59,7 @@ def open_attempt(state: State, claim: Claim) -> None:
             state.revocable[attempt.key] = attempt
     if claim.waits:
         state.waiting_claims[attempt.key] = attempt
-    if claim.victims and state.quotas:
+    if claim.victims:
         _take_note_of_victims(state, claim)
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
     state.use(record.job.queue, usage_of(bookings), 1)
@@ -69,11 +69,13 @@ def open_attempt(state: State, claim: Claim) -> None:
 
 
 def _take_note_of_victims(state: State, claim: Claim) -> None:
-    """Who makes way for a job of another queue never has that make way in turn."""
+    """Who makes way for a job of another queue never has that make way in turn; who is stopped can say for whom."""
     for key in claim.victims:
         victim = state.jobs[key.rpartition("/")[0]]
-        if claim.job not in victim.made_way_for:
+        if state.quotas and claim.job not in victim.made_way_for:
             victim.made_way_for = (*victim.made_way_for, claim.job)
+        if victim.attempt is not None and victim.attempt.stop_reason is StopReason.PREEMPTED:
+            victim.preempted_for = claim.job
 
 
 def expect_end(state: State, attempt: AttemptRecord) -> None:

@@ -189,7 +189,7 @@ class AttemptRecord:
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """One job, from its submission on."""
+    """One job, from its submission on. `preempted_for` is whom it was last stopped for, where that is known."""
 
     job: Job
     submitted_ms: int
@@ -221,6 +221,7 @@ class JobRecord:
     change_ms: int = -1
     overdue: bool = False
     made_way_for: tuple[str, ...] = ()
+    preempted_for: str = ""
     estimate_ms: int = FOREVER_MS
     marks: dict[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)

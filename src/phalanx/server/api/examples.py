@@ -189,6 +189,7 @@ EXAMPLES: dict[str, Any] = {
         "reason": "gpus",
         "why": "needs 8 GPUs on one node; the most free on one is 4",
         "sooner": "with 4 GPUs it would start now",
+        "preempted": "",
         "deadline": "",
         "evidence": {"free_gpus": "4 on n3"},
         "ruled_out": {"free_gpus": 125},

@@ -318,6 +318,7 @@ class WhyModel(Answered):
     why: str
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
+    preempted: str = Field(description="How often it made room for others, and for whom last; or empty.")
     deadline: str = Field(
         description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."
     )

@@ -45,7 +45,7 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in
 from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, point_forecast
-from phalanx.words import because, deadline_words, evidence, sooner, starts_when
+from phalanx.words import because, deadline_words, evidence, preempted_words, sooner, starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -87,6 +87,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "why": because(explanation, state.record(question.job).end_reason),
         "sooner": sooner(explanation),
         "evidence": evidence(explanation, state.now),
+        "preempted": preempted_words(state, question.job, seen),
         "deadline": deadline_words(state, question.job, seen),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
         "gpus_free": refusal.gpus_free if refusal else None,
