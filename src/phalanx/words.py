@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
@@ -669,6 +669,17 @@ def _of(queue: str) -> str:
 def _with_size(other: Other) -> str:
     name = f"job {other.job}" if other.job else "a job"
     return f"{name} of queue {other.queue} ({_number(other.gpus, 'GPU')})"
+
+
+def leaving_words(others: Sequence[Other], now_ms: int) -> str:
+    """Who would have to leave, with what each has and when it would end by itself."""
+
+    def told(each: Other) -> str:
+        ends = f", ends {_at(each.expected_end_ms, now_ms)}" if each.expected_end_ms is not None else ""
+        name = f"job {each.job}" if each.job else "a job"
+        return f"{name} of queue {each.queue} ({_number(each.gpus, 'GPU')}{ends})"
+
+    return _list(tuple(told(each) for each in others))
 
 
 def _others(others: tuple[Other, ...]) -> str:

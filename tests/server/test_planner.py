@@ -166,10 +166,13 @@ def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:
 
 def test_of_others_jobs_a_plan_names_no_victims_but_counts_with_them() -> None:
     world = World(flat(1, 8), "priority")
-    world.run(a_job("secret", 8, queue="blue"))
+    world.run(a_job("secret", 8, queue="blue", duration_ms=60_000))
     told = planned(world, a_job("mine", 8, queue="red", priority=1), "red")
     assert (told["state"], told["victims"]) == ("waiting", [])
-    assert planned(world, a_job("mine", 8, queue="red", priority=1), "")["victims"] == ["secret/1"]
+    other = {"job": "", "queue": "blue", "gpus": 8, "expected_end_ms": 60_000, "attempt": 0}
+    assert told["makes_room"] == [other]
+    told = planned(world, a_job("mine", 8, queue="red", priority=1), "")
+    assert (told["victims"], told["makes_room"]) == (["secret/1"], [other | {"job": "secret", "attempt": 1}])
 
 
 def test_who_waits_while_nothing_happens_is_told_anew_now_and_then() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
 from phalanx.cli.client import connect
 from phalanx.cli.job_rows import where
 from phalanx.cli.job_text import read_checked, site_of
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.when import now_ms, span
+from phalanx.engine.change import Other
+from phalanx.words import leaving_words
 
 COLUMNS = (
     Column("name"),
@@ -14,7 +20,7 @@ COLUMNS = (
     Column("gpus"),
     Column("where", "NODES"),
     Column("starts"),
-    Column("victims"),
+    Column("leaving", "VICTIMS"),
     Column("communication_ms", "COMM MS"),
     Column("why"),
 )
@@ -25,11 +31,23 @@ def plan_live(files: tuple[str, ...], output: Output) -> None:
     client = connect()
     site = site_of(client)
     told = client.post("/plan", {"jobs": [read_checked(path, site) for path in files]})["items"]
-    rows = [{**item, "where": where(item["nodes"]), "starts": _starts(item.get("expected_start_ms"))} for item in told]
-    emit(rows, COLUMNS, output)
+    emit([row_of(item) for item in told], COLUMNS, output)
 
 
-def _starts(at_ms: int | None) -> str | None:
+def row_of(item: dict[str, Any]) -> dict[str, Any]:
+    """What is planned for one job, for people as well."""
+    others = msgspec.convert(item.get("makes_room", []), list[Other])
+    return {
+        **item,
+        "where": where(item["nodes"]),
+        "starts": _starts(item.get("expected_start_ms"), bool(others)),
+        "leaving": leaving_words(others, now_ms()),
+    }
+
+
+def _starts(at_ms: int | None, others_leave: bool) -> str | None:
+    """When it starts. Those who must leave first are told to now, and have their grace."""
     if at_ms is None:
         return None
-    return "now" if at_ms <= now_ms() + 1000 else f"in {span(at_ms - now_ms())}"
+    soon = "once they left" if others_leave else "now"
+    return soon if at_ms <= now_ms() + 1000 else f"in {span(at_ms - now_ms())}"

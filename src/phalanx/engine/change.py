@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -53,6 +53,10 @@ class Other:
     gpus: int
     expected_end_ms: int | None = None
     attempt: int = 0
+
+    def seen_from(self, visible_queues: Container[str]) -> Other:
+        """The same for somebody who may know the jobs of some queues only."""
+        return self if self.queue in visible_queues else replace(self, job="", attempt=0)
 
 
 @dataclass(frozen=True, slots=True)

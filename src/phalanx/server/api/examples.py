@@ -102,6 +102,7 @@ _PLANNED = {
     "nodes": ["n0"],
     "slots": [_SLOT],
     "victims": [],
+    "makes_room": [],
     "expected_start_ms": _AT_MS,
     "communication_ms": 1.7,
     "why": "",

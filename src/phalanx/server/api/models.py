@@ -359,7 +359,10 @@ class PlannedModel(Answered):
     gpus: int
     nodes: list[str]
     slots: list[SlotModel]
-    victims: list[str]
+    victims: list[str] = Field(description="The attempts that are stopped for it, as far as the caller may know them.")
+    makes_room: list[dict[str, Any]] = Field(
+        description="All of these, each with its queue, gpus and expected_end_ms; job is empty for others' jobs."
+    )
     expected_start_ms: int | None
     communication_ms: float | None
     why: str

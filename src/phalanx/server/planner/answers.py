@@ -17,6 +17,7 @@ from phalanx.document import DocumentError
 from phalanx.engine.action import Stop
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import ClusterChanged, PolicyChanged
+from phalanx.engine.evidence import other
 from phalanx.engine.explain import explain, redacted
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.present import present_reason
@@ -163,11 +164,13 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     plan = decide(state, now)
     items = [_planned(state, plan, job) for job in jobs]
     for item in items:
-        starts_now = item["nodes"] and not item["victims"]
+        starts_now = item["nodes"] and not item["leaving"]
         item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
         if item["expected_start_ms"] is None:
             item["why"] = because(redacted(explain(state, item["job"]), seen))
-        item["victims"] = [key for key in item["victims"] if state.jobs[key.partition("/")[0]].job.queue in seen]
+        leaving = item.pop("leaving")
+        item["victims"] = [f"{each.job}/{each.attempt}" for each in leaving if each.queue in seen]
+        item["makes_room"] = [msgspec.to_builtins(each.seen_from(seen)) for each in leaving]
     return {"items": items, "next": None}
 
 
@@ -175,7 +178,8 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
     claim = next((claim for claim in plan.claims if claim.job == job.id), None)
     placement = claim.placement if claim is not None else None
     cost = communication(state.topology, job, placement) if placement is not None else None
-    stopped = [action.id.job for action in plan.actions if isinstance(action, Stop)]
+    stopped = {action.id.job: None for action in plan.actions if isinstance(action, Stop)}
+    victims = [key.rpartition("/")[0] for key in (claim.victims if claim is not None else ())]
     return {
         "job": job.id,
         "name": job.name,
@@ -186,7 +190,7 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
             {"rank": slot.rank, "role": slot.role, "node": slot.node, "devices": list(slot.devices)}
             for slot in (placement.slots if placement is not None else ())
         ],
-        "victims": [key for key in (claim.victims if claim is not None else ()) if key.partition("/")[0] in stopped],
+        "leaving": [other(state, victim) for victim in victims if victim in stopped],
         "expected_start_ms": None,
         "communication_ms": cost.total_ms if cost is not None else None,
         "why": "" if claim is not None and not claim.waits else _verdict(state, plan, job).value.replace("_", " "),
