@@ -103,6 +103,8 @@ def test_a_queue_that_others_lie_in_has_what_these_have_and_tells_of_its_budget(
         "  - {name: llm, deserved: 6}\n  - {name: vision, deserved: 2}\n"
     )
     put(lab, text).raise_for_status()
+    quotas = {each["name"]: each["quota"] for each in lab.client.get("/queues").json()["items"] if each["quota"]}
+    assert {quota["guaranteed"]["gpus_permille"] for quota in quotas.values()} == {None}, "nobody says anything"
     jobs = [lab.submit(gpus=gpus, queue=f"research/{leaf}") for gpus, leaf in ((4, "llm"), (2, "llm"), (1, "vision"))]
     for job in jobs:
         lab.wait(job["id"], "running")
@@ -190,6 +192,15 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
     lab.wait(job["id"], "cancelled")
     audited = [each for each in lab.client.get("/audit").json()["items"] if each["verb"] == "change cluster"]
     assert audited[0]["detail"] == "only queues"
+
+
+def test_a_limit_above_that_of_a_queue_around_it_is_taken_and_told(lab: Server) -> None:
+    nodes = "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n"
+    put(lab, nodes).raise_for_status()
+    queues = "queues:\n- {name: red, limit: 8, queues: [{name: x, limit: 10}, {name: y, limit: 5}]}\n- {name: blue}\n"
+    shown = put(lab, queues, dry_run="true").raise_for_status().json()["changes"]
+    told = "queue red/x has a limit of 10 GPUs, but queue red around it one of 8, which holds"
+    assert [line for line in shown if "limit" in line] == [told]
 
 
 def test_who_could_never_start_under_a_lowered_limit_is_told_before_and_by_why(lab: Server) -> None:

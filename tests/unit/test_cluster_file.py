@@ -256,7 +256,7 @@ def test_twelve_thousand_nodes_are_a_few_lines() -> None:
         ("gpu_types: {H100: {memory_gb: 1}}\nnodes: [{}]", "'gpu_types.H100': the catalogue has this type as H100"),
         ("nodes: [{taints: ['a:Never']}]", "'nodes[0].taints[0]': expected key=value:effect"),
         ("nodes: [{}]\nqueues: {}", "2: key 'queues': expected a list, got a mapping"),
-        ("nodes: [{gpus: 8}]\nqueues: [{name: a, deserved: 9}]", "a 9 deserve 9 GPUs together, but the cluster has 8"),
+        ("nodes: [{gpus: 8}]\nqueues: [{name: a, deserved: 9}]", "queue a deserves 9 GPUs, but the cluster has 8"),
         ("nodes: [{}]\nqueues: [{name: a}, {name: a}]", "the queue 'a' is given twice, first on line 2"),
         ("nodes: [{}]\nqueues: [{name: a/b}]", "queue a/b lies in a, which there is not"),
         ("nodes: [{}]\nqueues: [{name: a b}]", "expected a name, or a path of names such as research/llm"),

@@ -205,7 +205,7 @@ def test_quantities_are_read_as_kubernetes_means_them(written: str, permille: in
                 "metadata: {name: a}\nspec: {deserved: {nvidia.com/gpu: 4}}",
                 "metadata: {name: b}\nspec: {parent: a, deserved: {nvidia.com/gpu: 6}}",
             ],
-            "v.yaml:6: a/b 6 deserve 6 GPUs together, but queue a has 4",
+            "v.yaml:6: queue a/b deserves 6 GPUs, but queue a has 4",
         ),
         (
             ["metadata: {name: a}\nspec: {deserved: {huawei.com/Ascend910: 4}}"],

@@ -93,6 +93,15 @@ def test_the_example_of_the_page_is_read() -> None:
         ("[{name: a b}]", "expected a name, or a path of names such as research/llm"),
         ("[{name: a, guaranteed: 5, deserved: 4}]", "queue a is guaranteed 5 GPUs, more than the 4 it deserves"),
         ("[{name: a, deserved: 5, limit: 4}]", "queue a deserves 5 GPUs, more than its limit of 4"),
+        ("[{name: a, guaranteed: 5, limit: 4}]", "queue a is guaranteed 5 GPUs, more than its limit of 4"),
+        (
+            "[{name: a, limit: 4, queues: [{name: x, guaranteed: 3}, {name: y, guaranteed: 1.5}]}]",
+            "a/x 3 + a/y 1.5 are guaranteed 4.5 GPUs together, but the limit of queue a is 4",
+        ),
+        (
+            "[{name: a, limit: 4, queues: [{name: x, guaranteed: 1}, {name: y, deserved: 3.5}]}]",
+            "a/x 1 + a/y 3.5 deserve 4.5 GPUs together, but the limit of queue a is 4",
+        ),
         (
             "[{name: a, deserved: 200}, {name: b, deserved: 100}]",
             "a 200 + b 100 deserve 300 GPUs together, but the cluster has 256",

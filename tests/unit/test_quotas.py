@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.cluster.queues import Queue, Quota, QuotaConflict, settled
+from phalanx.cluster.queues import Queue, Quota, QuotaConflict, loose_limits, settled
 from phalanx.engine.check import check
 from phalanx.engine.event import JobSubmitted
 from phalanx.engine.quotas import Quotas
@@ -201,6 +201,15 @@ def test_what_is_not_said_follows_from_the_queues_inside() -> None:
     assert (found[""].guaranteed[0], found[""].deserved[0]) == (3 * GPU, 8 * GPU)
 
 
+def test_limits_that_bound_nothing_are_told_with_the_queue_that_does() -> None:
+    queues = (Queue("a", limit=gpus(8)), Queue("a/b", limit=gpus(9)), Queue("a/b/x", limit=gpus(10)), Queue("c"))
+    assert list(loose_limits(queues)) == [
+        "queue a/b has a limit of 9 GPUs, but queue a around it one of 8, which holds",
+        "queue a/b/x has a limit of 10 GPUs, but queue a around it one of 8, which holds",
+    ]
+    assert list(loose_limits((Queue("a", limit=gpus(8)), Queue("a/b", limit=gpus(8)), Queue("a/c")))) == []
+
+
 @pytest.mark.parametrize(
     ("queues", "reason"),
     [
@@ -210,7 +219,7 @@ def test_what_is_not_said_follows_from_the_queues_inside() -> None:
         ),
         (
             (Queue("a", guaranteed=gpus(2)), Queue("a/x", guaranteed=gpus(3))),
-            "a/x 3 are guaranteed 3 GPUs together, but queue a has 2",
+            "queue a/x is guaranteed 3 GPUs, but queue a has 2",
         ),
         ((Queue("a", gpus(3), gpus(2)),), "queue a is guaranteed 3 GPUs, more than the 2 it deserves"),
         ((Queue("a", deserved=gpus(3), limit=gpus(2)),), "queue a deserves 3 GPUs, more than its limit of 2"),

@@ -98,7 +98,7 @@ def _says(queue: Queue, resource: int) -> bool:
 
 def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Queue:
     _refuse_excess(queue, inside)
-    queue = _with_sums(queue, inside, spoken_of)
+    said, queue = queue, _with_sums(queue, inside, spoken_of)
     for resource, name in enumerate(RESOURCES):
         guaranteed, deserved, limit = queue.guaranteed[resource], queue.deserved[resource], queue.limit[resource]
         assert guaranteed is not None
@@ -111,12 +111,21 @@ def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Q
                 f"more than the {_said(deserved, resource)} it deserves",
             )
         if limit is not None and deserved > limit:
-            raise QuotaConflict(
-                queue.path,
-                f"queue {queue.path} deserves {_said(deserved, resource)} {name}, "
-                f"more than its limit of {_said(limit, resource)}",
-            )
+            raise QuotaConflict(queue.path, _beyond_limit(said, queue, inside, resource, limit))
     return queue
+
+
+def _beyond_limit(said: Queue, queue: Queue, inside: list[Queue], resource: int, limit: int) -> str:
+    """By what a queue deserves more than its limit: by what it says, or by what those inside are allotted together."""
+    for which, verb in (("guaranteed", "is guaranteed"), ("deserved", "deserves")):
+        amount = getattr(queue, which)[resource]
+        if amount <= limit:
+            continue
+        if getattr(said, which)[resource] is None and sum(getattr(each, which)[resource] or 0 for each in inside):
+            return _arithmetic(inside, which, resource, f"the limit of queue {queue.path} is {_said(limit, resource)}")
+        amount_said = f"{_said(amount, resource)} {RESOURCES[resource]}"
+        return f"queue {queue.path} {verb} {amount_said}, more than its limit of {_said(limit, resource)}"
+    raise AssertionError(f"queue {queue.path} is within its limit")
 
 
 def _with_sums(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Queue:
@@ -137,18 +146,36 @@ def _refuse_excess(queue: Queue, inside: list[Queue]) -> None:
         for resource, said in enumerate(getattr(queue, which)):
             wanted = [getattr(each, which)[resource] or 0 for each in inside]
             if said is not None and sum(wanted) > said:
-                raise QuotaConflict(inside[0].path, _arithmetic(queue, inside, which, resource, said))
+                has = f"{f'queue {queue.path}' if queue.path else 'the cluster'} has {_said(said, resource)}"
+                raise QuotaConflict(inside[0].path, _arithmetic(inside, which, resource, has))
 
 
-def _arithmetic(queue: Queue, inside: list[Queue], which: str, resource: int, said: int) -> str:
-    parts = [f"{each.path} {_said(amount, resource)}" for each in inside if (amount := getattr(each, which)[resource])]
-    total = _said(sum(getattr(each, which)[resource] for each in inside), resource)
+def _arithmetic(inside: list[Queue], which: str, resource: int, there_is: str) -> str:
+    """What several queues are allotted, summed up, against what there is."""
+    allotted = [each for each in inside if getattr(each, which)[resource]]
+    parts = [f"{each.path} {_said(getattr(each, which)[resource], resource)}" for each in allotted]
+    amount = f"{_said(sum(getattr(each, which)[resource] for each in allotted), resource)} {RESOURCES[resource]}"
+    if len(allotted) == 1:
+        verb = "is guaranteed" if which == "guaranteed" else "deserves"
+        return f"queue {allotted[0].path} {verb} {amount}, but {there_is}"
     shown = " + ".join(parts[:8]) + (f" + {len(parts) - 8} more" if len(parts) > 8 else "")
-    whole = (
-        f"queue {queue.path} has {_said(said, resource)}" if queue.path else f"the cluster has {_said(said, resource)}"
-    )
     verb = "are guaranteed" if which == "guaranteed" else "deserve"
-    return f"{shown} {verb} {total} {RESOURCES[resource]} together, but {whole}"
+    return f"{shown} {verb} {amount} together, but {there_is}"
+
+
+def loose_limits(queues: tuple[Queue, ...]) -> Iterator[str]:
+    """Limits above that of a queue around: no contradiction, since both hold, but they bound nothing. In words."""
+    by_path = {queue.path: queue for queue in queues}
+    for queue in queues:
+        for resource, limit in enumerate(queue.limit):
+            around = [by_path[path] for path in ancestors(queue.parent) if path in by_path]
+            bounds = [(each.limit[resource] or 0, each.path) for each in around if each.limit[resource] is not None]
+            if limit is not None and bounds and limit > min(bounds)[0]:
+                least, path = min(bounds)
+                yield (
+                    f"queue {queue.path} has a limit of {_said(limit, resource)} {RESOURCES[resource]}, "
+                    f"but queue {path} around it one of {_said(least, resource)}, which holds"
+                )
 
 
 def _said(amount: int, resource: int) -> str:

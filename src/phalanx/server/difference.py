@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.queues import Quota
+from phalanx.cluster.queues import Quota, loose_limits
 from phalanx.engine.check import check
 from phalanx.engine.event import ClusterChanged, Event, PolicyChanged
 from phalanx.engine.evidence import stranded_by
@@ -82,6 +83,8 @@ def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
     yield from _listed("queue goes", "queues go", [path for path in had if path not in has])
     for path in [path for path in has if path in had and has[path] != had[path]][:SHOWN_MAX]:
         yield f"queue {path}: {_changed(had[path], has[path])}"
+    if old.queues != new.queues:
+        yield from islice(loose_limits(new.queues), SHOWN_MAX)
 
 
 def _windows(old: Cluster, new: Cluster, now_ms: int) -> Iterator[str]:

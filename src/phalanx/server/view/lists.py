@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from phalanx.cluster.queues import Queue, ancestors
+from phalanx.cluster.queues import Queue, Quota, ancestors
 from phalanx.engine.records import JobState
 from phalanx.engine.state import State
 from phalanx.server.view.rows import Row, node_row, text_of
@@ -89,9 +90,21 @@ def quotas_in(state: State) -> dict[str, Row]:
 
 
 def _added_up(state: State, queue: Queue) -> Queue:
-    """A queue that others lie in, with what it does not say taken from these."""
+    """A queue that others lie in, with what it does not say taken from these, if any of them says something."""
     account = state.quotas.accounts.get(queue.path)
-    return account.queue if account is not None and account.inside else queue
+    if account is None or not account.inside:
+        return queue
+    summed = account.queue
+    return replace(
+        summed,
+        guaranteed=_where_said(queue.guaranteed, summed.guaranteed),
+        deserved=_where_said(queue.deserved, summed.deserved),
+    )
+
+
+def _where_said(own: Quota, summed: Quota) -> Quota:
+    """A sum of nothing is as if nothing had been said."""
+    return Quota(*(said if said is not None else amount or None for said, amount in zip(own, summed, strict=True)))
 
 
 def _quota(queue: Queue) -> Row:
