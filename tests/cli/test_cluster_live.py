@@ -249,6 +249,24 @@ def test_a_cluster_is_changed_after_its_difference_was_shown(phalanx: Phalanx, t
     assert phalanx("nodes", "-o", "name").out.split() == ["n0", "n1"]
 
 
+def test_which_of_several_files_is_refused_is_told_by_its_name_and_not_by_an_id_that_nobody_has(
+    phalanx: Phalanx, tmp_path: Path
+) -> None:
+    node = "gpus: 4, gpu_type: H100, gpu_memory_gb: 80, cpus: 64, memory_gb: 512"
+    whole, queues, good, bad = (tmp_path / f"{name}.yaml" for name in ("whole", "queues", "good", "bad"))
+    whole.write_text(f"nodes:\n- {{count: 2, name: n, {node}}}\n")
+    queues.write_text("queues:\n- {name: default}\n- {name: research}\n")
+    good.write_text("gpus: 1\ncommand: 'true'\n")
+    bad.write_text("gpus: 1\ncommand: 'true'\nqueue: reserch\n")
+    assert phalanx("apply", str(queues), "--yes").code == 0
+    for verb in ("submit", "plan"):
+        for files in ([str(good), str(bad)], [str(bad)]):
+            result = phalanx(verb, *files)
+            assert result.code == Exit.REFUSED
+            assert result.err.startswith(f"phalanx: {bad}: the job is for the queue 'reserch', which there is not")
+    assert phalanx("apply", str(whole), "--yes").code == 0
+
+
 def test_queues_are_changed_by_a_file_that_has_nothing_else(phalanx: Phalanx, tmp_path: Path) -> None:
     node = "gpus: 4, gpu_type: H100, gpu_memory_gb: 80, cpus: 64, memory_gb: 512"
     whole, queues, wrong = (tmp_path / name for name in ("whole.yaml", "queues.yaml", "wrong.yaml"))

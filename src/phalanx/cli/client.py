@@ -37,9 +37,13 @@ class NotFound(PhalanxError):  # noqa: N818
 
 
 class Refused(PhalanxError):  # noqa: N818
-    """The server does not do it."""
+    """The server does not do it. `index` is which of several things it does not take, where it says so."""
 
     exit_code = Exit.REFUSED
+
+    def __init__(self, message: str, index: int | None = None) -> None:
+        super().__init__(message)
+        self.index = index
 
 
 class Unreachable(PhalanxError):  # noqa: N818
@@ -187,23 +191,26 @@ class Client:
         )
 
     def _error(self, response: http.client.HTTPResponse) -> PhalanxError:
-        message = self._message_of(response)
+        message, detail = self._told_in(response)
         if response.status == 404:
             return NotFound(message)
         if response.status == 401:
             return Refused(f"{message}; run `phalanx login`, or set PHALANX_TOKEN_FILE")
         if response.status in REFUSALS:
-            return Refused(message)
+            return Refused(message, detail.get("index"))
         if response.status == 503:
             return Unreachable(f"{self.context.addr}: {message}")
         return ServerError(f"{self.context.addr}: {message}")
 
-    def _message_of(self, response: http.client.HTTPResponse) -> str:
+    def _told_in(self, response: http.client.HTTPResponse) -> tuple[str, dict[str, Any]]:
+        """What a response says that is an error, and its detail."""
         content = response.read()
         try:
-            return str(json.loads(content)["message"])
+            told = json.loads(content)
+            return str(told["message"]), dict(told.get("detail") or {})
         except (ValueError, KeyError, TypeError):
-            return f"{response.status} {response.reason}, which no phalanx would answer; is PHALANX_ADDR right?"
+            told = f"{response.status} {response.reason}, which no phalanx would answer; is PHALANX_ADDR right?"
+            return told, {}
 
 
 def connect(context: Context | None = None) -> Client:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from phalanx.cli.client import Client, Refused, Unreachable
@@ -44,6 +45,13 @@ def read_checked(path: str, site: Site) -> str:
     text = text_of(path)
     site.read(text, path)
     return text
+
+
+def with_file(refused: Refused, paths: Sequence[str]) -> Refused:
+    """What a server does not take, with the file that it is from, where the server says which of them it is."""
+    if refused.index is None or refused.index >= len(paths):
+        return refused
+    return Refused(f"{paths[refused.index]}: {refused}", refused.index)
 
 
 def started_in(path: str, folder: str, site: Site) -> str:

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cli.client import connect
+from phalanx.cli.client import Refused, connect
 from phalanx.cli.job_rows import where
-from phalanx.cli.job_text import read_checked, site_of
+from phalanx.cli.job_text import read_checked, site_of, with_file
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.when import now_ms, span
 from phalanx.engine.change import Other
@@ -30,7 +30,11 @@ def plan_live(files: tuple[str, ...], output: Output) -> None:
     """Asks the server to decide, and prints what it would do. Nothing is changed."""
     client = connect()
     site = site_of(client)
-    told = client.post("/plan", {"jobs": [read_checked(path, site) for path in files]})["items"]
+    jobs = [read_checked(path, site) for path in files]
+    try:
+        told = client.post("/plan", {"jobs": jobs})["items"]
+    except Refused as refused:
+        raise with_file(refused, files) from None
     emit([row_of(item) for item in told], COLUMNS, output)
 
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
-from phalanx.cli.client import Client, connect, job_path
+from phalanx.cli.client import Client, Refused, connect, job_path
 from phalanx.cli.complete import template_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.job_text import with_file
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -91,7 +92,10 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
     if dry_run:
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
-    made = [client.post_yaml("/jobs", texts[0])] if len(texts) == 1 else _submit_all(client, texts)
+    try:
+        made = [client.post_yaml("/jobs", texts[0])] if len(texts) == 1 else _submit_all(client, texts)
+    except Refused as refused:
+        raise with_file(refused, given["files"]) from None
     _tell(made, output)
     _tell_of_deadlines(client, texts, made)
     _tell_of_misfits(client, made)

@@ -352,7 +352,11 @@ class Office:
                 check_labels(self._state.policy, event.job)
         except ValueError as error:
             final = isinstance(event, JobCancelled | JobHeld | JobReleased | JobChanged)
-            raise Refusal("conflict" if final else "invalid", str(error), detail) from None
+            reason = str(error)
+            if isinstance(event, JobSubmitted):
+                # Nobody has been told an id of what is not taken.
+                reason = reason.replace(f"job {event.job.id}", "the job", 1)
+            raise Refusal("conflict" if final else "invalid", reason, detail) from None
 
 
 def verb_of(body: Mutation) -> str:

@@ -159,7 +159,7 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     future, seen = Future(state), Seen(question.queues)
     jobs = _numbered(question.jobs, "plan")
     for job in by_dependency(jobs):
-        future.submit(job)
+        _submit(future, job, "plan")
     now = state.now
     plan = decide(state, now)
     items = [_planned(state, plan, job) for job in jobs]
@@ -222,7 +222,7 @@ def _foresee(question: Foresee, state: State) -> dict[str, Any]:
         future.fail(node)
     jobs = _numbered(question.jobs, "what-if")
     for job in by_dependency(jobs):
-        future.submit(job)
+        _submit(future, job, "what-if")
     return future.outcome() | {"submitted": [_fate(state, job.id) for job in jobs]}
 
 
@@ -231,6 +231,16 @@ def _numbered(jobs: Sequence[Job], kind: str) -> list[Job]:
     return bound(
         member for number, job in enumerate(jobs, start=1) for member in members(replace(job, id=f"{kind}-{number}"))
     )
+
+
+def _submit(future: Future, job: Job, kind: str) -> None:
+    """Has a job be submitted; of one that is refused it is told which of those that were asked about it is."""
+    try:
+        future.submit(job)
+    except ValueError as error:
+        number = int(job.id.removeprefix(f"{kind}-").partition(".")[0])
+        reason = str(error).replace(f"job {job.id}", "the job", 1)
+        raise Refusal("invalid", reason, {"index": number - 1}) from None
 
 
 def _fate(state: State, job: str) -> dict[str, Any]:
