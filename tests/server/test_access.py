@@ -128,6 +128,22 @@ def operations(server: Server) -> list[tuple[str, str]]:
     ]
 
 
+def test_a_job_of_another_tenant_is_waited_for_as_little_as_one_that_there_is_not(site: Site) -> None:
+    def refused(route: str, other: str, *before: dict[str, Any]) -> tuple[int, str, Any]:
+        job = {"command": "true", "gpus": 1, "queue": "red/llm", "after": [other]}
+        body = {"jobs": [*before, job]} if route != "/jobs" else job
+        answer = site.clients["ada"].post(route, json=body)
+        return answer.status_code, answer.json()["message"].replace(other, "ID"), answer.json()["detail"]
+
+    first = {"command": "true", "gpus": 1, "queue": "red/llm", "name": "first"}
+    for route, before in (("/jobs", ()), ("/jobs:batch", (first,)), ("/plan", (first,))):
+        there, nowhere = (refused(route, other, *before) for other in (site.jobs["eve"], "99999999"))
+        assert there == nowhere
+        assert there == (422, "the job waits for job 'ID', which does not exist", {"index": len(before)})
+    mine = {"command": "true", "gpus": 1, "queue": "red/llm", "after": [site.jobs["red-operator"]]}
+    assert site.clients["ada"].post("/plan", json={"jobs": [mine]}).status_code == 200
+
+
 def test_the_matrix_has_every_route(rehearsal: Server) -> None:
     assert sorted(operations(rehearsal)) == sorted(MATRIX)
 

@@ -122,7 +122,10 @@ async def submit_batch(
     types = await context.gpu_types()
     kinds, named = _reader.batch(files_of(content), types, wall_ms())
     names = {name for _, name in named}
-    jobs = [await waiting_for(_owned(job, account), account, context, names) for job in kinds]
+    first = {kind: index for index, (kind, _) in reversed(list(enumerate(named)))}
+    jobs = [
+        await waiting_for(_owned(job, account), account, context, names, first[kind]) for kind, job in enumerate(kinds)
+    ]
     submission = _submission(jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
@@ -357,23 +360,26 @@ def _owned(job: Job, account: Account) -> Job:
     return job if job.user else replace(job, user=account.user)
 
 
-async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = ()) -> Job:
+async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = (), index: int = 0) -> Job:
     """A job that waits for others by their ids, whether it names them, or an array and so all its members.
 
-    Jobs that are submitted beside it are left as they are named: they have no ids yet.
+    Jobs that are submitted beside it are left as they are named: they have no ids yet. A job that somebody may not see
+    is refused as one that there is not: when it ends is not told to others. `index` is its place among those beside it.
     """
     if not job.after:
         return job
     after: list[Dependency] = []
     for dependency in job.after:
         named = dependency.job in beside and not _ID.fullmatch(dependency.job)
-        ids = [dependency.job] if named else await _ids_of(dependency.job, job, account, context)
+        ids = [dependency.job] if named else await _ids_of(dependency.job, job, account, context, index)
         after += (replace(dependency, job=other) for other in ids)
     return replace(job, after=tuple(after))
 
 
-async def _ids_of(ref: str, job: Job, account: Account, context: Context) -> list[str]:
-    if _ID.fullmatch(ref) and await context.read(table.one, ref) is not None:
+async def _ids_of(ref: str, job: Job, account: Account, context: Context, index: int) -> list[str]:
+    if _ID.fullmatch(ref) and (item := await context.read(table.one, ref)) is not None:
+        if not account.sees(item["queue"]):
+            raise Refusal("invalid", f"the job waits for job {ref!r}, which does not exist", {"index": index})
         return [ref]
     members = await members_of(ref, account, context)
     if members:

@@ -125,7 +125,7 @@ async def _jobs(files: list[dict[str, Any] | str], account: Account, context: Co
         if not account.sees(job.queue):
             raise Refusal("forbidden", f"you may not look at the queue {job.queue!r}")
     names = {job.name for job in jobs}
-    return [await waiting_for(job, account, context, names) for job in jobs]
+    return [await waiting_for(job, account, context, names, index) for index, job in enumerate(jobs)]
 
 
 async def _seen(context: Context, account: Account, ids: list[str]) -> set[str]:
