@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable, Sequence
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
-from phalanx.cluster.queues import RESOURCES
+from phalanx.cluster.queues import with_unit
 from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
@@ -211,8 +211,8 @@ def _over_quota(short: QuotaShort | None) -> str:
         return "its queue has what it needs by now"
     if short.by_budget:
         return f"{_whose(short.at)} has used up its budget of GPU-hours"
-    asked, left = said(short.asked, short.resource), said(max(short.left, 0), short.resource)
-    needs = f"it needs {asked} {_unit(short.resource, asked)}"
+    left = said(max(short.left, 0), short.resource)
+    needs = f"it needs {with_unit(short.asked, short.resource)}"
     if short.most is not None:
         return f"{needs}, and {_at_most(short, short.most)}; it can never start as it is"
     whose = (
@@ -238,12 +238,6 @@ def _used_up(short: QuotaShort) -> str:
     kept = f", {said(short.kept, short.resource)} guaranteed to others" if short.kept else ""
     where = "" if short.at else " in the cluster"
     return f" ({said(short.used, short.resource)} of {said(short.limit, short.resource)}{where} used{kept})"
-
-
-def _unit(resource: int, amount: str) -> str:
-    """What so much of a resource is counted in: 1 GPU, 2 GPUs, 1 GB of memory."""
-    unit = RESOURCES[resource]
-    return unit.removesuffix("s") if amount == "1" else unit
 
 
 def _lacking(explanation: Explanation) -> str:
@@ -445,7 +439,8 @@ def offer(change: Change) -> str:
         case ChangeKind.DURATION:
             return f"if it took at most {duration_text(amount / 1000)}"
         case ChangeKind.CPUS:
-            return f"with {_to_write(amount, 1000)} CPUs {_a_task(change)} instead of {_to_write(was, 1000)}"
+            cpus = f"{_to_write(amount, 1000)} {'CPU' if amount == 1000 else 'CPUs'}"
+            return f"with {cpus} {_a_task(change)} instead of {_to_write(was, 1000)}"
         case ChangeKind.MEMORY:
             had = _to_write(was, MB_PER_GB)
             return f"with {_to_write(amount, MB_PER_GB)} GB of memory {_a_task(change)} instead of {had}"

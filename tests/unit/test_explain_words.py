@@ -189,6 +189,7 @@ def test_sick_nodes_are_named() -> None:
         (Change(ChangeKind.DURATION, 90_000), "if it took at most 1m 30s"),
         (Change(ChangeKind.CPUS, 8_000, 16_000), "with 8 CPUs a task instead of 16"),
         (Change(ChangeKind.MEMORY, 4_096, 8_192), "with 4 GB of memory a task instead of 8"),
+        (Change(ChangeKind.CPUS, 1_000, 16_000), "with 1 CPU a task instead of 16"),
         (Change(ChangeKind.CPUS, 3_333, 5_000), "with 3.333 CPUs a task instead of 5"),
         (Change(ChangeKind.MEMORY, 3_413, 8_192), "with 3.333 GB of memory a task instead of 8"),
         (Change(ChangeKind.NICS, 1, 2), "with 1 NIC a task instead of 2"),

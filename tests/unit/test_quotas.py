@@ -223,6 +223,7 @@ def test_limits_that_bound_nothing_are_told_with_the_queue_that_does() -> None:
         ),
         ((Queue("a", gpus(3), gpus(2)),), "queue a is guaranteed 3 GPUs, more than the 2 it deserves"),
         ((Queue("a", deserved=gpus(3), limit=gpus(2)),), "queue a deserves 3 GPUs, more than its limit of 2"),
+        ((Queue("a", deserved=gpus(1), limit=Quota(500)),), "queue a deserves 1 GPU, more than its limit of 0.5"),
         ((Queue("a/x"),), "queue a/x lies in a, which there is not"),
     ],
 )

@@ -99,7 +99,7 @@ def _says(queue: Queue, resource: int) -> bool:
 def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Queue:
     _refuse_excess(queue, inside)
     said, queue = queue, _with_sums(queue, inside, spoken_of)
-    for resource, name in enumerate(RESOURCES):
+    for resource in range(len(RESOURCES)):
         guaranteed, deserved, limit = queue.guaranteed[resource], queue.deserved[resource], queue.limit[resource]
         assert guaranteed is not None
         if deserved is None:
@@ -107,7 +107,7 @@ def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Q
         if guaranteed > deserved:
             raise QuotaConflict(
                 queue.path,
-                f"queue {queue.path} is guaranteed {_said(guaranteed, resource)} {name}, "
+                f"queue {queue.path} is guaranteed {with_unit(guaranteed, resource)}, "
                 f"more than the {_said(deserved, resource)} it deserves",
             )
         if limit is not None and deserved > limit:
@@ -123,7 +123,7 @@ def _beyond_limit(said: Queue, queue: Queue, inside: list[Queue], resource: int,
             continue
         if getattr(said, which)[resource] is None and sum(getattr(each, which)[resource] or 0 for each in inside):
             return _arithmetic(inside, which, resource, f"the limit of queue {queue.path} is {_said(limit, resource)}")
-        amount_said = f"{_said(amount, resource)} {RESOURCES[resource]}"
+        amount_said = with_unit(amount, resource)
         return f"queue {queue.path} {verb} {amount_said}, more than its limit of {_said(limit, resource)}"
     raise AssertionError(f"queue {queue.path} is within its limit")
 
@@ -154,7 +154,7 @@ def _arithmetic(inside: list[Queue], which: str, resource: int, there_is: str) -
     """What several queues are allotted, summed up, against what there is."""
     allotted = [each for each in inside if getattr(each, which)[resource]]
     parts = [f"{each.path} {_said(getattr(each, which)[resource], resource)}" for each in allotted]
-    amount = f"{_said(sum(getattr(each, which)[resource] for each in allotted), resource)} {RESOURCES[resource]}"
+    amount = with_unit(sum(getattr(each, which)[resource] for each in allotted), resource)
     if len(allotted) == 1:
         verb = "is guaranteed" if which == "guaranteed" else "deserves"
         return f"queue {allotted[0].path} {verb} {amount}, but {there_is}"
@@ -173,9 +173,15 @@ def loose_limits(queues: tuple[Queue, ...]) -> Iterator[str]:
             if limit is not None and bounds and limit > min(bounds)[0]:
                 least, path = min(bounds)
                 yield (
-                    f"queue {queue.path} has a limit of {_said(limit, resource)} {RESOURCES[resource]}, "
+                    f"queue {queue.path} has a limit of {with_unit(limit, resource)}, "
                     f"but queue {path} around it one of {_said(least, resource)}, which holds"
                 )
+
+
+def with_unit(amount: int, resource: int) -> str:
+    """An amount of a resource as people say it: 1 GPU, 2 GPUs, 1 GB of memory."""
+    number = _said(amount, resource)
+    return f"{number} {RESOURCES[resource].removesuffix('s') if number == '1' else RESOURCES[resource]}"
 
 
 def _said(amount: int, resource: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.queues import RESOURCES, settled
+from phalanx.cluster.queues import settled, with_unit
 from phalanx.engine import cells_check, reconfigure
 from phalanx.engine.action import Stop
 from phalanx.engine.amend import may_be_resized
@@ -240,7 +240,7 @@ def _check_queue(state: State, job: Job) -> None:
         if amount > most:
             bound = state.quotas.ceilings(job.queue, resource)[0]
             raise NeverFitsError(
-                f"job {job.id} asks for {said(amount, resource)} {RESOURCES[resource]}, but the queue {job.queue} can "
+                f"job {job.id} asks for {with_unit(amount, resource)}, but the queue {job.queue} can "
                 f"have {said(most, resource)} at most: {bound.words(job.queue, resource)}"
             )
 
