@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
-from phalanx.cluster.queues import with_unit
+from phalanx.cluster.queues import GPUS_PERMILLE, with_unit
 from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.change import Change, ChangeKind, Other
@@ -21,6 +21,7 @@ from phalanx.engine.records import JobRecord, JobState, StopReason
 from phalanx.engine.state import State
 from phalanx.placement.placement import Refusal
 from phalanx.placement.shortage import Barrier, Shortage
+from phalanx.policy.view import Usage
 from phalanx.simulate.forecast import Forecast
 from phalanx.simulate.never_fit import BESIDE, misfit_words
 from phalanx.simulate.table import duration_text
@@ -550,16 +551,16 @@ def no_forecast(reason: str) -> str:
     return f"unknown: there is no forecast ({reason})"
 
 
-def evidence(explanation: Explanation, now_ms: int) -> dict[str, str]:
-    """What stands behind the reason, a line each; only what there is."""
+def evidence(
+    explanation: Explanation, now_ms: int, usage: Callable[[str], Usage] = lambda queue: Usage()
+) -> dict[str, str]:
+    """What stands behind the reason, a line each; only what there is. `usage` says what a queue has."""
     held, holders = _in_its_way(explanation)
     lines = {
         "other_ways": "; ".join(offer(change) for change in explanation.changes[1:]),
         "then": _then(explanation),
-        "held_by": ", ".join(
-            f"{each.queue}: {_number(each.gpus, 'GPU')} in {_number(each.jobs, 'job')}" for each in held
-        ),
-        "next_to_end": _next_to_end(holders, now_ms),
+        "held_by": ", ".join(_held(each, explanation, usage) for each in held),
+        "next_to_end": _next_to_end(holders, now_ms, in_gpus=_lacks_gpus(explanation)),
         "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
         "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
@@ -585,6 +586,23 @@ def _in_its_way(explanation: Explanation) -> tuple[tuple[Held, ...], tuple[Other
     if explanation.reason is Reason.QUOTA and quota is not None:
         return quota.held, quota.holders
     return explanation.held, explanation.holders
+
+
+def _lacks_gpus(explanation: Explanation) -> bool:
+    """Whether it is GPUs that a job waits for, and not what goes with them."""
+    if explanation.reason is Reason.QUOTA and explanation.quota is not None:
+        return explanation.quota.resource == GPUS_PERMILLE
+    return explanation.reason is not Reason.AMOUNT
+
+
+def _held(held: Held, explanation: Explanation, usage: Callable[[str], Usage]) -> str:
+    """What a queue has of that which a job waits for; of what lies beside GPUs on nodes, only in how many jobs."""
+    jobs, quota = _number(held.jobs, "job"), explanation.quota
+    if _lacks_gpus(explanation):
+        return f"{held.queue}: {_number(held.gpus, 'GPU')} in {jobs}"
+    if explanation.reason is Reason.QUOTA and quota is not None and (has := usage(held.queue)[quota.resource]):
+        return f"{held.queue}: {with_unit(has, quota.resource)} in {jobs}"
+    return f"{held.queue}: {jobs}"
 
 
 def _overdue(explanation: Explanation) -> str:
@@ -639,10 +657,11 @@ def _then(explanation: Explanation) -> str:
     return f"{offer(after.change)}, it would still wait: {REASON_WORDS[after.reason]}"
 
 
-def _next_to_end(holders: Iterable[Other], now_ms: int) -> str:
+def _next_to_end(holders: Iterable[Other], now_ms: int, in_gpus: bool) -> str:
     known = [holder for holder in holders if holder.expected_end_ms is not None][:NAMES_MAX]
     return ", ".join(
-        f"{_number(holder.gpus, 'GPU')} of {holder.queue} {_at(holder.expected_end_ms, now_ms)}" for holder in known
+        f"{_number(holder.gpus, 'GPU') if in_gpus else 'a job'} of {holder.queue} {_at(holder.expected_end_ms, now_ms)}"
+        for holder in known
     )
 
 

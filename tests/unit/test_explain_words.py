@@ -370,6 +370,24 @@ def test_a_budget_of_nothing_is_told_as_that() -> None:
     assert offer(change) == "if the budget of queue a were more than 0.0 GPU-hours"
 
 
+def test_who_holds_what_a_job_waits_for_is_told_in_that_and_not_in_gpus() -> None:
+    nodes = tuple(replace(node, cpus_milli=16_000) for node in flat(2, 4).nodes)
+    world = World(Cluster(nodes, queues=(Queue("a", limit=Quota(None, 12_000)), Queue("b"))), "fifo:skip=true")
+
+    def with_cpus(name: str, gpus: int, queue: str, cpus_milli: int) -> Job:
+        return a_job(name, gpus, queue=queue, task={"cpus_milli": cpus_milli}, duration_ms=60_000)
+
+    world.run(with_cpus("a1", 1, "a", 8_000), with_cpus("b1", 1, "b", 14_000))
+    world.submit(with_cpus("short of quota", 1, "a", 5_000), with_cpus("short", 1, "b", 9_000))
+    lines = evidence(why(world.state, "short of quota"), 0, world.state.usage)
+    assert lines["held_by"] == "a: 8 CPUs in 1 job"
+    assert "GPU" not in lines["next_to_end"]
+    assert world.reason("short") is Reason.AMOUNT
+    lines = evidence(why(world.state, "short"), 0, world.state.usage)
+    assert lines["held_by"] == "a: 1 job, b: 1 job"
+    assert "GPU" not in lines["next_to_end"]
+
+
 def test_where_nothing_starts_it_nothing_is_offered_but_what_it_waits_for_then_is_told() -> None:
     world = World(replace(flat(1, 8), queues=(Queue("a", limit=Quota(4_000)), Queue("b"))), "fifo:skip=true")
     world.run(a_job("a1", 4, queue="a", preemptible=False), a_job("b1", 4, queue="b", preemptible=False))

@@ -107,7 +107,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
         row |= _foreseen(state, job, TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
-        row |= evidence(explanation, state.now) | {"deadline": deadline_words(state, job)}
+        row |= evidence(explanation, state.now, state.usage) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
 
 

@@ -87,7 +87,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "reason": explanation.reason.value if explanation.reason else None,
         "why": because(explanation, state.record(question.job).end_reason),
         "sooner": sooner(explanation),
-        "evidence": evidence(explanation, state.now),
+        "evidence": evidence(explanation, state.now, state.usage),
         "preempted": preempted_words(state, question.job, seen),
         "deadline": deadline_words(state, question.job, seen),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
