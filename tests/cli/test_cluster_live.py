@@ -259,9 +259,9 @@ def test_which_of_several_files_is_refused_is_told_by_its_name_and_not_by_an_id_
     good.write_text("gpus: 1\ncommand: 'true'\n")
     bad.write_text("gpus: 1\ncommand: 'true'\nqueue: reserch\n")
     assert phalanx("apply", str(queues), "--yes").code == 0
-    for verb in ("submit", "plan"):
+    for verb, option in (("submit", ()), ("plan", ()), ("what-if", ("--job",))):
         for files in ([str(good), str(bad)], [str(bad)]):
-            result = phalanx(verb, *files)
+            result = phalanx(verb, *(part for file in files for part in (*option, file)))
             assert result.code == Exit.REFUSED
             assert result.err.startswith(f"phalanx: {bad}: the job is for the queue 'reserch', which there is not")
     assert phalanx("apply", str(whole), "--yes").code == 0

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import click
 
-from phalanx.cli.client import connect
-from phalanx.cli.job_text import Site, read_checked, site_of
+from phalanx.cli.client import Refused, connect
+from phalanx.cli.job_text import Site, read_checked, site_of, with_file
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit
 from phalanx.cli.when import clock, span
 
@@ -59,7 +59,10 @@ def what_if_live(changes: Changes, output: Output) -> None:
         "add_nodes": count,
         "like": like,
     }
-    told = client.post("/what-if", body)
+    try:
+        told = client.post("/what-if", body)
+    except Refused as refused:
+        raise with_file(refused, changes.jobs) from None
     show_futures(told["base"], told["changed"], lambda at_ms: f"at {clock(at_ms)}", output)
 
 

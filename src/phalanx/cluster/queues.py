@@ -121,7 +121,7 @@ def _beyond_limit(said: Queue, queue: Queue, inside: list[Queue], resource: int,
         amount = getattr(queue, which)[resource]
         if amount <= limit:
             continue
-        if getattr(said, which)[resource] is None and sum(getattr(each, which)[resource] or 0 for each in inside):
+        if getattr(said, which)[resource] is None and any(getattr(each, which)[resource] for each in inside):
             return _arithmetic(inside, which, resource, f"the limit of queue {queue.path} is {_said(limit, resource)}")
         amount_said = with_unit(amount, resource)
         return f"queue {queue.path} {verb} {amount_said}, more than its limit of {_said(limit, resource)}"
