@@ -10,7 +10,7 @@ from functools import cached_property
 from random import Random
 
 from phalanx.engine.check import takes
-from phalanx.engine.records import JobRecord, JobState, shape_of
+from phalanx.engine.records import JobRecord, shape_of
 from phalanx.engine.state import State
 from phalanx.policy.policy import Minds
 from phalanx.workload.job import Job, Kind
@@ -29,8 +29,8 @@ FORECAST_MARK = "~"
 class Lengths:
     """How long jobs that are alike run: the estimator of Kaplan and Meier (JASA 1958).
 
-    Those who still run, and those who were cancelled, count as well, as lasting at least so long: else the long ones,
-    who have not ended yet, would be missing.
+    Those who still run count as well, as lasting at least so long: else the long ones, who have not ended yet, would be
+    missing.
     """
 
     def __init__(self, ended: list[float], running: list[float]) -> None:
@@ -61,9 +61,10 @@ class Lengths:
 
 @dataclass(slots=True)
 class Observed:
-    """Run times of jobs that are alike: of those that ended by themselves, and of those that would have run longer.
+    """Run times of jobs that are alike: of those that are over, and of those that still run.
 
-    These still run, or were cancelled: how long somebody let a job run says that it takes longer than that.
+    Who was cancelled is over: others like it will be, too, and what counts is when devices come free. Taken as those
+    who would have run longer, they made forecasts come true much less often.
     """
 
     ended: list[float] = field(default_factory=list)
@@ -118,7 +119,7 @@ class Past:
 
     def _observe(self, record: JobRecord, length_ms: int) -> None:
         """Takes note of how long a job has run, for those of its queue and of all, of its size and of any."""
-        job, is_over = record.job, record.final in (JobState.SUCCEEDED, JobState.FAILED)
+        job, is_over = record.job, record.final is not None
         for queue in (job.queue, ""):
             for size in (_size(job), 0):
                 self._observed.setdefault(("length", queue, size), Observed()).add(float(length_ms), is_over)
