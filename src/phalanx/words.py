@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import NODE
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import GPUS_PERMILLE, with_unit
 from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.cells_view import VirtualClusterView
@@ -145,6 +146,8 @@ def because(explanation: Explanation, end_reason: str = "") -> str:
         case Reason.MAINTENANCE:
             names = _list(tuple(window.name for window in explanation.maintenance if window.name))
             which = f" ({names})" if names else ""
+            if refusal is not None:
+                return f"nodes that it needs are closed for maintenance{which}{_counts(refusal)}"
             return f"it would fit, but not end before nodes it takes are closed for maintenance{which}"
         case Reason.MAKING_ROOM:
             verb = "have" if len(explanation.waits_for) > 1 else "has"
@@ -216,9 +219,9 @@ def _over_quota(short: QuotaShort | None) -> str:
     needs = f"it needs {with_unit(short.asked, short.resource)}"
     if short.most is not None:
         return f"{needs}, and {_at_most(short, short.most)}; it can never start as it is"
-    whose = (
-        f"of the limit of queue {short.at}" if short.by_limit and short.at else "of what its queue has or may borrow"
-    )
+    whose = "of what its queue has or may borrow"
+    if short.by_limit:
+        whose = f"of the limit of queue {short.at}" if short.at else "of what the policy lets it have"
     verb = "is" if left == "1" else "are"
     return f"{needs}, and {left} {verb} left {whose}{_used_up(short)}"
 
@@ -437,6 +440,8 @@ def offer(change: Change) -> str:
             return f"if it did not wait for {_list(change.names)}"
         case ChangeKind.ARRAY_LIMIT:
             return f"with {amount} members of its array at a time instead of {was}"
+        case ChangeKind.PREEMPTIBLE:
+            return "if it were preemptible"
         case ChangeKind.DURATION:
             return f"if it took at most {duration_text(amount / 1000)}"
         case ChangeKind.CPUS:
@@ -474,8 +479,12 @@ def offer(change: Change) -> str:
             return "if the policy let it pass those before it"
         case ChangeKind.MAINTENANCE:
             return f"if maintenance {_list(change.names)} were put off"
+        case ChangeKind.LIMIT:
+            return f"if {_queues(change.names)} had no limit"
+        case ChangeKind.GUARANTEE:
+            return f"if {_queues(change.names)} lent what is guaranteed"
         case ChangeKind.QUOTA:
-            return f"if queue {_list(change.names)} had no quota"
+            return f"if the policy let queue {_list(change.names)} have more"
         case ChangeKind.BUDGET:
             (used, whole), unit = _gpu_time(amount, was)
             instead = f", not {whole}" if amount else ""
@@ -488,6 +497,10 @@ def offer(change: Change) -> str:
             return f"if {_ends(change.ends)} ended"
         case ChangeKind.REPAIR:
             return f"if {_list(change.names)} were healthy"
+
+
+def _queues(names: tuple[str, ...]) -> str:
+    return f"{'queue' if len(names) == 1 else 'queues'} {_list(names)}"
 
 
 def _a_task(change: Change) -> str:
@@ -564,6 +577,9 @@ def evidence(
         "free_gpus": ", ".join(f"{_number(nodes, 'node')} with {gpus}" for gpus, nodes in explanation.free),
         "virtual_cluster": _owned(explanation.virtual_cluster),
         "not_healthy": _list(tuple(f"{node} ({health})" for node, health in explanation.unhealthy)),
+        "maintenance": ", ".join(
+            f"{each.name} {_from_to(each, now_ms)}".lstrip() for each in explanation.maintenance[:NAMES_MAX]
+        ),
         "reserved_for": ", ".join(
             f"{_with_size(each.other)} {_at(each.at_ms, now_ms)}" for each in explanation.reserved_for[:NAMES_MAX]
         ),
@@ -578,6 +594,12 @@ def evidence(
         "not_before": _at(explanation.not_before_ms, now_ms),
     }
     return {key: line for key, line in lines.items() if line}
+
+
+def _from_to(window: Maintenance, now_ms: int) -> str:
+    """When maintenance begins, or has begun, and when it is over."""
+    over = f"is over {_at(window.end_ms, now_ms)}"
+    return over if window.start_ms <= now_ms else f"begins {_at(window.start_ms, now_ms)} and {over}"
 
 
 def _in_its_way(explanation: Explanation) -> tuple[tuple[Held, ...], tuple[Other, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, combinations
 
@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from builders import World, a_job, everything
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
-from phalanx.engine.candidates import chains
-from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.candidates import LONGEST_MS, chains
+from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.check import check
-from phalanx.engine.cycle import decide
 from phalanx.engine.event import (
     AttemptEnded,
+    ClusterChanged,
     Done,
     Event,
+    JobChanged,
     JobHeld,
     JobReleased,
     JobSubmitted,
@@ -31,6 +33,8 @@ from phalanx.engine.event import (
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import LACK_REASON, Plan, Reason
+from phalanx.engine.records import JobRecord
+from phalanx.engine.state import State
 from phalanx.engine.suppose import Supposition
 from phalanx.engine.trial import Trial
 from phalanx.engine.turn import replay, turn
@@ -73,18 +77,21 @@ OTHERS = [
 
 QUEUES = (Queue("a", limit=Quota(5_000)), Queue("b", guaranteed=Quota(2_000), deserved=Quota(3_000)))
 SPENT = (Queue("a", deserved=Quota(2_000), budget_gpu_ms=1_500), Queue("b", min_run_ms=800, min_run_reclaim_ms=500))
-"""Queues with quotas that bind, and with budgets that run out."""
+TREE = (Queue("r", limit=Quota(4_000)), Queue("r/a", limit=Quota(3_000)), Queue("r/b", guaranteed=Quota(1_000)))
+"""Queues with quotas that bind, with budgets that run out, and with limits one inside the other."""
 
 
 @st.composite
-def dressed(draw: st.DrawFn, job: Job) -> Job:
+def dressed(draw: st.DrawFn, job: Job, queues: Sequence[str]) -> Job:
     """A job with what the policies look at."""
     return replace(
         job,
-        queue=draw(st.sampled_from("ab")),
+        queue=draw(st.sampled_from(queues)),
         duration_ms=draw(st.sampled_from([None, 500, 3_000, 60_000])),
         deadline_ms=draw(st.sampled_from([None, 60_000])),
         max_run_ms=None,
+        max_wait_ms=draw(st.sampled_from([None, None, None, 600])),
+        preemptible=draw(st.sampled_from([True, True, True, False])),
     )
 
 
@@ -118,7 +125,10 @@ def crowded(draw: st.DrawFn, policies: list[str]) -> World:
 def worlds(draw: st.DrawFn, policies: list[str] = POLICIES) -> World:
     """A cluster with some jobs running, some waiting, and now and then something held, sick or over."""
     cluster = draw(st.sampled_from([each() for each in CLUSTERS.values()]))
-    cluster = replace(cluster, queues=draw(st.sampled_from([(), (), QUEUES, SPENT])))
+    cluster = replace(cluster, queues=draw(st.sampled_from([(), (), QUEUES, SPENT, TREE])))
+    if draw(st.integers(0, 3)) == 0:
+        closed = (draw(st.sampled_from(cluster.nodes)).name,)
+        cluster = replace(cluster, maintenance=(Maintenance("m", closed, draw(st.sampled_from([700, 5_000])), 90_000),))
     world = World(cluster, draw(st.sampled_from(policies)))
     for number in range(draw(st.integers(1, 4))):
         submitted = submissions(draw, cluster, number, world)
@@ -130,7 +140,8 @@ def worlds(draw: st.DrawFn, policies: list[str] = POLICIES) -> World:
 def submissions(draw: st.DrawFn, cluster: Cluster, number: int, world: World) -> list[JobSubmitted]:
     count = draw(st.integers(1, 3))
     others = tuple(world.state.jobs)
-    drawn = [draw(dressed(draw(jobs(cluster, f"j{number}{i}", world.now, others)))) for i in range(count)]
+    queues = world.state.quotas.leaves() or ["a", "b"]
+    drawn = [draw(dressed(draw(jobs(cluster, f"j{number}{i}", world.now, others)), queues)) for i in range(count)]
     return [JobSubmitted(member) for job in drawn if taken(world, job) for member in members(job)]
 
 
@@ -173,19 +184,42 @@ def asked(world: World) -> Iterator[Explanation]:
 
 
 def plan_after(journal: Journal, job: str, change: Change) -> Plan:
-    """The next plan of a world in which the change was made: by events, where there are such events."""
-    state = replay(Journal(list(journal.records)))
+    """The next plan of a world in which the change was really made."""
+    return made(journal, job, change)[1]
+
+
+def made(journal: Journal, job: str, change: Change) -> tuple[State, Plan]:
+    """What a world is in which the change was made by the events that make it, and its next plan.
+
+    No event has a job tried again before its time, or a policy give a queue more than it does: these are supposed.
+    """
+    state, journal = replay(Journal(list(journal.records))), Journal(list(journal.records))
+    if change.kind in (ChangeKind.RETRY, ChangeKind.QUOTA):
+        Supposition(state).impose(job, change)
+        state.seq = len(journal.records) - 1
+        return state, turn(state, journal, [], state.now)
+    return state, turn(state, journal, events_of(state, job, change), state.now)
+
+
+def events_of(state: State, job: str, change: Change) -> list[Event]:
+    """The events that make a change."""
+    if change.kind in CLUSTER_CHANGES:
+        return [ClusterChanged(altered(state.cluster, change))]
     match change.kind:
         case ChangeKind.END:
-            events: list[Event] = [AttemptEnded(each.job, each.attempt, Outcome.SUCCEEDED) for each in change.ends]
+            return [AttemptEnded(each.job, each.attempt, Outcome.SUCCEEDED) for each in change.ends]
         case ChangeKind.RELEASE:
-            events = [JobReleased(job)]
+            return [JobReleased(job)]
         case ChangeKind.REPAIR:
-            events = [NodeHealthChanged(node, Health.HEALTHY) for node in change.names]
-        case _:
-            Supposition(state).impose(job, change)
-            return decide(state, state.now)
-    return turn(state, Journal(list(journal.records)), events, state.now)
+            return [NodeHealthChanged(node, Health.HEALTHY) for node in change.names]
+        case ChangeKind.PASS:
+            # Who is held stands before nobody, and nothing is kept for it.
+            return [JobHeld(name) for name, each in state.jobs.items() if waits(each) and name != job]
+    return [JobChanged(changed(state.jobs[job].job, change))]
+
+
+def waits(record: JobRecord) -> bool:
+    return record.attempt is None and record.final is None
 
 
 def less_far(change: Change) -> list[int]:
@@ -207,7 +241,7 @@ def smaller(world: World, job: str, change: Change) -> Iterator[Change]:
         case ChangeKind.CPUS | ChangeKind.MEMORY | ChangeKind.SHARE | ChangeKind.SHARE_MEMORY:
             for amount in less_far(change):
                 yield replace(change, amount=amount)
-        case ChangeKind.DURATION:
+        case ChangeKind.DURATION if change.amount < LONGEST_MS:
             yield replace(change, amount=change.amount + 1)
         case ChangeKind.MIN_RUN:
             yield replace(change, amount=change.amount - 1)
@@ -333,14 +367,10 @@ def test_with_the_dominant_cause_removed_the_job_starts_or_the_next_cause_is_giv
             continue
         event(f"{answer.reason}, then {answer.next.reason}")
         note(f"{answer.job}: {answer.next}")
-        state = replay(Journal(list(world.journal.records)))
-        Supposition(state).impose(answer.job, answer.next.change)
-        journal = Journal(list(world.journal.records))
-        state.seq = len(journal.records) - 1
-        plan = turn(state, journal, [], state.now)
+        state, plan = made(world.journal, answer.job, answer.next.change)
         assert (answer.job in plan.starts) == (answer.next.reason is None)
         if answer.next.reason is not None:
-            assert state.reason(answer.job) is answer.next.reason
+            assert why(state, answer.job).reason is answer.next.reason
 
 
 @given(worlds())

@@ -9,7 +9,8 @@
           nodes_with: {8: 2}, changes: [topology any, replicas 1, end x], next: starts}
 
 `reason` and `changes` are always compared, the rest where it is given. Each change is then made, and the next plan must
-give the job its devices. `next` is the reason with the dominant one out of the way, or `starts`.
+give the job its devices. `next` is the reason with the dominant one out of the way, or `starts`, `then_with` what takes
+it out of the way.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ CASES = [
 ]
 KEYS = ("case", "cluster", "policy", "steps", "ask", "why", "starts_take_time")
 ANSWERS = ("reason", "free", "needed", "ruled_out", "held", "block", "nodes_with", "changes", "next", "behind")
-ANSWERS += ("waits_for", "not_before_s", "unhealthy", "ends_s", "quota", "position", "queues", "priority")
+ANSWERS += ("waits_for", "not_before_s", "unhealthy", "ends_s", "quota", "position", "queues", "priority", "then_with")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -78,7 +79,7 @@ def test_every_reason_has_two_scenarios_and_there_are_sixty() -> None:
 
 def test_every_kind_of_change_is_offered_somewhere() -> None:
     offered = {change.split()[0] for case in CASES for change in case.values[0]["why"].get("changes", ())}
-    not_offered = {ChangeKind.RETRY, ChangeKind.AMOUNTS, ChangeKind.QUOTA}
+    not_offered = {ChangeKind.RETRY, ChangeKind.AMOUNTS, ChangeKind.LIMIT, ChangeKind.GUARANTEE, ChangeKind.QUOTA}
     assert offered == {kind.value for kind in ChangeKind if kind not in not_offered}
 
 
@@ -165,6 +166,7 @@ def answers(answer: Explanation, world: World) -> dict[str, Any]:
         "waits_for": [each.job for each in answer.waits_for],
         "not_before_s": None if answer.not_before_ms is None else answer.not_before_ms / 1000,
         "changes": [short(change) for change in answer.changes],
+        "then_with": None if answer.next is None else short(answer.next.change),
         "next": None if answer.next is None else (answer.next.reason or "starts"),
     }
 
@@ -185,7 +187,7 @@ def short(change: Change) -> str:
         value = ",".join(each.job for each in change.ends)
     elif change.kind in (ChangeKind.TOPOLOGY, ChangeKind.GPU_TYPE):
         value = ",".join(change.names) or "any"
-    elif change.kind in (ChangeKind.RELEASE, ChangeKind.BEGIN, ChangeKind.PASS):
+    elif change.kind in (ChangeKind.RELEASE, ChangeKind.BEGIN, ChangeKind.PASS, ChangeKind.PREEMPTIBLE):
         return change.kind.value
     elif change.names and change.kind is not ChangeKind.SHARE:
         value = ",".join(change.names)

@@ -47,6 +47,7 @@ COLUMNS = (
     Column("free_gpus"),
     Column("virtual_cluster"),
     Column("not_healthy"),
+    Column("maintenance"),
     Column("reserved_for"),
     Column("min_run"),
     Column("overdue"),

@@ -25,6 +25,7 @@ COLUMNS = tuple(
         "free_gpus",
         "virtual_cluster",
         "not_healthy",
+        "maintenance",
         "reserved_for",
         "min_run",
         "overdue",

@@ -9,19 +9,21 @@ from itertools import combinations
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.change import Change, ChangeKind, changed
-from phalanx.engine.evidence import spared_for, spent_budgets
-from phalanx.engine.maintenance import too_soon
+from phalanx.engine.evidence import in_the_way, spared_for, spent_budgets
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.fit import HARD_EFFECTS
 from phalanx.placement.place import refusal
 from phalanx.workload.family import relative_speed
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, Kind
 from phalanx.workload.share import ShareKind
 
 NAMES_MAX = 4
 """Labels or taints up to which every combination of them is tried."""
+
+LONGEST_MS = 365 * 86_400_000
+"""What a job may say that it takes, where it says nothing: if that is too long, no job of that length is short."""
 
 CPU_MILLI = 1_000
 SHARE_STEPS = {ShareKind.FRACTION: 100, ShareKind.MPS: 10}
@@ -33,12 +35,14 @@ class Chain:
     """Changes of one kind. The last goes at least as far as each before it: if that does not help, none does.
 
     In one that is `ordered` each goes as far as the one before it. In one that is `divisible` so does every amount that
-    lies between two of them.
+    lies between two of them; between the last that does not help and the first that does the amounts are mostly those
+    of the chain itself where it is `stepped`, so that the next one is tried before halves are.
     """
 
     changes: tuple[Change, ...]
     ordered: bool = True
     divisible: bool = False
+    stepped: bool = False
 
     def smallest(self, at: int, helps: Callable[[Change], bool]) -> Change:
         """The smallest change that helps, if the one at this place does, and those before it do not."""
@@ -46,6 +50,11 @@ class Chain:
         if not self.divisible:
             return enough
         too_much = self.changes[at - 1].amount if at else enough.amount_was
+        if self.stepped and too_much - enough.amount > 1:
+            next_one = replace(enough, amount=enough.amount + 1)
+            if not helps(next_one):
+                return enough
+            enough = next_one
         while too_much - enough.amount > 1:
             middle = replace(enough, amount=(too_much + enough.amount) // 2)
             if helps(middle):
@@ -119,20 +128,27 @@ def _durations(state: State, record: JobRecord) -> Chain:
         *(window.start_ms for window in state.cluster.maintenance),
     )
     spare = sorted(dict.fromkeys(at_ms - state.now for at_ms in moments), reverse=True)
-    return Chain(
-        tuple(
-            Change(ChangeKind.DURATION, spare_ms, record.job.duration_ms or 0)
-            for spare_ms in spare
-            if 0 < spare_ms < record.estimate_ms
-        )
-    )
+    shorter = [spare_ms for spare_ms in spare if 0 < spare_ms < record.estimate_ms]
+    # By its length a job may also come before others, or make them give way, whatever is reserved or closed.
+    longest_ms = min(record.estimate_ms - 1, LONGEST_MS)
+    if shorter and shorter[0] < longest_ms:
+        shorter.insert(0, longest_ms)
+    was_ms = record.job.duration_ms or 0
+    changes = tuple(Change(ChangeKind.DURATION, spare_ms, was_ms) for spare_ms in shorter)
+    return Chain(changes, divisible=True, stepped=True)
 
 
 def put_off(state: State, record: JobRecord) -> Chain:
-    """Maintenance that would not take place, before which the job does not end."""
-    names = tuple(window.name for window in too_soon(state, record))
+    """Maintenance that would not take place: before which the job does not end, or that has closed its nodes."""
+    names = tuple(window.name for window in in_the_way(state, record))
     changes = tuple(Change(ChangeKind.MAINTENANCE, names=chosen) for chosen in _combined(names))
     return Chain(changes or (Change(ChangeKind.MAINTENANCE, names=names),), ordered=False)
+
+
+def may_be_stopped(job: Job) -> Chain:
+    """What may be stopped gets what can be had back."""
+    stays = not job.preemptible and job.kind is not Kind.SERVICE
+    return Chain((Change(ChangeKind.PREEMPTIBLE),) if stays else ())
 
 
 def more_budget(state: State, record: JobRecord) -> Change:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from phalanx.cluster.cluster import Cluster
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Array, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan
 from phalanx.workload.rewrite import rewritten
 from phalanx.workload.share import ShareAsk, ShareKind
+
+BUDGET_GPU_MS = 1 << 50
+"""A budget that is more than anybody has used."""
 
 
 class ChangeKind(StrEnum):
@@ -21,6 +26,7 @@ class ChangeKind(StrEnum):
     RETRY = "retry"
     DEPENDENCY = "dependency"
     ARRAY_LIMIT = "array_limit"
+    PREEMPTIBLE = "preemptible"
     DURATION = "duration"
     CPUS = "cpus"
     MEMORY = "memory"
@@ -37,6 +43,8 @@ class ChangeKind(StrEnum):
     SHARE_MEMORY = "share_memory"
     PASS = "pass"
     MAINTENANCE = "maintenance"
+    LIMIT = "limit"
+    GUARANTEE = "guarantee"
     QUOTA = "quota"
     BUDGET = "budget"
     MIN_RUN = "min_run"
@@ -67,10 +75,11 @@ class Change:
     of a GB of GPU memory, thousandths or percent of a GPU, MB of it, milliseconds, members of an array), `amount_was`
     the present one; of CPUs and memory both are the most that a task may have, requested or not. `names` are what the
     job asks for instead of `names_was`: a level or GPU types; or jobs it does not wait for, labels it drops, taints it
-    tolerates, nodes that come back, maintenance that is put off, queues whose budgets are more than the GPU time
-    (`amount`, in milliseconds) that they have had, or that let their jobs be stopped so much sooner than after their
-    least run (`amount`: that is over then). `role` is the path of the role that changes. `ends` are those who would
-    have to be gone. `gpus` is what the job takes then, where that is less.
+    tolerates, nodes that come back, maintenance that is put off, queues that have no limit, that lend what they are
+    guaranteed, whose budgets are more than the GPU time (`amount`, in milliseconds) that they have had, or that let
+    their jobs be stopped so much sooner than after their least run (`amount`: that is over then). `role` is the path of
+    the role that changes. `ends` are those who would have to be gone. `gpus` is what the job takes then, where that is
+    less.
     """
 
     kind: ChangeKind
@@ -87,6 +96,41 @@ def changed(job: Job, change: Change) -> Job:
     """The job as it would have to be asked for; as it is, where the change is not one of the job."""
     rewrite = _REWRITES.get(change.kind)
     return job if rewrite is None else _with_plan(rewrite(job, change))
+
+
+def altered(cluster: Cluster, change: Change) -> Cluster:
+    """The cluster as it would have to be described; as it is, where the change is not one of the cluster."""
+    if change.kind is ChangeKind.MAINTENANCE:
+        kept = tuple(window for window in cluster.maintenance if window.name not in change.names)
+        return replace(cluster, maintenance=kept)
+    allot = _ALLOTMENTS.get(change.kind)
+    if allot is None:
+        return cluster
+    return replace(cluster, queues=tuple(allot(queue, change) for queue in cluster.queues))
+
+
+def _without_limit(queue: Queue, change: Change) -> Queue:
+    return replace(queue, limit=Quota()) if queue.path in change.names else queue
+
+
+def _lending_all(queue: Queue, change: Change) -> Queue:
+    return replace(queue, guaranteed=Quota(0, 0, 0)) if queue.path in change.names else queue
+
+
+def _with_more_budget(queue: Queue, change: Change) -> Queue:
+    return replace(queue, budget_gpu_ms=BUDGET_GPU_MS) if queue.path in change.names else queue
+
+
+def _with_shorter_runs(queue: Queue, change: Change) -> Queue:
+    """A queue that lets its jobs, and those of the queues inside, be stopped so much sooner, for whomever."""
+    if not any(f"{name}/".startswith(f"{queue.path}/") for name in change.names):
+        return queue
+    reclaim_ms = queue.min_run_reclaim_ms
+    return replace(
+        queue,
+        min_run_ms=max(queue.min_run_ms - change.amount, 0),
+        min_run_reclaim_ms=None if reclaim_ms is None else max(reclaim_ms - change.amount, 0),
+    )
 
 
 def _with_plan(job: Job) -> Job:
@@ -107,6 +151,10 @@ def _dependency(job: Job, change: Change) -> Job:
 
 def _array_limit(job: Job, change: Change) -> Job:
     return replace(job, array=Array(job.array.indices, change.amount) if job.array is not None else None)
+
+
+def _preemptible(job: Job, change: Change) -> Job:
+    return replace(job, preemptible=True)
 
 
 def _duration(job: Job, change: Change) -> Job:
@@ -208,6 +256,7 @@ _REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {
     ChangeKind.BEGIN: _begin,
     ChangeKind.DEPENDENCY: _dependency,
     ChangeKind.ARRAY_LIMIT: _array_limit,
+    ChangeKind.PREEMPTIBLE: _preemptible,
     ChangeKind.DURATION: _duration,
     ChangeKind.CPUS: _cpus,
     ChangeKind.MEMORY: _memory,
@@ -224,3 +273,13 @@ _REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {
     ChangeKind.SHARE_MEMORY: _share_memory,
 }
 """What changes the job itself. The others change what is around it."""
+
+_ALLOTMENTS: dict[ChangeKind, Callable[[Queue, Change], Queue]] = {
+    ChangeKind.LIMIT: _without_limit,
+    ChangeKind.GUARANTEE: _lending_all,
+    ChangeKind.BUDGET: _with_more_budget,
+    ChangeKind.MIN_RUN: _with_shorter_runs,
+}
+
+CLUSTER_CHANGES = (ChangeKind.MAINTENANCE, *_ALLOTMENTS)
+"""What changes the description of the cluster."""

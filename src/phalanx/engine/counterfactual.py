@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from copy import deepcopy
 
 from phalanx.engine.candidates import (
     Chain,
     chains,
     dependencies,
+    may_be_stopped,
     more_budget,
     put_off,
     rules_of,
     shorter_min_run,
 )
-from phalanx.engine.change import Change, ChangeKind, Other, changed
+from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, Other, changed
 from phalanx.engine.cycle import decide
-from phalanx.engine.evidence import other, unhealthy
+from phalanx.engine.evidence import in_the_way, lenders, other, repairable
 from phalanx.engine.explain import Next
-from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
@@ -31,7 +32,7 @@ from phalanx.engine.suppose import Supposition
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import ever
-from phalanx.policy.policy import as_asked
+from phalanx.policy.policy import as_asked, remember_nothing
 from phalanx.workload.job import Job
 
 TRIALS_MAX = 200
@@ -46,6 +47,9 @@ CANDIDATES_MAX = 256
 FEWER_MAX = 3
 """Others, as a multiple of those found first, among whom fewer are looked for."""
 
+ALONE_MAX = 32
+"""Others of whom each is tried alone, those with the fewest GPUs first."""
+
 ENDS_MAX = 32
 """Others up to which it is worth saying that they would have to be gone."""
 
@@ -55,7 +59,7 @@ CLASSES_MAX = 1_000
 WORK_MAX = 8_000
 """Kinds of waiting jobs times nodes on which something grows, in all tries together that let others grow, too."""
 
-LOOKS_AT_ALL = (ChangeKind.PASS, ChangeKind.MAINTENANCE, ChangeKind.QUOTA, ChangeKind.BUDGET, ChangeKind.REPAIR)
+LOOKS_AT_ALL = (*CLUSTER_CHANGES, ChangeKind.QUOTA, ChangeKind.REPAIR)
 
 NODES_MAX = 32
 """Unhealthy nodes up to which it is found out which of them are missing."""
@@ -101,19 +105,42 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
         case Reason.BEHIND | Reason.RESERVED:
             return Change(ChangeKind.PASS)
         case Reason.MAINTENANCE:
-            names = tuple(window.name for window in too_soon(state, record))
+            names = tuple(window.name for window in in_the_way(state, record))
             return Change(ChangeKind.MAINTENANCE, names=names) if names else None
         case Reason.QUOTA:
-            return Change(ChangeKind.QUOTA, names=(record.job.queue,))
+            return _more_quota(state, record)
         case Reason.BUDGET:
             return more_budget(state, record)
         case Reason.UNHEALTHY:
-            return Change(ChangeKind.REPAIR, names=tuple(node for node, _ in unhealthy(state, record)))
+            nodes = repairable(state, record)
+            return _repair(list(nodes)) if nodes else None
         case Reason.AMOUNT:
             return Change(ChangeKind.AMOUNTS)
         case Reason.TOPOLOGY:
             return Change(ChangeKind.TOPOLOGY, names=("",), names_was=rules_of(record.job))
     return None
+
+
+def _more_quota(state: State, record: JobRecord) -> Change | None:
+    """What would have to be otherwise of the quota that a job is short of: of the limits that it exceeds, of what
+    others are guaranteed and do not use, or of what the policy lets its queue have, where that bounds also jobs that
+    may be stopped.
+    """
+    short, queue = state.shortfall(record), record.job.queue
+    if short is None or short.by_budget:
+        return None
+    if short.by_limit and not short.at:
+        for change in may_be_stopped(record.job).changes:
+            with Supposition(state) as supposition:
+                supposition.impose(record.job.id, change)
+                then = state.shortfall(record)
+            if then is None or then.at or not then.by_limit:
+                return change
+        return Change(ChangeKind.QUOTA, names=(queue,))
+    if short.by_limit:
+        return Change(ChangeKind.LIMIT, names=tuple(state.quotas.limits_exceeded(queue, record.need)))
+    names = lenders(state, queue, short.resource)
+    return Change(ChangeKind.GUARANTEE, names=names) if names else None
 
 
 def _fitting(state: State, record: JobRecord) -> Iterator[Change]:
@@ -147,6 +174,8 @@ class _Search:
         self.record = record
         self.job = record.job.id
         self._trials = self._work = 0
+        observes = state.policy.observe is not remember_nothing
+        self._memory = deepcopy(state.memory) if observes else None
         # Where nobody makes room and gangs are placed as they were asked for, who finds no seat now gets none.
         self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
 
@@ -157,9 +186,11 @@ class _Search:
             chain = self._of_the_obstacle(record.parked)
             yield from self._smallest(chain)
             return
+        if reason is Reason.QUOTA:
+            yield from self._smallest(may_be_stopped(record.job))
         for chain in chains(self.state, record):
             yield from self._smallest(chain)
-        if reason in (Reason.BEHIND, Reason.RESERVED) and len(self.state.classes) <= CLASSES_MAX:
+        if reason in (Reason.BEHIND, Reason.RESERVED):
             yield from self._smallest(Chain((Change(ChangeKind.PASS),)))
         if reason is Reason.MAINTENANCE and len(self.state.classes) <= CLASSES_MAX:
             yield from self._smallest(put_off(self.state, record))
@@ -210,9 +241,14 @@ class _Search:
         if self._is_spent or (self._needs_a_seat and not self._seats(change)):
             return False
         self._trials += 1
-        with Supposition(self.state) as supposition:
+        with Supposition(self.state, self._memory) as supposition:
             supposition.impose(self.job, change)
-            return supposition.verdict(self.job).starts
+            return self.job in decide(self.state, self.state.now).starts
+
+    def _would_spend(self, change: Change) -> bool:
+        """Whether no more could be tried after a change."""
+        work = self._work + len(self.state.classes) * _grown(self.state, change)
+        return self._trials + 1 >= TRIALS_MAX or work > WORK_MAX
 
     @property
     def _is_spent(self) -> bool:
@@ -243,7 +279,21 @@ class _Search:
             chosen = self._more(candidates, len(sets[0]))
         needed = self._needed(chosen)
         if needed and not self._is_spent:
-            yield _end(self.state, needed)
+            yield _end(self.state, self._alone(candidates, needed))
+
+    def _alone(self, candidates: list[AttemptRecord], needed: list[AttemptRecord]) -> list[AttemptRecord]:
+        """One of the candidates who would do alone, with the fewest GPUs, if that is less than what was found: as far
+        as tries are left for it.
+        """
+        gpus = sum(each.gpus for each in needed)
+        smaller = [each for each in candidates if len(needed) > 1 or each.gpus < gpus]
+        for attempt in sorted(smaller, key=lambda each: each.gpus)[:ALONE_MAX]:
+            change = _end(self.state, [attempt])
+            if self._would_spend(change):
+                break
+            if self._starts(change):
+                return [attempt]
+        return needed
 
     def _seats_without(self, candidates: list[AttemptRecord]) -> list[list[AttemptRecord]]:
         """Sets of others without which the job would find a place, the smallest first: of those who have least claim to
@@ -273,11 +323,16 @@ class _Search:
         return []
 
     def _needed(self, chosen: list[AttemptRecord]) -> list[AttemptRecord]:
-        """Drops whoever may stay, the last first."""
-        for attempt in chosen[::-1]:
-            fewer = [each for each in chosen if each is not attempt]
+        """Drops whoever may stay, the last first, until nobody may: with somebody else gone, who was needed may not be.
+
+        One who waits may stand before the job and take what two leave, and not be able to take what one leaves.
+        """
+        at = len(chosen)
+        while at and not self._is_spent:
+            at -= 1
+            fewer = [*chosen[:at], *chosen[at + 1 :]]
             if fewer and self._starts(_end(self.state, fewer)):
-                chosen = fewer
+                chosen, at = fewer, len(fewer)
         return chosen
 
     def _stoppable(self) -> list[AttemptRecord]:
@@ -325,7 +380,7 @@ class _Search:
 
     def _repairs(self) -> Iterator[Change]:
         """Nodes that would have to be healthy again, as few as will do."""
-        nodes = [node for node, _ in unhealthy(self.state, self.record)]
+        nodes = list(repairable(self.state, self.record))
         if not nodes or len(nodes) > NODES_MAX or not self._starts(_repair(nodes)):
             return
         for node in list(nodes):

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Cluster, Health
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.change import Other
 from phalanx.engine.holds import Hold
+from phalanx.engine.maintenance import too_soon, under_way
 from phalanx.engine.plan import Reservation
 from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
@@ -160,6 +162,16 @@ def _users(state: State, account: QueueAccount, resource: int) -> Holding:
     return _holding(state, users)
 
 
+def lenders(state: State, queue: str, resource: int) -> tuple[str, ...]:
+    """The queues that have not all that is guaranteed to them of a resource, but for a queue and those it lies in."""
+    around = dict.fromkeys(account.path for account in state.quotas.accounts[queue].trail)
+    return tuple(
+        path
+        for path, account in state.quotas.accounts.items()
+        if path not in around and (account.queue.guaranteed[resource] or 0) > account.used[resource]
+    )
+
+
 def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
     """The budgets that are used up, of a queue and of those it lies in, from the inside out."""
     found = (
@@ -300,6 +312,20 @@ def rule_of(job: Job) -> str:
             yield from walk(role.members)
 
     return job.gang.topology.required or next(filter(None, walk(job.gang.roles)), "")
+
+
+def in_the_way(state: State, record: JobRecord) -> list[Maintenance]:
+    """Maintenance that a job would run into, and what has closed nodes that it could use."""
+    number, bit, eligible = state.topology.number, state.topology.bit, _eligible(state, record)
+    closing = dict.fromkeys(window.name for window in too_soon(state, record))
+    closed = (window for window in under_way(state) if any(bit[number[node]] & eligible for node in window.nodes))
+    names = closing | dict.fromkeys(window.name for window in closed)
+    return [window for window in state.cluster.maintenance if window.name in names]
+
+
+def repairable(state: State, record: JobRecord) -> tuple[str, ...]:
+    """Nodes the job could use if they were healthy, and that maintenance does not keep closed."""
+    return tuple(node for node, _ in unhealthy(state, record) if node not in state.closed)
 
 
 def unhealthy(state: State, record: JobRecord) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from phalanx.engine.evidence import (
     Spared,
     free_by_node,
     holders,
+    in_the_way,
     largest_block,
     other,
     quota_short,
@@ -24,7 +25,6 @@ from phalanx.engine.evidence import (
     spent_budgets,
     unhealthy,
 )
-from phalanx.engine.maintenance import too_soon
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Position, position
 from phalanx.engine.present import present
@@ -142,10 +142,11 @@ def _leaving_for(state: State, job: str) -> tuple[Other, ...]:
 
 def _lacking(state: State, plain: Explanation) -> Explanation:
     record = state.jobs[plain.job]
+    reason = plain.reason
     with Trial(state) as trial:
         fits = trial.seat(record) is not None
-    reason = plain.reason
-    evidence = None if fits or reason is Reason.MAINTENANCE else refusal(state.fit, record.asked)
+        fits_at_last = fits or (reason is Reason.MAINTENANCE and trial.seat_at_last(record) is not None)
+    evidence = None if fits_at_last else refusal(state.fit, record.asked)
     holding = holders(state, record)
     return replace(
         plain,
@@ -168,7 +169,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         overdue_ms=_overdue_ms(state, record) if record.overdue else None,
         factors=state.policy.factors(record, state),
         position=position(state, record),
-        maintenance=tuple(too_soon(state, record)) if reason is Reason.MAINTENANCE else (),
+        maintenance=tuple(in_the_way(state, record)) if reason is Reason.MAINTENANCE else (),
     )
 
 

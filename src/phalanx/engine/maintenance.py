@@ -30,15 +30,7 @@ def is_edge(state: State, at_ms: int) -> bool:
 
 def keep(state: State, at_ms: int) -> None:
     """Closes the nodes whose time has come, and opens those whose time is over, at an edge that is due."""
-    due = dict.fromkeys(
-        node
-        for window in state.cluster.maintenance
-        if window.start_ms <= state.now < window.end_ms
-        for node in window.nodes
-    )
-    for name in [name for name in state.closed if name not in due]:
-        state.capacity.set_health(state.topology.number[name], state.closed.pop(name))
-        state.surprised = True
+    due = open_again(state)
     for window in state.cluster.maintenance:
         if window.end_ms == at_ms:
             # Who was kept off has another try, also where nobody was awake to close the nodes meanwhile.
@@ -47,6 +39,20 @@ def keep(state: State, at_ms: int) -> None:
     for name in due:
         if name not in state.closed:
             _close(state, name)
+
+
+def open_again(state: State) -> dict[str, None]:
+    """Opens the nodes that are closed and need not be; those that are to be closed now."""
+    due = dict.fromkeys(node for window in under_way(state) for node in window.nodes)
+    for name in [name for name in state.closed if name not in due]:
+        state.capacity.set_health(state.topology.number[name], state.closed.pop(name))
+        state.surprised = True
+    return due
+
+
+def under_way(state: State) -> list[Maintenance]:
+    """The maintenance that takes place now."""
+    return [window for window in state.cluster.maintenance if window.start_ms <= state.now < window.end_ms]
 
 
 def _close(state: State, name: str) -> None:

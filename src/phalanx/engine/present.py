@@ -18,6 +18,7 @@ from phalanx.engine.reserve import Reservations, Underway
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.place import refusal
+from phalanx.placement.placement import Lack
 
 PASSING = (
     Reason.BUDGET,
@@ -75,7 +76,23 @@ def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
         return _of_itself(trial, record, told)
     if state.cluster.maintenance and trial.seat_at_last(record) is not None:
         return Present(Reason.MAINTENANCE)
-    return Present(LACK_REASON[refusal(state.fit, record.asked).lack])
+    reason = LACK_REASON[refusal(state.fit, record.asked).lack]
+    if reason is Reason.UNHEALTHY and state.closed and not _would_be_unhealthy(state, record):
+        return Present(Reason.MAINTENANCE)
+    return Present(reason)
+
+
+def _would_be_unhealthy(state: State, record: JobRecord) -> bool:
+    """Whether too many nodes would not be healthy also if none were closed for maintenance."""
+    capacity, number, grown = state.capacity, state.topology.number, state.capacity.grown
+    closed = {number[name]: capacity.health[number[name]] for name in state.closed}
+    for name, health in state.closed.items():
+        capacity.set_health(number[name], health)
+    lack = refusal(state.fit, record.asked).lack
+    for node, health in closed.items():
+        capacity.set_health(node, health)
+    capacity.grown = grown
+    return lack is Lack.UNHEALTHY
 
 
 def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:

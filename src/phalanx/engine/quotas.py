@@ -244,19 +244,28 @@ class Quotas:
         found = (self._over_limit(path, resource, need[resource]) for resource in EVERY if need[resource])
         return [short for short in found if short is not None]
 
+    def limits_exceeded(self, path: str, need: Usage) -> list[str]:
+        """All queues, from the inside out, whose limits keep a queue from having so much more."""
+        found = (short.at for resource in EVERY for short in self._over_limits(path, resource, need[resource]))
+        exceeded = dict.fromkeys(found)
+        return [each.path for each in self.accounts[path].upwards() if each.path in exceeded]
+
     def _over_limit(self, path: str, resource: int, asked: int) -> Shortfall | None:
-        """The first limit on the way up that is exceeded by what gets there: what queues keep is drawn before."""
+        """The first limit on the way up that is exceeded by what gets there."""
+        return next(self._over_limits(path, resource, asked), None)
+
+    def _over_limits(self, path: str, resource: int, asked: int) -> Iterator[Shortfall]:
+        """The limits on the way up that are exceeded by what gets there: what queues keep is drawn before."""
         reaching = asked
         for each in self.accounts[path].upwards():
             limit = each.queue.limit[resource]
             if limit is not None and each.above is not None:
                 left = limit - each.kept_inside(resource) - each.drawn[resource]
                 if reaching > left:
-                    return Shortfall(path, each.path, resource, asked, asked - reaching + left, by_limit=True)
+                    yield Shortfall(path, each.path, resource, asked, asked - reaching + left, by_limit=True)
             reaching -= max(each.kept[resource] - each.drawn[resource], 0)
             if reaching <= 0:
                 break
-        return None
 
     def allowed(self, path: str) -> Most:
         """The most that a queue may have more of each resource now: of what exceeds it, `shortfall` says so."""

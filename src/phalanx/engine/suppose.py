@@ -6,26 +6,37 @@ is put back as it was, to the order of every table: a State that was asked decid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Mapping
 from copy import copy, deepcopy
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from types import TracebackType
 from typing import Any
 
 from phalanx.cluster.cluster import Cluster, Health
-from phalanx.cluster.queues import Queue
+from phalanx.engine import maintenance
+from phalanx.engine.action import Resize, Stop
 from phalanx.engine.amend import amend
 from phalanx.engine.attempts import ended_by_itself
-from phalanx.engine.change import Change, ChangeKind, changed
+from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import AttemptEnded, Outcome
-from phalanx.engine.plan import Reason
+from phalanx.engine.event import (
+    AttemptEnded,
+    ClusterChanged,
+    Event,
+    JobChanged,
+    JobReleased,
+    NodeHealthChanged,
+    Outcome,
+)
+from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.present import present_reason
 from phalanx.engine.quotas import Quotas
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.waiting import line_up, shape_now
-from phalanx.policy.policy import Reserve, always, as_asked, remember_nothing
+from phalanx.engine.trial import Trial
+from phalanx.engine.waiting import leave, line_up, shape_now
+from phalanx.policy.policy import Memory, as_asked, no_bound, remember_nothing
+from phalanx.workload.job import Job
 
 UNCHANGED = ("jobs", "dependents", "runs", "on_node")
 """Tables that no supposition adds to or takes from; what they hold is saved where it is touched."""
@@ -42,11 +53,17 @@ class Verdict:
 
 
 class Supposition:
-    """A block in which changes hold; with its end they are undone."""
+    """A block in which changes hold; with its end they are undone.
 
-    def __init__(self, state: State) -> None:
+    `memory` is a copy of what the policy remembers, for many suppositions on changes of one job: each is told to it,
+    and taken back by telling that the job is what it was.
+    """
+
+    def __init__(self, state: State, memory: Memory | None = None) -> None:
         self.state = state
+        self._memory = memory
         self._undo: list[Callable[[], None]] = []
+        self._saved: dict[Hashable, WaitingClass] = {}
 
     def __enter__(self) -> Supposition:
         state = self.state
@@ -70,7 +87,7 @@ class Supposition:
             self._undo.pop()()
 
     def impose(self, job: str, change: Change) -> None:
-        """Makes a change as an event would: it is news to the next decision."""
+        """Makes a change as an event would: it is news to the next decision, and to what the policy remembers."""
         state = self.state
         record = state.jobs[job]
         state.seq += 1
@@ -79,25 +96,18 @@ class Supposition:
                 self._save_record(record)
                 record.held = False
                 line_up(state, record)
+                self._tell(JobReleased(job))
             case ChangeKind.RETRY:
                 self._save_record(record)
                 record.not_before_ms = 0
                 line_up(state, record)
             case ChangeKind.PASS:
-                self._let_everybody_pass()
+                self._have_alone_in_line(record)
             case ChangeKind.QUOTA:
-                state.quotas = Quotas(Cluster(()))
+                state.policy = replace(state.policy, allows=no_bound)
                 self._look_at_all()
-            case ChangeKind.BUDGET:
-                self._reallot(change.names, lambda queue: replace(queue, budget_gpu_ms=None))
-            case ChangeKind.MIN_RUN:
-                trails = (state.quotas.accounts[queue].trail for queue in change.names)
-                paths = dict.fromkeys(each.path for trail in trails for each in trail)
-                self._reallot(paths, partial(_with_shorter_runs, sooner_ms=change.amount))
-            case ChangeKind.MAINTENANCE:
-                kept = tuple(window for window in state.cluster.maintenance if window.name not in change.names)
-                state.cluster = replace(state.cluster, maintenance=kept)
-                self._look_at_all()
+            case kind if kind in CLUSTER_CHANGES:
+                self._take_cluster(altered(state.cluster, change))
             case ChangeKind.END:
                 for other in change.ends:
                     self._end(other.job, other.attempt)
@@ -105,48 +115,125 @@ class Supposition:
                 for node in change.names:
                     self._repair(state.topology.number[node])
             case _:
-                asked = changed(record.job, change)
-                self._save_record(record)
-                self._save_class(shape_of(asked, state.tells_apart))
-                amend(state, record, asked)
+                self._amend(record, changed(record.job, change))
 
     def verdict(self, job: str) -> Verdict:
-        """What the next decision would say of a job."""
+        """What the next decision would say of a job, and whoever asks afterwards would be told."""
         state = self.state
         plan = decide(state, state.now)
         if job in plan.starts:
             return Verdict(starts=True)
         state.head = plan.head
+        if plan.reservations is not None:
+            state.reservations = plan.reservations
         for told in plan.verdicts:
             shape = state.jobs[told.job].shape
             self._save_class(shape)
             state.classes[shape].verdict = told.reason
-        return Verdict(starts=False, reason=state.reason(job))
+        if state.cells is not None:
+            return Verdict(starts=False, reason=state.reason(job))
+        with Trial(state) as trial:
+            self._carry_out(trial, plan)
+            return Verdict(starts=False, reason=present_reason(state, job))
 
-    def _let_everybody_pass(self) -> None:
-        """As if the policy held nobody up behind a head, and kept nothing free for who waits: all are looked at."""
+    def _carry_out(self, trial: Trial, plan: Plan) -> None:
+        """Has others have, and leave, what a plan says: what a job waits for is seen once that is so."""
         state = self.state
-        state.policy = replace(state.policy, backfill=always, reserve=Reserve.NOBODY)
-        state.waits_are_limited = False
+        for key in plan.withdrawn:
+            attempt = state.jobs[key.rpartition("/")[0]].attempt
+            if attempt is not None:
+                trial.unclaim(attempt.bookings)
+                trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
+        for action in plan.actions:
+            attempt = state.attempt(action.id.job, action.id.attempt)
+            if attempt is not None and isinstance(action, Stop) and not attempt.ceding:
+                trial.cede(attempt.staying)
+                trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
+            elif attempt is not None and isinstance(action, Resize):
+                bookings = state.bookings(attempt.job, action.placement)
+                more = [booking for booking in bookings if booking not in attempt.bookings]
+                less = [booking for booking in attempt.bookings if booking not in bookings]
+                if trial.hold(more):
+                    trial.use(attempt.job.queue, usage_of(more), 1)
+                trial.cede(less)
+                trial.use(attempt.job.queue, usage_of(less), -1)
+        for claim in plan.claims:
+            record = state.jobs[claim.job]
+            bookings = state.bookings(record.job, claim.placement)
+            if claim.waits:
+                trial.claim(bookings)
+            else:
+                trial.hold(bookings)
+            trial.use(record.job.queue, usage_of(bookings), 1)
+            self._save_record(record)
+            leave(state, record)
+
+    def _amend(self, record: JobRecord, asked: Job) -> None:
+        """As if a job had been asked for otherwise."""
+        state, was = self.state, record.job
+        self._save_record(record)
+        self._save_class(shape_of(asked, state.tells_apart))
+        amend(state, record, asked)
+        if self._memory is None:
+            self._tell(JobChanged(asked))
+        else:
+            state.memory = memory = self._memory
+            state.policy.observe(memory, JobChanged(asked), state.now)
+            self._undo.append(lambda: state.policy.observe(memory, JobChanged(was), state.now))
+
+    def _tell(self, event: Event) -> None:
+        """Has the policy hear of an event, on a copy of what it remembers."""
+        state = self.state
+        if state.policy.observe is not remember_nothing:
+            state.memory = deepcopy(state.memory)
+            state.policy.observe(state.memory, event, state.now)
+
+    def _have_alone_in_line(self, record: JobRecord) -> None:
+        """As if nobody else stood in line, and nothing were kept free for anybody: the job passes them all."""
+        state = self.state
+        if record.queued is None:
+            return
+        alone = WaitingClass(state.seq)
+        alone.add(record.queued, record.job.id)
+        if state.reserves:
+            alone.lengths_ms = [record.estimate_ms]
+        state.classes = {record.shape: alone}
+        state.newest_class = state.seq
+        state.in_line, state.in_line_gpus = 1, record.gpus
         state.reservations = ()
         state.head = ""
-        self._look_at_all()
+        state.capacity.grown = state.topology.everything
 
-    def _reallot(self, queues: Iterable[str], otherwise: Callable[[Queue], Queue]) -> None:
-        """As if queues were allotted something else; what they have stays."""
-        for path in queues:
-            account = self.state.quotas.accounts[path]
-            allotted = account.queue
-            account.queue = otherwise(allotted)
-            self._undo.append(partial(setattr, account, "queue", allotted))
+    def _take_cluster(self, cluster: Cluster) -> None:
+        """As if the cluster were another in what its queues are allotted, or when its nodes are closed."""
+        state = self.state
+        if cluster.queues != state.cluster.queues:
+            usages = [(queue, state.usage(queue)) for queue in state.queues()]
+            state.quotas = Quotas(cluster)
+            state.quotas.take_over(usages)
+        closed = {name: state.capacity.health[state.topology.number[name]] for name in state.closed}
+        state.cluster = cluster
+        if closed:
+            self._undo.append(lambda: self._set_health(closed))
+            maintenance.open_again(state)
         self._look_at_all()
+        self._tell(ClusterChanged(cluster))
+
+    def _set_health(self, nodes: Mapping[str, Health]) -> None:
+        for name, health in nodes.items():
+            self.state.capacity.set_health(self.state.topology.number[name], health)
 
     def _look_at_all(self) -> None:
-        """Has the next decision look at everybody as if for the first time."""
-        verdicts = [(waiting, waiting.verdict) for waiting in self.state.classes.values()]
-        self._undo.append(lambda: _judge_again(verdicts))
-        _judge_again([(waiting, Reason.UNDECIDED) for waiting, _ in verdicts])
-        self.state.capacity.grown = self.state.topology.everything
+        """Has the next decision look at everybody as if for the first time, and reserve anew."""
+        state = self.state
+        for shape in state.classes:
+            self._save_class(shape)
+        state.reservations = ()
+        state.surprised = True
+        state.newest_class = state.seq
+        for waiting in state.classes.values():
+            waiting.born, waiting.verdict = state.seq, Reason.UNDECIDED
+        state.capacity.grown = state.topology.everything
 
     def _repair(self, node: int) -> None:
         capacity = self.state.capacity
@@ -154,6 +241,7 @@ class Supposition:
         capacity.set_health(node, Health.HEALTHY)
         self.state.surprised = True
         self._undo.append(lambda: capacity.set_health(node, health))
+        self._tell(NodeHealthChanged(self.state.topology.nodes[node].name, Health.HEALTHY))
 
     def _end(self, job: str, number: int) -> None:
         """As if an attempt had ended well: its devices are free, and who waits for its job may come."""
@@ -167,9 +255,7 @@ class Supposition:
             self._save_record(state.jobs[other])
         self._save_attempt(attempt)
         ended_by_itself(state, attempt, Outcome.SUCCEEDED, "")
-        if state.policy.observe is not remember_nothing:
-            state.memory = deepcopy(state.memory)
-            state.policy.observe(state.memory, AttemptEnded(job, number, Outcome.SUCCEEDED), state.now)
+        self._tell(AttemptEnded(job, number, Outcome.SUCCEEDED))
 
     def _save_attempt(self, attempt: AttemptRecord) -> None:
         """Takes note of all that will forget an attempt when it ends."""
@@ -212,20 +298,11 @@ class Supposition:
 
     def _save_class(self, shape: Hashable) -> None:
         waiting = self.state.classes.get(shape)
-        if waiting is not None:
+        if waiting is not None and self._saved.get(shape) is not waiting:
+            self._saved[shape] = waiting
             saved = WaitingClass(waiting.born)
             saved.jobs, saved.lengths_ms, saved.verdict = list(waiting.jobs), list(waiting.lengths_ms), waiting.verdict
             self._undo.append(lambda: _put_back_class(waiting, saved))
-
-
-def _with_shorter_runs(queue: Queue, sooner_ms: int) -> Queue:
-    """A queue that lets its jobs be stopped so much sooner, for whomever."""
-    reclaim_ms = queue.min_run_reclaim_ms
-    return replace(
-        queue,
-        min_run_ms=max(queue.min_run_ms - sooner_ms, 0),
-        min_run_reclaim_ms=None if reclaim_ms is None else max(reclaim_ms - sooner_ms, 0),
-    )
 
 
 def _put_back(record: JobRecord, values: dict[str, Any]) -> None:
@@ -236,8 +313,3 @@ def _put_back(record: JobRecord, values: dict[str, Any]) -> None:
 def _put_back_class(waiting: WaitingClass, saved: WaitingClass) -> None:
     waiting.born, waiting.verdict = saved.born, saved.verdict
     waiting.jobs, waiting.lengths_ms = saved.jobs, saved.lengths_ms
-
-
-def _judge_again(verdicts: Iterable[tuple[WaitingClass, Reason]]) -> None:
-    for waiting, verdict in verdicts:
-        waiting.verdict = verdict

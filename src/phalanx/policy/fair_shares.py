@@ -61,17 +61,19 @@ class FairShares:
         self._claim = claim
         self._known: tuple[object, ...] = ()
         self._at: Moment | None = None
+        self._memory: Mapping[str, object] | None = None
         self._whole: Queue | None = None
         self._shares: Shares = {}
 
     def __call__(self, at: Moment) -> Shares:
         """By path; to a queue that nobody asks for anything, nothing falls."""
-        # Whoever changes the tree makes the queue of the whole anew.
+        # Whoever changes the tree makes the queue of the whole anew; whoever supposes something, the memory.
         whole = at.queue("")
         known = (at.memory.get("version"), at.total, len(at.queues()))
-        if at is not self._at or whole is not self._whole or known != self._known:
+        is_known = at is self._at and at.memory is self._memory and whole is self._whole
+        if not is_known or known != self._known:
             self._shares = self._divided(at)
-            self._at, self._whole, self._known = at, whole, known
+            self._at, self._memory, self._whole, self._known = at, at.memory, whole, known
         return self._shares
 
     def _divided(self, at: Moment) -> Shares:
