@@ -9,14 +9,19 @@ from typing import Any
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
 from phalanx.engine.action import Action, ActionId, Start, Stop
+from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.ends import Ends
 from phalanx.engine.event import (
     Advice,
     AttemptEnded,
+    ClusterChanged,
     ClusterDefined,
     Done,
     Event,
     Failed,
+    JobChanged,
+    JobHeld,
+    JobReleased,
     JobSubmitted,
     Lost,
     NodeHealthChanged,
@@ -31,7 +36,8 @@ from phalanx.engine.records import JobRecord, JobState
 from phalanx.engine.spending import Spending
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
-from phalanx.engine.turn import record, turn
+from phalanx.engine.suppose import Supposition
+from phalanx.engine.turn import record, replay, turn
 from phalanx.placement.placement import Placement
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
@@ -189,6 +195,40 @@ def starts(plan: Plan) -> list[str]:
 def stops(plan: Plan) -> list[str]:
     """Jobs that are told to stop."""
     return [action.id.job for action in plan.actions if isinstance(action, Stop)]
+
+
+def made(journal: Journal, job: str, change: Change) -> tuple[State, Plan]:
+    """What a world is in which the change was made by the events that make it, and its next plan.
+
+    No event has a job tried again before its time, or a policy give a queue more than it does: these are supposed.
+    """
+    state, journal = replay(Journal(list(journal.records))), Journal(list(journal.records))
+    if change.kind in (ChangeKind.RETRY, ChangeKind.QUOTA):
+        Supposition(state).impose(job, change)
+        state.seq = len(journal.records) - 1
+        return state, turn(state, journal, [], state.now)
+    return state, turn(state, journal, events_of(state, job, change), state.now)
+
+
+def events_of(state: State, job: str, change: Change) -> list[Event]:
+    """The events that make a change."""
+    if change.kind in CLUSTER_CHANGES:
+        return [ClusterChanged(altered(state.cluster, change))]
+    match change.kind:
+        case ChangeKind.END:
+            return [AttemptEnded(each.job, each.attempt, Outcome.SUCCEEDED) for each in change.ends]
+        case ChangeKind.RELEASE:
+            return [JobReleased(job)]
+        case ChangeKind.REPAIR:
+            return [NodeHealthChanged(node, Health.HEALTHY) for node in change.names]
+        case ChangeKind.PASS:
+            # Who is held stands before nobody, and nothing is kept for it.
+            return [JobHeld(name) for name, each in state.jobs.items() if waits(each) and name != job]
+    return [JobChanged(changed(state.jobs[job].job, change))]
+
+
+def waits(record: JobRecord) -> bool:
+    return record.attempt is None and record.final is None
 
 
 NOT_COMPARED = (

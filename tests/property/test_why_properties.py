@@ -9,23 +9,20 @@ from itertools import chain, combinations
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
 
-from builders import World, a_job, everything
+from builders import World, a_job, everything, made
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Start
 from phalanx.engine.candidates import LONGEST_MS, chains
-from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
+from phalanx.engine.change import Change, ChangeKind, changed
 from phalanx.engine.check import check
 from phalanx.engine.event import (
     AttemptEnded,
-    ClusterChanged,
     Done,
     Event,
-    JobChanged,
     JobHeld,
-    JobReleased,
     JobSubmitted,
     NodeHealthChanged,
     Outcome,
@@ -33,11 +30,7 @@ from phalanx.engine.event import (
 from phalanx.engine.explain import Explanation, redacted
 from phalanx.engine.journal import Journal
 from phalanx.engine.plan import LACK_REASON, Plan, Reason
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
-from phalanx.engine.suppose import Supposition
 from phalanx.engine.trial import Trial
-from phalanx.engine.turn import replay, turn
 from phalanx.engine.why import why
 from phalanx.placement.gang import GangTrial
 from phalanx.words import deadline_words
@@ -186,40 +179,6 @@ def asked(world: World) -> Iterator[Explanation]:
 def plan_after(journal: Journal, job: str, change: Change) -> Plan:
     """The next plan of a world in which the change was really made."""
     return made(journal, job, change)[1]
-
-
-def made(journal: Journal, job: str, change: Change) -> tuple[State, Plan]:
-    """What a world is in which the change was made by the events that make it, and its next plan.
-
-    No event has a job tried again before its time, or a policy give a queue more than it does: these are supposed.
-    """
-    state, journal = replay(Journal(list(journal.records))), Journal(list(journal.records))
-    if change.kind in (ChangeKind.RETRY, ChangeKind.QUOTA):
-        Supposition(state).impose(job, change)
-        state.seq = len(journal.records) - 1
-        return state, turn(state, journal, [], state.now)
-    return state, turn(state, journal, events_of(state, job, change), state.now)
-
-
-def events_of(state: State, job: str, change: Change) -> list[Event]:
-    """The events that make a change."""
-    if change.kind in CLUSTER_CHANGES:
-        return [ClusterChanged(altered(state.cluster, change))]
-    match change.kind:
-        case ChangeKind.END:
-            return [AttemptEnded(each.job, each.attempt, Outcome.SUCCEEDED) for each in change.ends]
-        case ChangeKind.RELEASE:
-            return [JobReleased(job)]
-        case ChangeKind.REPAIR:
-            return [NodeHealthChanged(node, Health.HEALTHY) for node in change.names]
-        case ChangeKind.PASS:
-            # Who is held stands before nobody, and nothing is kept for it.
-            return [JobHeld(name) for name, each in state.jobs.items() if waits(each) and name != job]
-    return [JobChanged(changed(state.jobs[job].job, change))]
-
-
-def waits(record: JobRecord) -> bool:
-    return record.attempt is None and record.final is None
 
 
 def less_far(change: Change) -> list[int]:

@@ -24,18 +24,15 @@ import yaml
 from test_scenarios import a_job_of, begin_all, happenings
 from test_scenarios import cluster as small_cluster
 
-from builders import World, after, everything
+from builders import World, after, everything, made
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.change import Change, ChangeKind
-from phalanx.engine.cycle import decide
 from phalanx.engine.event import JobSubmitted
 from phalanx.engine.explain import Explanation
-from phalanx.engine.journal import Journal
 from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import said
-from phalanx.engine.suppose import Supposition
-from phalanx.engine.turn import record, replay
+from phalanx.engine.turn import record
 from phalanx.engine.why import why
 from phalanx.words import evidence
 from phalanx.workload.gang import Role, Task
@@ -64,9 +61,7 @@ def test_why(case: dict[str, Any]) -> None:
     told = answers(answer, world)
     assert {key: told[key] for key in ("reason", "changes", *case["why"])} == {"changes": [], **case["why"]}
     for change in answer.changes:
-        state = replay(Journal(list(world.journal.records)))
-        Supposition(state).impose(answer.job, change)
-        assert answer.job in decide(state, state.now).starts, f"{short(change)} does not start it"
+        assert answer.job in made(world.journal, answer.job, change)[1].starts, f"{short(change)} does not start it"
 
 
 def test_every_reason_has_two_scenarios_and_there_are_sixty() -> None:

@@ -7,8 +7,11 @@ never in time.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
+from functools import partial
+from itertools import combinations
+from typing import TypeVar
 
 from phalanx.engine.candidates import (
     Chain,
@@ -35,6 +38,8 @@ from phalanx.placement.place import ever
 from phalanx.policy.policy import as_asked, remember_nothing
 from phalanx.workload.job import Job
 
+Thing = TypeVar("Thing")
+
 TRIALS_MAX = 200
 """Decisions tried for one job."""
 
@@ -49,6 +54,9 @@ FEWER_MAX = 3
 
 ALONE_MAX = 32
 """Others of whom each is tried alone, those with the fewest GPUs first."""
+
+FEW_MAX = 5
+"""Things up to which it is tried whether any fewer of them would do."""
 
 ENDS_MAX = 32
 """Others up to which it is worth saying that they would have to be gone."""
@@ -277,7 +285,7 @@ class _Search:
         chosen = next((each for each in sets if self._starts(_end(self.state, each))), None)
         if chosen is None:
             chosen = self._more(candidates, len(sets[0]))
-        needed = self._needed(chosen)
+        needed = self._needed(chosen, partial(_end, self.state))
         if needed and not self._is_spent:
             yield _end(self.state, self._alone(candidates, needed))
 
@@ -322,17 +330,30 @@ class _Search:
                 return candidates[:count]
         return []
 
-    def _needed(self, chosen: list[AttemptRecord]) -> list[AttemptRecord]:
-        """Drops whoever may stay, the last first, until nobody may: with somebody else gone, who was needed may not be.
-
-        One who waits may stand before the job and take what two leave, and not be able to take what one leaves.
+    def _needed(self, chosen: list[Thing], change: Callable[[list[Thing]], Change]) -> list[Thing]:
+        """Drops what may be left out, the last first; and, as far as tries are left for it, whatever may be once others
+        are: who stands before the job may take what two leave, and not be able to take what one leaves.
         """
-        at = len(chosen)
-        while at and not self._is_spent:
-            at -= 1
-            fewer = [*chosen[:at], *chosen[at + 1 :]]
-            if fewer and self._starts(_end(self.state, fewer)):
-                chosen, at = fewer, len(fewer)
+        needed = self._dropped(chosen, change, careful=False)
+        while len(needed) < len(chosen):
+            chosen = needed
+            needed = self._dropped(chosen, change, careful=True)
+        for count in range(1, len(needed) - 1 if len(needed) <= FEW_MAX else 0):
+            for some in map(list, combinations(needed, count)):
+                if self._would_spend(change(some)):
+                    return needed
+                if self._starts(change(some)):
+                    return some
+        return needed
+
+    def _dropped(self, chosen: list[Thing], change: Callable[[list[Thing]], Change], *, careful: bool) -> list[Thing]:
+        """What is left once each thing was left out that may be; one that is careful leaves tries for others."""
+        for thing in chosen[::-1]:
+            fewer = [each for each in chosen if each is not thing]
+            if careful and fewer and self._would_spend(change(fewer)):
+                break
+            if fewer and self._starts(change(fewer)):
+                chosen = fewer
         return chosen
 
     def _stoppable(self) -> list[AttemptRecord]:
@@ -383,10 +404,7 @@ class _Search:
         nodes = list(repairable(self.state, self.record))
         if not nodes or len(nodes) > NODES_MAX or not self._starts(_repair(nodes)):
             return
-        for node in list(nodes):
-            fewer = [each for each in nodes if each != node]
-            if fewer and self._starts(_repair(fewer)):
-                nodes = fewer
+        nodes = self._needed(nodes[::-1], _repair)[::-1]
         if not self._is_spent:
             yield _repair(nodes)
 

@@ -124,6 +124,7 @@ class Supposition:
         if job in plan.starts:
             return Verdict(starts=True)
         state.head = plan.head
+        state.surprised = False
         if plan.reservations is not None:
             state.reservations = plan.reservations
         for told in plan.verdicts:
