@@ -1,0 +1,95 @@
+"""Suppositions: what the policy remembers in one is what it remembers once the change is made, and no two mix."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import World, a_job, events_of
+from phalanx.cluster.cluster import Health, flat
+from phalanx.cluster.maintenance import Maintenance
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine import counterfactual
+from phalanx.engine.change import Change, ChangeKind
+from phalanx.engine.evidence import other
+from phalanx.engine.journal import Journal
+from phalanx.engine.suppose import Supposition
+from phalanx.engine.turn import record, replay
+
+
+def a_world(policy: str) -> World:
+    """b1 has 6 of 8 GPUs, all that b may have; n1 is drained; a1 waits for 8 GPUs."""
+    queues = (Queue("a"), Queue("b", limit=Quota(6_000)))
+    closing = (Maintenance("m", ("n0",), 5_000, 9_000),)
+    world = World(replace(flat(2, 8), queues=queues, maintenance=closing), policy)
+    world.health("n1", Health.DRAINING)
+    world.run(a_job("b1", 6, queue="b"))
+    world.submit(a_job("a1", 8, queue="a", duration_ms=60_000))
+    return world
+
+
+def fewer(gpus: int) -> Change:
+    return Change(ChangeKind.GPUS, gpus, 8, role="worker", gpus=gpus)
+
+
+@pytest.mark.parametrize("policy", ["volcano", "kai", "phalanx", "singularity"])
+def test_the_policy_remembers_under_a_supposition_what_it_would_after_the_events(policy: str) -> None:
+    world = a_world(policy)
+    state, before = world.state, repr(world.state.memory)
+    for change in (
+        fewer(2),
+        Change(ChangeKind.MAINTENANCE, names=("m",)),
+        Change(ChangeKind.LIMIT, names=("b",)),
+        Change(ChangeKind.REPAIR, names=("n1",)),
+        Change(ChangeKind.END, ends=(other(state, "b1"),)),
+    ):
+        really, journal = replay(Journal(list(world.journal.records))), Journal(list(world.journal.records))
+        for event in events_of(really, "a1", change):
+            record(really, journal, event, world.now)
+        with Supposition(state) as supposition:
+            supposition.impose("a1", change)
+            assert repr(state.memory) == repr(really.memory), change
+        assert repr(state.memory) == before
+
+
+def test_what_falls_to_a_queue_is_told_apart_by_what_is_supposed() -> None:
+    state = a_world("volcano").state
+    found = []
+    for gpus in (2, 4):
+        with Supposition(state) as supposition:
+            supposition.impose("a1", fewer(gpus))
+            measures = state.policy.measures("a", state.usage("a"), state)
+            found.append(next(each.value for each in measures if each.name == "fair_share_gpus"))
+    assert found == [2, 4]
+
+
+def test_a_copy_of_the_memory_that_many_suppositions_share_is_as_it_was_after_each() -> None:
+    state = a_world("volcano").state
+    search = counterfactual._Search(state, state.record("a1"))
+    assert search._memory is not None
+    before = {**search._memory, "version": 0}
+    assert before["wants"]["a"][0] == 8_000
+    with Supposition(state, search._memory) as supposition:
+        supposition.impose("a1", fewer(2))
+        assert state.memory["wants"]["a"][0] == 2_000
+    assert {**search._memory, "version": 0} == before
+    assert state.memory is not search._memory
+
+
+def test_what_may_be_left_out_only_once_something_else_is_gets_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """n0 and n1 together would be taken by somebody before the job: with all three it starts, with n0 alone, too."""
+    state = a_world("fifo").state
+    search = counterfactual._Search(state, state.record("a1"))
+    starting = ({"n0", "n1", "n2"}, {"n0", "n2"}, {"n0"})
+    monkeypatch.setattr(search, "_starts", lambda change: set(change.names) in starting)
+    assert search._needed(["n0", "n1", "n2"], counterfactual._repair) == ["n0"]
+
+
+def test_where_few_would_have_to_change_no_fewer_of_them_would_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No one of the four may be left out, but two of them may at once."""
+    state = a_world("fifo").state
+    search = counterfactual._Search(state, state.record("a1"))
+    starting = ({"n0", "n1", "n2", "n3"}, {"n1", "n3"})
+    monkeypatch.setattr(search, "_starts", lambda change: set(change.names) in starting)
+    assert search._needed(["n0", "n1", "n2", "n3"], counterfactual._repair) == ["n1", "n3"]
