@@ -8,6 +8,7 @@ import pytest
 
 from builders import World, a_job, of_roles, racked
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health, Node, StorageTier, Taint, flat
+from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import Change, ChangeKind, Other
 from phalanx.engine.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
@@ -208,7 +209,11 @@ def test_sick_nodes_are_named() -> None:
         (Change(ChangeKind.SHARE, 500, 1000, names=("fraction",)), "with 0.5 of a GPU"),
         (Change(ChangeKind.SHARE, 40, 50, names=("mps",)), "with 40 % of a GPU"),
         (Change(ChangeKind.PASS), "if the policy let it pass those before it"),
-        (Change(ChangeKind.QUOTA, names=("a",)), "if queue a had no quota"),
+        (Change(ChangeKind.PREEMPTIBLE), "if it were preemptible"),
+        (Change(ChangeKind.LIMIT, names=("a",)), "if queue a had no limit"),
+        (Change(ChangeKind.LIMIT, names=("a/y", "a")), "if queues a/y, a had no limit"),
+        (Change(ChangeKind.GUARANTEE, names=("b",)), "if queue b lent what is guaranteed"),
+        (Change(ChangeKind.QUOTA, names=("a",)), "if the policy let queue a have more"),
         (
             Change(ChangeKind.BUDGET, 14_400_000, 7_200_000, names=("a",)),
             "if the budget of queue a were more than 4.0 GPU-hours, not 2.0",
@@ -395,7 +400,26 @@ def test_where_nothing_starts_it_nothing_is_offered_but_what_it_waits_for_then_i
     answer = why(world.state, "j")
     assert answer.changes == ()
     assert sooner(answer) == ""
-    assert evidence(answer, 0)["then"] == "if queue a had no quota, it would still wait: too few GPUs are free"
+    assert evidence(answer, 0)["then"] == "if queue a had no limit, it would still wait: too few GPUs are free"
+
+
+def test_maintenance_that_has_closed_nodes_is_told_with_its_end() -> None:
+    kernel = Maintenance("kernel", ("n0",), 60_000, 3_660_000)
+    world = World(replace(flat(2, 4), maintenance=(kernel,)))
+    world.submit(a_job("j", 4, 2), after_ms=60_000)
+    answer = why(world.state, "j")
+    assert because(answer) == "nodes that it needs are closed for maintenance (kernel) (of 2 nodes: 1 draining)"
+    assert sooner(answer) == "it would start now with 4 GPUs (1 of worker instead of 2)"
+    assert evidence(answer, world.now)["maintenance"] == "kernel is over in 1h 0m"
+
+
+def test_who_may_not_be_stopped_is_told_that_the_policy_bounds_it() -> None:
+    queues = (Queue("a", deserved=Quota(4_000)), Queue("b", deserved=Quota(4_000)))
+    world = World(replace(flat(1, 8), queues=queues), "kai")
+    world.submit(a_job("j", 6, queue="a", preemptible=False))
+    answer = why(world.state, "j")
+    assert because(answer) == "it needs 6 GPUs, and 4 are left of what the policy lets it have"
+    assert sooner(answer) == "it would start now if it were preemptible"
 
 
 def test_a_spent_budget_is_told_with_its_figures() -> None:
