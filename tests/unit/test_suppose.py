@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from phalanx.engine import counterfactual
 from phalanx.engine.change import Change, ChangeKind
 from phalanx.engine.evidence import other
 from phalanx.engine.journal import Journal
-from phalanx.engine.suppose import Supposition
+from phalanx.engine.suppose import Supposition, copied
 from phalanx.engine.turn import record, replay
 
 
@@ -75,6 +76,16 @@ def test_a_copy_of_the_memory_that_many_suppositions_share_is_as_it_was_after_ea
         assert state.memory["wants"]["a"][0] == 2_000
     assert {**search._memory, "version": 0} == before
     assert state.memory is not search._memory
+
+
+def test_a_copy_of_a_memory_shares_nothing_that_can_change() -> None:
+    memory: dict[str, Any] = {"a": {"x": [1, [2]]}, "t": ("k", 1, ("A",)), "odd": ([3], {4: None}), "s": {5}}
+    copy = copied(memory)
+    assert copy == memory
+    memory["a"]["x"][1].append(9)
+    memory["odd"][0].append(9)
+    memory["s"].add(9)
+    assert copy == {"a": {"x": [1, [2]]}, "t": ("k", 1, ("A",)), "odd": ([3], {4: None}), "s": {5}}
 
 
 def test_what_may_be_left_out_only_once_something_else_is_gets_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from copy import deepcopy
 from functools import partial
 from itertools import combinations
 from typing import TypeVar
@@ -31,7 +30,7 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
-from phalanx.engine.suppose import Supposition
+from phalanx.engine.suppose import Supposition, copied
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import ever
@@ -183,7 +182,7 @@ class _Search:
         self.job = record.job.id
         self._trials = self._work = 0
         observes = state.policy.observe is not remember_nothing
-        self._memory = deepcopy(state.memory) if observes else None
+        self._memory = copied(state.memory) if observes else None
         # Where nobody makes room and gangs are placed as they were asked for, who finds no seat now gets none.
         self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
 

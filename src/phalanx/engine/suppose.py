@@ -41,6 +41,8 @@ from phalanx.workload.job import Job
 UNCHANGED = ("jobs", "dependents", "runs", "on_node")
 """Tables that no supposition adds to or takes from; what they hold is saved where it is touched."""
 
+SCALARS = (int, str, float, bool, type(None))
+
 RECORD_FIELDS = tuple(each.name for each in fields(JobRecord))
 
 
@@ -186,7 +188,7 @@ class Supposition:
         """Has the policy hear of an event, on a copy of what it remembers."""
         state = self.state
         if state.policy.observe is not remember_nothing:
-            state.memory = deepcopy(state.memory)
+            state.memory = copied(state.memory)
             state.policy.observe(state.memory, event, state.now)
 
     def _have_alone_in_line(self, record: JobRecord) -> None:
@@ -304,6 +306,24 @@ class Supposition:
             saved = WaitingClass(waiting.born)
             saved.jobs, saved.lengths_ms, saved.verdict = list(waiting.jobs), list(waiting.lengths_ms), waiting.verdict
             self._undo.append(lambda: _put_back_class(waiting, saved))
+
+
+def copied(memory: Any) -> Any:
+    """A copy of what a policy remembers, to the last table: of what it remembers of tens of thousands of jobs in a
+    fraction of the time that `deepcopy` takes.
+    """
+    kind = type(memory)
+    if kind in SCALARS:
+        return memory
+    if kind is dict:
+        return {key: value if type(value) in SCALARS else copied(value) for key, value in memory.items()}
+    if kind is list:
+        return [value if type(value) in SCALARS else copied(value) for value in memory]
+    return memory if _never_changes(memory) else deepcopy(memory)
+
+
+def _never_changes(value: Any) -> bool:
+    return type(value) in SCALARS or (isinstance(value, tuple) and all(map(_never_changes, value)))
 
 
 def _put_back(record: JobRecord, values: dict[str, Any]) -> None:
