@@ -1,0 +1,173 @@
+"""Jobs that may wait only so long, where queues have quotas: a decision leaves nothing to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from builders import World, a_job, starts
+from phalanx.cluster.cluster import NODE, Cluster, Node
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine import draft
+from phalanx.engine.cycle import decide
+from phalanx.engine.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
+from phalanx.engine.plan import Plan
+from phalanx.workload.job import Job
+from phalanx.workload.share import ShareAsk, ShareKind, fraction_ask
+
+SECOND_MS = 1_000
+
+
+def deserves(queue: str, gpus: int) -> Queue:
+    return Queue(queue, deserved=Quota(gpus * 1000))
+
+
+def world_of(*queues: Queue, nodes: int = 1, each: int = 2, cpus: int = 0) -> World:
+    """Equal nodes n0, n1, … whose devices can be shared."""
+    every = tuple(Node(f"n{i}", (), each, "A100-80", 80.0, cpus * 1000) for i in range(nodes))
+    return World(Cluster(every, (NODE,), queues=queues), "fair")
+
+
+def of(queue: str, name: str, gpus: int = 1, count: int = 1, seconds: int | None = None, **job: Any) -> Job:
+    """A job of a queue, which lasts so long."""
+    duration_ms = None if seconds is None else seconds * SECOND_MS
+    return a_job(name, gpus, count, queue=queue, duration_ms=duration_ms, **job)
+
+
+def share(queue: str, name: str, permille: int, **job: Any) -> Job:
+    return of(queue, name, task={"share": fraction_ask(permille)}, **job)
+
+
+def with_cpus(queue: str, name: str, gpus: int, cpus: int, **job: Any) -> Job:
+    return of(queue, name, gpus, task={"cpus_milli": cpus * 1000}, **job)
+
+
+def claims(plan: Plan) -> list[tuple[str, bool, tuple[str, ...]]]:
+    """Who gets devices, whether it waits for them, and who is stopped for it."""
+    return [(claim.job, claim.waits, claim.victims) for claim in plan.claims]
+
+
+def reserved(world: World) -> list[tuple[str, int]]:
+    """For whom devices are reserved, in how many seconds."""
+    return [(each.job, (each.at_ms - world.now) // SECOND_MS) for each in world.state.reservations]
+
+
+def adds_nothing(world: World) -> bool:
+    """Whether deciding again right away changes nothing."""
+    again = decide(world.state, world.now)
+    return not again.claims and not again.actions and not again.withdrawn
+
+
+def test_who_was_due_something_in_vain_has_it_back_once_others_borrow_in_the_same_decision() -> None:
+    """c lends nothing back, and b has what it deserves: late finds nobody to stop. Then borrows starts, of b."""
+    world = world_of(deserves("a", 2), deserves("b", 2), deserves("c", 0), nodes=3)
+    world.run(of("c", "stays", 2, preemptible=False), of("b", "b0"))
+    world.run(of("b", "gap"), of("b", "b1"))
+    world.end("gap")
+    assert world.where("b0").keys().isdisjoint(world.where("b1"))
+    world.submit(of("a", "late", 2, max_wait_ms=SECOND_MS))
+    plan = world.turn(JobSubmitted(of("b", "borrows")), after_ms=SECOND_MS)
+    assert claims(plan) == [("borrows", False, ()), ("late", True, ("b1/1",))]
+    assert adds_nothing(world)
+
+
+def test_who_was_held_back_is_tried_again_once_others_lie_where_something_is_reserved() -> None:
+    """The free GPU of n0 is reserved for late as a whole, until brief has a share of it. Then long may lie there, too:
+    late has a place on the other two.
+    """
+    world = world_of(deserves("a", 3), nodes=3, each=1)
+    world.run(of("a", "x", seconds=9), of("a", "y", seconds=9))
+    world.submit(of("a", "late", 1, 2, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    assert reserved(world) == [("late", 8)]
+    plan = world.submit(share("a", "long", 200), share("a", "brief", 300, seconds=2))
+    assert claims(plan) == [("brief", False, ()), ("long", False, ())]
+    assert world.where("long") == world.where("brief")
+    assert reserved(world) == [("late", 8)]
+
+
+def test_who_was_kept_off_room_beside_those_who_leave_is_tried_again_once_that_is_reserved_for_later() -> None:
+    """due should have ended by now, but whole has not even left. It takes brief for late's time to be worked out anew:
+    that is so far off that long delays nobody.
+    """
+    world = world_of(Queue("a"), deserves("b", 1), nodes=2, cpus=8)
+    world.submit(of("a", "whole", 2, 2, seconds=8), of("a", "late", 2, 2, max_wait_ms=3 * SECOND_MS))
+    assert claims(world.submit(of("b", "due", seconds=2), after_ms=3 * SECOND_MS)) == [("due", True, ("whole/1",))]
+    assert reserved(world) == [("late", 5)]
+    long, brief = of("b", "long", seconds=40), with_cpus("b", "brief", 1, 1, seconds=2)
+    plan = world.submit(long, brief, after_ms=2 * SECOND_MS)
+    assert claims(plan) == [("brief", True, ()), ("long", True, ())]
+    assert reserved(world) == [("late", 60)]
+    assert adds_nothing(world)
+
+
+def test_who_starts_again_is_expected_to_end_once_the_rest_of_it_is_done() -> None:
+    """again has 6 of its 10 seconds to go, and has back a GPU that was reserved for late."""
+    world = world_of(deserves("a", 1), deserves("b", 0), nodes=2)
+    world.run(of("a", "again", seconds=10, retry_limit=2))
+    world.end("again", Outcome.FAILED, after_ms=4 * SECOND_MS)
+    assert world.job("again").not_before_ms == 5 * SECOND_MS
+    world.run(of("b", "x", 2, preemptible=False), of("b", "y", seconds=5, preemptible=False), of("b", "v", seconds=5))
+    world.submit(of("b", "late", 2, max_wait_ms=0))
+    assert reserved(world) == [("late", 5)]
+    assert claims(world.turn(after_ms=SECOND_MS)) == [("again", True, ("v/1",))]
+    assert reserved(world) == [("late", 6)]
+
+
+def test_a_device_that_is_being_cut_can_be_reserved() -> None:
+    world = world_of(deserves("a", 1), each=1)
+    world.submit(of("a", "small", seconds=9, task={"share": ShareAsk(ShareKind.MIG, profile="1g.10gb")}))
+    world.submit(of("a", "late", max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    assert not starts(world.turn())
+    assert reserved(world) == [("late", 8)]
+
+
+def test_who_needs_only_cpus_of_one_who_leaves_does_not_take_those_of_whom_something_is_reserved_for() -> None:
+    """late needs 4 of 8 CPUs in 7 seconds. v leaves 6 of them; long would have these for ever."""
+    world = world_of(deserves("a", 2), cpus=8)
+    world.run(with_cpus("a", "x", 1, 0, seconds=9), with_cpus("a", "v", 1, 6, seconds=9))
+    world.submit(with_cpus("a", "late", 2, 4, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    plan = world.turn(JobCancelled("v"), JobSubmitted(with_cpus("a", "long", 0, 6)), after_ms=SECOND_MS)
+    assert not plan.claims
+    assert reserved(world) == [("late", 7)]
+
+
+def test_whom_another_comes_before_in_time_has_its_reservation_made_again_behind_it() -> None:
+    """Nobody knows when ever will end, so nothing can be reserved for first until it has."""
+    world = world_of(deserves("a", 4), each=4)
+    world.run(of("a", "ever"), of("a", "x", 2, seconds=8))
+    world.submit(of("a", "first", 4, seconds=10, max_wait_ms=SECOND_MS))
+    world.submit(of("a", "second", 3, seconds=10, max_wait_ms=2 * SECOND_MS))
+    world.turn(after_ms=2 * SECOND_MS)
+    assert reserved(world) == [("second", 6)]
+    world.end("ever", after_ms=SECOND_MS)
+    assert reserved(world) == [("first", 5), ("second", 15)]
+
+
+def test_a_share_that_would_delay_whom_a_share_is_reserved_for_is_seated_elsewhere() -> None:
+    """small fits best beside x, where late would have too little once x has ended; it fits beside y as well."""
+    world = world_of(deserves("a", 2), nodes=2, each=1)
+    world.run(share("a", "x", 600, seconds=8), share("a", "y", 500))
+    assert (world.where("x"), world.where("y")) == ({"n0": (0,)}, {"n1": (0,)})
+    world.submit(share("a", "late", 700, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    assert reserved(world) == [("late", 7)]
+    assert starts(world.submit(share("a", "small", 400))) == ["small"]
+    assert world.where("small") == {"n1": (0,)}
+    assert reserved(world) == [("late", 7)]
+
+
+def test_who_lacks_something_is_not_tried_again_because_a_reservation_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """whole can never have stays' GPU back. Were that tried again once late starts, due had no try left."""
+    monkeypatch.setattr(draft, "RECLAIMS_MAX", 2)
+    world = world_of(deserves("a", 4), deserves("b", 0), nodes=2)
+    world.run(of("b", "stays", preemptible=False), of("b", "x", seconds=9, preemptible=False), of("b", "gives", 2))
+    world.submit(of("a", "whole", 2, 2, max_wait_ms=SECOND_MS), of("b", "late", max_wait_ms=2 * SECOND_MS))
+    world.turn(after_ms=2 * SECOND_MS)
+    assert reserved(world) == [("late", 7)]
+    ended = AttemptEnded("x", 1, Outcome.SUCCEEDED)
+    plan = world.turn(ended, JobSubmitted(of("a", "due", 2)), after_ms=SECOND_MS)
+    assert claims(plan) == [("late", False, ()), ("due", True, ("gives/1",))]
