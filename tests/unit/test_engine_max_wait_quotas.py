@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from builders import World, a_job, starts
+from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine import draft
@@ -23,10 +23,10 @@ def deserves(queue: str, gpus: int) -> Queue:
     return Queue(queue, deserved=Quota(gpus * 1000))
 
 
-def world_of(*queues: Queue, nodes: int = 1, each: int = 2, cpus: int = 0) -> World:
+def world_of(*queues: Queue, nodes: int = 1, each: int = 2, cpus: int = 0, policy: str = "fair") -> World:
     """Equal nodes n0, n1, … whose devices can be shared."""
     every = tuple(Node(f"n{i}", (), each, "A100-80", 80.0, cpus * 1000) for i in range(nodes))
-    return World(Cluster(every, (NODE,), queues=queues), "fair")
+    return World(Cluster(every, (NODE,), queues=queues), policy)
 
 
 def of(queue: str, name: str, gpus: int = 1, count: int = 1, seconds: int | None = None, **job: Any) -> Job:
@@ -133,6 +133,31 @@ def test_who_needs_only_cpus_of_one_who_leaves_does_not_take_those_of_whom_somet
     plan = world.turn(JobCancelled("v"), JobSubmitted(with_cpus("a", "long", 0, 6)), after_ms=SECOND_MS)
     assert not plan.claims
     assert reserved(world) == [("late", 7)]
+
+
+@pytest.mark.parametrize(("queue", "expected"), [("a", []), ("b", [("due", True, ("v/1",))])])
+def test_who_stops_a_borrower_takes_nothing_beside_it_that_is_reserved_for_one_who_does_not_borrow(
+    queue: str, expected: list[tuple[str, bool, tuple[str, ...]]]
+) -> None:
+    """One GPU of n1 is free and reserved for late. due would have that beside the one that v borrows."""
+    world = world_of(deserves("a", 3), deserves("b", 0), deserves("c", 2), nodes=2, each=3)
+    world.run(of("b", "all", 3, preemptible=False))
+    world.run(of("b", "v", seconds=9), of("b", "stays", seconds=9, preemptible=False))
+    world.submit(of(queue, "late", 3, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    assert reserved(world) == [("late", 8)]
+    assert claims(world.submit(of("c", "due", 2))) == expected
+
+
+def test_a_promise_goes_to_who_is_due_it_with_those_who_are_stopped_for_it() -> None:
+    """high stops low of its own queue, which borrows both GPUs. due has what low leaves, and nobody else is stopped."""
+    world = world_of(deserves("a", 1), deserves("b", 0), policy="priority")
+    world.run(of("b", "low"), of("b", "stays", preemptible=False))
+    high, due = of("b", "high", priority=9, max_wait_ms=3_600 * SECOND_MS), of("a", "due")
+    plan = world.submit(high, due)
+    assert claims(plan) == [("due", True, ("low/1",))]
+    assert stops(plan) == ["low"]
+    assert adds_nothing(world)
 
 
 def test_whom_another_comes_before_in_time_has_its_reservation_made_again_behind_it() -> None:
