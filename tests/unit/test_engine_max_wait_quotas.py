@@ -160,6 +160,47 @@ def test_a_promise_goes_to_who_is_due_it_with_those_who_are_stopped_for_it() -> 
     assert adds_nothing(world)
 
 
+def test_who_made_way_takes_over_in_turn_from_one_who_goes_first_only_for_having_waited() -> None:
+    """over and mid would have the GPUs of n1. due1 has mid's, and due2 has big stopped: now b has less than its due."""
+    world = world_of(deserves("a", 3), deserves("b", 1), deserves("c", 0), nodes=2)
+    world.run(of("b", "big", 2), of("a", "gone", 2))
+    world.submit(of("c", "over", max_wait_ms=SECOND_MS), of("b", "mid", max_wait_ms=2 * SECOND_MS))
+    assert not world.turn(after_ms=2 * SECOND_MS).claims
+    ended = AttemptEnded("gone", 1, Outcome.SUCCEEDED)
+    plan = world.turn(ended, JobSubmitted(of("a", "due1")), JobSubmitted(of("a", "due2", 2)))
+    assert claims(plan) == [("due1", False, ()), ("due2", True, ("big/1",)), ("mid", False, ())]
+    assert adds_nothing(world)
+
+
+def test_whom_somebody_was_in_the_way_of_who_made_way_in_the_same_decision_starts_at_once() -> None:
+    """first has 600 of each GPU, so that next must wait for v to leave 400 of the second. Then due has what first would
+    borrow, on the other.
+    """
+    queues = (Queue("a", deserved=Quota(1000)), deserves("b", 0), Queue("c", deserved=Quota(600)))
+    world = world_of(*queues)
+    world.run(share("a", "stays", 400), share("a", "gone0", 600))
+    world.run(share("a", "v", 400), share("a", "gone1", 600))
+    assert (world.where("stays"), world.where("v")) == ({"n0": (0,)}, {"n0": (1,)})
+    first = share("b", "first", 600, count=2, max_wait_ms=SECOND_MS)
+    world.submit(first, share("b", "next", 400, max_wait_ms=2 * SECOND_MS))
+    assert not world.turn(after_ms=2 * SECOND_MS).claims
+    ended = [AttemptEnded(name, 1, Outcome.SUCCEEDED) for name in ("gone0", "gone1")]
+    plan = world.turn(*ended, JobCancelled("v"), JobSubmitted(share("c", "due", 600)))
+    assert claims(plan) == [("next", False, ()), ("due", False, ())]
+    assert sorted(starts(plan)) == ["due", "next"]
+    assert adds_nothing(world)
+
+
+def test_who_was_refused_before_another_of_its_kind_came_in_is_tried_again_before_it() -> None:
+    """Nothing is left for late until due has whole leave. Then half of what that leaves is late's, not next's."""
+    world = world_of(deserves("a", 1), deserves("b", 0))
+    world.run(of("b", "whole", 2, seconds=9))
+    world.submit(of("b", "late", max_wait_ms=SECOND_MS), of("b", "next"))
+    world.turn(after_ms=SECOND_MS)
+    assert reserved(world) == [("late", 8)]
+    assert claims(world.submit(of("a", "due"))) == [("due", True, ("whole/1",)), ("late", True, ())]
+
+
 def test_whom_another_comes_before_in_time_has_its_reservation_made_again_behind_it() -> None:
     """Nobody knows when ever will end, so nothing can be reserved for first until it has."""
     world = world_of(deserves("a", 4), each=4)
