@@ -114,7 +114,9 @@ def _without_limit(queue: Queue, change: Change) -> Queue:
 
 
 def _lending_all(queue: Queue, change: Change) -> Queue:
-    return replace(queue, guaranteed=Quota(0, 0, 0)) if queue.path in change.names else queue
+    """A queue that lends what it is guaranteed, as do those inside it: else they would be guaranteed more than it is."""
+    lends = any(f"{queue.path}/".startswith(f"{name}/") for name in change.names)
+    return replace(queue, guaranteed=Quota(0, 0, 0)) if lends else queue
 
 
 def _with_more_budget(queue: Queue, change: Change) -> Queue:
