@@ -226,6 +226,18 @@ def test_a_share_that_would_delay_whom_a_share_is_reserved_for_is_seated_elsewhe
     assert reserved(world) == [("late", 7)]
 
 
+def test_a_share_that_would_delay_whom_whole_devices_are_reserved_for_waits() -> None:
+    """small fits beside x, whose device late has reserved from 8 s on."""
+    world = world_of(deserves("a", 4), nodes=2)
+    world.run(of("a", "whole", 2), share("a", "x", 700, seconds=8))
+    world.submit(of("a", "late", 2, max_wait_ms=SECOND_MS))
+    world.turn(after_ms=SECOND_MS)
+    before = reserved(world)
+    assert starts(world.submit(share("a", "small", 200, seconds=8))) == []
+    assert world.reason("small") == "reserved"
+    assert reserved(world) == before
+
+
 def test_who_lacks_something_is_not_tried_again_because_a_reservation_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """whole can never have stays' GPU back. Were that tried again once late starts, due had no try left."""
     monkeypatch.setattr(draft, "RECLAIMS_MAX", 2)

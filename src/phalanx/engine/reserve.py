@@ -125,9 +125,11 @@ class Reservations:
             if seated is not None and not self._has_place(in_the_way[0][0]):
                 self.trial.undo_to(mark)
                 return None
-        elif seated is not None and self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
+        for shunned in (self._shared_nodes(in_the_way), self.reserved_nodes(record)):
+            if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
+                return seated
             self.trial.undo_to(mark)
-            return self._seat_beside(record, in_the_way, self._shared_nodes(in_the_way))
+            seated = self._seat_beside(record, in_the_way, shunned)
         return seated
 
     def _seat_beside(
