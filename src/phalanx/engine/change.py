@@ -114,7 +114,7 @@ def _without_limit(queue: Queue, change: Change) -> Queue:
 
 
 def _lending_all(queue: Queue, change: Change) -> Queue:
-    """A queue that lends what it is guaranteed, as do those inside it: else they would be guaranteed more than it is."""
+    """A queue that lends what it is guaranteed, as do those inside: they are guaranteed no more than what is around."""
     lends = any(f"{queue.path}/".startswith(f"{name}/") for name in change.names)
     return replace(queue, guaranteed=Quota(0, 0, 0)) if lends else queue
 
