@@ -7,14 +7,14 @@ head's leaves it a place elsewhere at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Health
 from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord
+from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Closed, Cut, Trial
 from phalanx.placement.gang import GangTrial
@@ -36,6 +36,10 @@ OVERRUN_MS = 60_000
 MOMENTS_MAX = 64
 """Moments tried for one reservation among others."""
 
+MAKES_MAX = 128
+"""Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
+stay as they are, and the next decision goes on."""
+
 End = tuple[int, Release, list[Booking]]
 """When somebody will have left what, and how a trial does as if that had happened."""
 
@@ -51,6 +55,29 @@ class Underway(NamedTuple):
     leaving: dict[str, AttemptRecord]
     promoted: dict[str, AttemptRecord]
     withdrawn: dict[str, AttemptRecord]
+
+
+class InVain:
+    """Forms of jobs for which nothing could be reserved: the least length, and behind how many with reservations.
+
+    A longer job of the form, or one behind more, need not be looked at at the same stage of a plan.
+    """
+
+    def __init__(self) -> None:
+        self._stage: tuple[int, ...] = ()
+        self._least: dict[Hashable, tuple[int, int]] = {}
+
+    def knows(self, record: JobRecord, before: int, stage: tuple[int, ...]) -> bool:
+        """Whether nothing can be reserved for a job behind so many."""
+        if stage != self._stage:
+            self._stage = stage
+            self._least.clear()
+        length_ms, least_before = self._least.get(form_of(record), (FOREVER_MS + 1, 0))
+        return length_ms <= record.estimate_ms and least_before <= before
+
+    def note(self, record: JobRecord, before: int) -> None:
+        """Nothing could be reserved for a job behind so many."""
+        self._least.setdefault(form_of(record), (record.estimate_ms, before))
 
 
 class Reservations:
@@ -71,6 +98,8 @@ class Reservations:
             self.depth = DEPTH_MAX
         self.made: list[Reservation] = []
         self.changes = 0
+        self._in_vain = InVain()
+        self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
         self._planned: list[End] = []
@@ -317,6 +346,8 @@ class Reservations:
     def _make_again(self, kept: int, jobs: Iterable[str]) -> None:
         """Reserves for jobs in the place of all but the first so many reservations."""
         before = self.made[kept:]
+        if self._makes_left < len(before):
+            return
         del self.made[kept:], self._intervals[kept:]
         for job in jobs:
             self.make(self.state.jobs[job])
@@ -336,11 +367,31 @@ class Reservations:
         kept = len(self.made)
         while kept and key < self._key(self.made[kept - 1]):
             kept -= 1
-        self._make_again(kept, (record.job.id, *(made.job for made in self.made[kept:])))
+        behind, intervals = self.made[kept:], self._intervals[kept:]
+        if self._makes_left <= len(behind) or self._in_vain.knows(record, kept, self._stage):
+            return
+        del self.made[kept:], self._intervals[kept:]
+        self.make(record)
+        if len(self.made) == kept:
+            # Who gets none takes nothing from those behind.
+            self._in_vain.note(record, kept)
+            self.made += behind
+            self._intervals += intervals
+            return
+        for made in behind:
+            self.make(self.state.jobs[made.job])
+        self.changes += any(each not in self.made for each in behind)
+
+    @property
+    def _stage(self) -> tuple[int, ...]:
+        """How far the plan is: until that changes there is no more to be reserved than before."""
+        leaving, promoted, withdrawn = self._underway
+        return (self.changes, len(self._planned), len(leaving), len(promoted), len(withdrawn))
 
     def make(self, record: JobRecord) -> None:
         """Reserves for a job behind those that have a reservation already."""
         if len(self.made) < self.depth:
+            self._makes_left -= 1
             with self._in_a_moment():
                 found = self._earliest(record)
             if found is not None:
@@ -396,6 +447,8 @@ class Reservations:
                 for since_ms, until_ms, bookings in self._intervals
                 if since_ms < at_ms + length_ms and at_ms < until_ms
             ]
+            if self.state.capacity.free_total - _free_of(self.state.capacity, in_the_way) < record.gpus_min:
+                continue
             blocks = _block(self.state.capacity, in_the_way)
             seated = self._try(record, at_ms)
             self.unblock(blocks)
@@ -474,6 +527,16 @@ def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) 
     """Whether two need anything but devices of the same node."""
     nodes = {booking.node: None for booking in bookings if booking.needs}
     return any(booking.node in nodes for booking in reserved if booking.needs)
+
+
+def _free_of(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> int:
+    """Reserved GPUs that are free now. Counting is cheaper than trying: with fewer than it needs left, no job fits."""
+    devices: dict[int, int] = {}
+    for bookings in reserved:
+        for booking in bookings:
+            devices[booking.node] = devices.get(booking.node, 0) | booking.devices
+    free = capacity.free
+    return sum([(mask & free[node]).bit_count() for node, mask in devices.items()])
 
 
 def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:
