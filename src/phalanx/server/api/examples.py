@@ -201,6 +201,7 @@ EXAMPLES: dict[str, Any] = {
         "not_before_ms": None,
         "fits_now": False,
         "expected_start_ms": _AT_MS + 1_800_000,
+        "expected_not_before_ms": None,
         "expected_by": "usual",
         "starts_when": "",
         "no_forecast": "",
