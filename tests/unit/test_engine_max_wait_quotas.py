@@ -9,7 +9,7 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import draft
+from phalanx.engine import draft, reserve
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
 from phalanx.engine.plan import Plan
@@ -236,6 +236,21 @@ def test_a_share_that_would_delay_whom_whole_devices_are_reserved_for_waits() ->
     assert starts(world.submit(share("a", "small", 200, seconds=8))) == []
     assert world.reason("small") == "reserved"
     assert reserved(world) == before
+
+
+def test_past_the_bound_on_work_who_waits_is_reserved_for_once_something_grew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is made anew as somebody ends, which counts, too: 1 for first, 1 for second."""
+    monkeypatch.setattr(reserve, "MAKES_MAX", 1)
+    world = world_of(deserves("a", 4), nodes=2)
+    world.run(of("a", "x", 2, seconds=8), of("a", "y", 2, seconds=9))
+    for name in ("first", "second"):
+        world.submit(of("a", name, 2, max_wait_ms=SECOND_MS, seconds=60))
+    world.turn(after_ms=SECOND_MS)
+    assert [job for job, _ in reserved(world)] == ["first"]
+    monkeypatch.setattr(reserve, "MAKES_MAX", 2)
+    world.end("x", after_ms=SECOND_MS)
+    assert world.where("first") == {"n0": (0, 1)}
+    assert [job for job, _ in reserved(world)] == ["second"]
 
 
 def test_who_lacks_something_is_not_tried_again_because_a_reservation_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

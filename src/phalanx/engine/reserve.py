@@ -38,7 +38,7 @@ MOMENTS_MAX = 64
 
 MAKES_MAX = 128
 """Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
-stay as they are, and the next decision goes on."""
+stay as they are; others are when who waits is next looked at, since something grew."""
 
 End = tuple[int, Release, list[Booking]]
 """When somebody will have left what, and how a trial does as if that had happened."""
@@ -319,7 +319,7 @@ class Reservations:
         """Reserves anew for all, if others were placed, or were not to be after all, since that was last done."""
         if self.made and self._steps != self._renewed:
             self._renewed = self._steps
-            self._make_again(0, [made.job for made in self.made])
+            self._make_again(0)
 
     def put_back(self, bookings: list[Booking]) -> list[End]:
         """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
@@ -341,17 +341,21 @@ class Reservations:
             if key < self._key(made) or (at_ms < end_ms and meet(bookings, reserved)):
                 break
             kept += 1
-        self._make_again(kept, [made.job for made in self.made[kept:]])
+        self._make_again(kept)
 
-    def _make_again(self, kept: int, jobs: Iterable[str]) -> None:
-        """Reserves for jobs in the place of all but the first so many reservations."""
-        before = self.made[kept:]
-        if self._makes_left < len(before):
+    def _make_again(self, kept: int) -> None:
+        """Reserves anew for all but the first so many."""
+        behind = self.made[kept:]
+        if self._makes_left < len(behind):
             return
         del self.made[kept:], self._intervals[kept:]
-        for job in jobs:
-            self.make(self.state.jobs[job])
-        self.changes += any(each not in self.made for each in before)
+        self._make_behind(behind)
+
+    def _make_behind(self, behind: list[Reservation]) -> None:
+        """Reserves for those whose reservations these were."""
+        for made in behind:
+            self.make(self.state.jobs[made.job])
+        self.changes += any(each not in self.made for each in behind)
 
     def refused(self, record: JobRecord) -> bool:
         """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
@@ -378,9 +382,7 @@ class Reservations:
             self.made += behind
             self._intervals += intervals
             return
-        for made in behind:
-            self.make(self.state.jobs[made.job])
-        self.changes += any(each not in self.made for each in behind)
+        self._make_behind(behind)
 
     @property
     def _stage(self) -> tuple[int, ...]:
