@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -47,6 +48,7 @@ class Counted(LocalMedium):
     """A directory that counts what is really read of its data files."""
 
     bytes_read: ClassVar[int] = 0
+    reading: ClassVar[threading.Lock] = threading.Lock()
 
     def child(self, name: str) -> Counted:
         return Counted(os.path.join(self.directory, name))
@@ -54,7 +56,9 @@ class Counted(LocalMedium):
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytearray:
         content = LocalMedium.read(self, name, offset, length)
         if name.endswith(".distcp"):
-            Counted.bytes_read += len(content)
+            # A load reads in several threads, and what two add at once would be counted once.
+            with self.reading:
+                Counted.bytes_read += len(content)
         return content
 
 
