@@ -33,7 +33,7 @@ from phalanx.engine.plan import LACK_REASON, Plan, Reason
 from phalanx.engine.trial import Trial
 from phalanx.engine.why import why
 from phalanx.placement.gang import GangTrial
-from phalanx.words import deadline_words
+from phalanx.words.deadline import deadline_words
 from phalanx.workload.array import members
 from phalanx.workload.gang import Task
 from phalanx.workload.job import Job

@@ -34,7 +34,7 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import said
 from phalanx.engine.turn import record
 from phalanx.engine.why import why
-from phalanx.words import evidence
+from phalanx.words.evidence import evidence
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Array, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan

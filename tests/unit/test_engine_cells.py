@@ -16,7 +16,7 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why import why
-from phalanx.words import because
+from phalanx.words.reason import because
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.share import fraction_ask
 

@@ -13,7 +13,7 @@ from phalanx.engine.deadline import Outlook, outlook
 from phalanx.engine.event import ClusterChanged, JobHeld, JobSubmitted, Outcome
 from phalanx.engine.plan import Reason
 from phalanx.simulate.run import Run
-from phalanx.words import deadline_words
+from phalanx.words.deadline import deadline_words
 from phalanx.workload.job import Job
 
 HOUR_MS = 3_600_000

@@ -13,7 +13,8 @@ from phalanx.engine.event import AttemptEnded, JobCancelled, Outcome
 from phalanx.engine.plan import Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.why import why
-from phalanx.words import because, evidence
+from phalanx.words.evidence import evidence
+from phalanx.words.reason import because
 from phalanx.workload.job import Job
 
 MINUTE_MS = 60_000

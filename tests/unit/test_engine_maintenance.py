@@ -18,7 +18,7 @@ from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why import why
-from phalanx.words import because
+from phalanx.words.reason import because
 from phalanx.workload.job import Kind
 
 HOUR_MS = 3_600_000

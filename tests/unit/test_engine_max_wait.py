@@ -16,7 +16,7 @@ from phalanx.engine.why import why
 from phalanx.policy import registry
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
-from phalanx.words import evidence
+from phalanx.words.evidence import evidence
 
 POLICIES = [name if name != "tiresias-gittins" else f"{name}:samples=1/2/3" for name in BUILTIN]
 

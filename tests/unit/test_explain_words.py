@@ -18,7 +18,11 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.why import why
 from phalanx.simulate.forecast import Forecast, Span
-from phalanx.words import REASON_WORDS, because, evidence, expected, offer, predicate_words, sooner
+from phalanx.words.change import offer, sooner
+from phalanx.words.evidence import evidence
+from phalanx.words.predicate import predicate_words
+from phalanx.words.reason import REASON_WORDS, because
+from phalanx.words.start import expected
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job

@@ -19,7 +19,9 @@ from phalanx.placement.fit import Fit
 from phalanx.placement.misfit import misfit
 from phalanx.placement.place import ever
 from phalanx.simulate.never_fit import misfit_words
-from phalanx.words import because, evidence, sooner
+from phalanx.words.change import sooner
+from phalanx.words.evidence import evidence
+from phalanx.words.reason import because
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job, Toleration
 from phalanx.workload.share import fraction_ask

@@ -12,7 +12,8 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.why import why
 from phalanx.placement.shortage import Barrier
-from phalanx.words import because, sooner
+from phalanx.words.change import sooner
+from phalanx.words.reason import because
 from phalanx.workload.job import Job
 from phalanx.workload.share import ShareAsk, fraction_ask, mig_ask, mps_ask, turn_ask
 

@@ -17,7 +17,7 @@ from phalanx.engine.turn import verify
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import VirtualBackend
-from phalanx.words import because
+from phalanx.words.reason import because
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 

@@ -26,7 +26,8 @@ from phalanx.placement.ranks import communication, plan_for
 from phalanx.planning import device_count
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
-from phalanx.words import because, deadline_words
+from phalanx.words.deadline import deadline_words
+from phalanx.words.reason import because
 from phalanx.workload.job import Job
 
 COLUMNS = (

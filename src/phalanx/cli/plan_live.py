@@ -12,7 +12,7 @@ from phalanx.cli.job_text import read_checked, site_of, with_file
 from phalanx.cli.output import Column, Output, emit
 from phalanx.cli.when import now_ms, span
 from phalanx.engine.change import Other
-from phalanx.words import leaving_words
+from phalanx.words.others import leaving_words
 
 COLUMNS = (
     Column("name"),

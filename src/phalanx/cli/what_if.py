@@ -33,7 +33,7 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.table import comparison_rows, duration_text
 from phalanx.simulate.work import Work
-from phalanx.words import because
+from phalanx.words.reason import because
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job

@@ -18,17 +18,12 @@ from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
-from phalanx.words import (
-    because,
-    deadline_words,
-    evidence,
-    expected,
-    no_forecast,
-    offer,
-    preempted_words,
-    sooner,
-    starts_when,
-)
+from phalanx.words.change import offer, sooner
+from phalanx.words.deadline import deadline_words
+from phalanx.words.evidence import evidence
+from phalanx.words.preemption import preempted_words
+from phalanx.words.reason import because
+from phalanx.words.start import expected, no_forecast, starts_when
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast

@@ -7,7 +7,7 @@ from typing import Any
 from phalanx.cli.client import connect, job_path
 from phalanx.cli.output import Column, Output, emit_one
 from phalanx.cli.when import clock, now_ms, span
-from phalanx.words import no_forecast
+from phalanx.words.start import no_forecast
 
 COLUMNS = tuple(
     Column(key)

@@ -46,7 +46,12 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in
 from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, point_forecast
-from phalanx.words import because, deadline_words, evidence, preempted_words, sooner, starts_when
+from phalanx.words.change import sooner
+from phalanx.words.deadline import deadline_words
+from phalanx.words.evidence import evidence
+from phalanx.words.preemption import preempted_words
+from phalanx.words.reason import because
+from phalanx.words.start import starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job

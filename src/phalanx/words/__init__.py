@@ -1,0 +1,1 @@
+"""Reasons, changes and forecasts in sentences, for the command line and the server."""

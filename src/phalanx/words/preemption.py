@@ -1,0 +1,28 @@
+"""For whom a job makes room."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from phalanx.engine.change import Other
+from phalanx.engine.records import StopReason
+from phalanx.engine.state import State
+from phalanx.words.others import Everything, with_size
+
+
+def preempted_words(state: State, job: str, visible_queues: Container[str] = Everything()) -> str:
+    """For whom a job makes room, or how often it has and for whom last, as far as is known; empty if it never had to.
+
+    Of a job of another queue than the visible ones, the queue and the number of GPUs are told.
+    """
+    record = state.record(job)
+    attempt, other = record.attempt, state.jobs.get(record.preempted_for)
+    whom = ""
+    if other is not None:
+        whom = with_size(Other(other.job.id if other.job.queue in visible_queues else "", other.job.queue, other.gpus))
+    if attempt is not None and attempt.stop_reason is StopReason.PREEMPTED:
+        return f"it makes room for {whom or 'others'}"
+    if not record.preemptions:
+        return ""
+    times = "once" if record.preemptions == 1 else f"{record.preemptions} times, last"
+    return f"{times} for {whom}" if whom else times.removesuffix(", last")

@@ -1,0 +1,47 @@
+"""The start of a job: when it is expected, or what it depends on."""
+
+from __future__ import annotations
+
+from phalanx.engine.attempts import left_by_ms
+from phalanx.engine.explain import Explanation
+from phalanx.engine.plan import Reason
+from phalanx.engine.state import State
+from phalanx.simulate.forecast import Forecast
+from phalanx.simulate.table import duration_text
+from phalanx.words.phrases import how_long, moment, queue_words
+
+
+def expected(forecast: Forecast, job: str, now_ms: int) -> str:
+    """When a job is expected to start, as an interval from now on, with the age of what is known."""
+    span = forecast.spans.get(job)
+    if span is None:
+        return ""
+    age_ms = now_ms - forecast.at_ms
+    age = f", told {duration_text(age_ms / 1000)} ago" if age_ms > 0 else ""
+    if span.early_ms is None:
+        return f"not within {duration_text((forecast.at_ms + forecast.horizon_ms - now_ms) / 1000)}{age}"
+    if span.late_ms is None:
+        return f"not within {duration_text((span.early_ms - now_ms) / 1000)}{age}"
+    early, late = (moment(each_ms, now_ms) for each_ms in (span.early_ms, span.late_ms))
+    if early == late:
+        return f"{early}{age}"
+    return f"{early} to {late.removeprefix('in ')} in 8 of 10 cases{age} ({forecast.runs} runs)"
+
+
+def starts_when(state: State, explanation: Explanation) -> str:
+    """What the start of a job depends on, where that says more than a moment would; else empty."""
+    match explanation.reason:
+        case Reason.BUDGET if explanation.budgets:
+            # What has been used up is never given back.
+            return f"not before the budget of {queue_words(explanation.budgets[0].queue)} is raised"
+        case Reason.MAKING_ROOM:
+            by_ms = left_by_ms(state, explanation.job)
+            within = "" if by_ms is None or by_ms <= state.now else f": within {how_long(by_ms, state.now)}"
+            return f"as soon as those have left who make room for it{within}"
+        case _:
+            return ""
+
+
+def no_forecast(reason: str) -> str:
+    """Instead of when a job is expected to start."""
+    return f"unknown: there is no forecast ({reason})"
