@@ -19,8 +19,8 @@ from phalanx.placement.placement import Slot
 from phalanx.policy.policy import Reserve, always
 
 if TYPE_CHECKING:
+    from phalanx.engine.any_line import AnyLine
     from phalanx.engine.draft import Draft
-    from phalanx.engine.lines import AnyLine
 
 EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
 """Reasons that hold up nobody behind."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from phalanx.engine.any_line import AnyLine, line_of
 from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
-from phalanx.engine.lines import AnyLine, line_of
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord

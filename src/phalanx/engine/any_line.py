@@ -1,4 +1,4 @@
-"""Lines: which one suits the queues and the policy."""
+"""Any line: the one that suits the queues and the policy."""
 
 from __future__ import annotations
 
