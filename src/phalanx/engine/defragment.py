@@ -13,7 +13,7 @@ from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.engine.victims import Context
+from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.policy.policy import always
 

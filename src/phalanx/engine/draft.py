@@ -24,8 +24,9 @@ from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopR
 from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import End, Reservations, Underway
 from phalanx.engine.room import Room, room_beside
+from phalanx.engine.stops import may_stop
 from phalanx.engine.trial import Trial
-from phalanx.engine.victims import Context, may_stop
+from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot

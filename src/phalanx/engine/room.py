@@ -9,11 +9,14 @@ from types import MappingProxyType
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.defragment import Defragmenting
 from phalanx.engine.elastic import surplus
+from phalanx.engine.excess import Excess
 from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state import State
+from phalanx.engine.stops import Stopping, to_be_had
 from phalanx.engine.trial import Trial
-from phalanx.engine.victims import SEATINGS_MAX, Context, Excess, Stopping, VictimSearch, to_be_had
+from phalanx.engine.victims import SEATINGS_MAX, VictimSearch
+from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement, Slot

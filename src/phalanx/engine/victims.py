@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import chain, islice
-from typing import Protocol
 
 from phalanx.cluster.bits import from_members, members
-from phalanx.engine.ceiling import Ceiling
+from phalanx.engine.clearing import Clearing
+from phalanx.engine.excess import Excess
 from phalanx.engine.quotas import GPUS
-from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, gpu_permille_of, usage_of
-from phalanx.engine.state import State
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, gpu_permille_of
 from phalanx.engine.trial import Trial
+from phalanx.engine.way import Context, Way
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task
-from phalanx.policy.policy import nobody, nothing_kept
-from phalanx.workload.gang import ANYWHERE, Task
+from phalanx.workload.gang import ANYWHERE
 
 SEATINGS_MAX = 400
 """Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
@@ -36,152 +34,6 @@ VICTIMS_FEW = 10
 
 SETS_MAX = 16
 """Sets of victims tried, cheapest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What is known when room is made: who leaves anyway, and who must not be touched.
-
-    `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known.
-    """
-
-    leaving: Mapping[str, AttemptRecord]
-    untouchable: Container[str]
-    fresh: int | None
-    now: int
-    ceiling: Ceiling
-    giving_way: dict[Group, list[Group]]
-
-
-def to_be_had(state: State, leaving: AttemptRecord) -> bool:
-    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
-    if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
-        return True
-    return all(
-        not state.capacity.claimed[booking.node] & booking.devices
-        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
-        for booking in leaving.bookings
-    )
-
-
-def may_stop(attempt: AttemptRecord) -> bool:
-    """One that is being resized is left alone until it is known how that came out."""
-    return attempt.stoppable and attempt.phase is not Phase.RESIZING
-
-
-class Excess:
-    """What queues have beyond what the policy lets them keep, as one after the other gives of it to another queue."""
-
-    def __init__(self, state: State, head: JobRecord) -> None:
-        self.state = state
-        self._own = head.job.queue
-        self._left: dict[str, int] = {}
-
-    def give(self, queue: str, gpu_permille: int) -> bool:
-        """Takes so much of a queue, if it has so much to give."""
-        keeps = self.state.policy.keeps
-        if keeps is nothing_kept or queue == self._own:
-            return True
-        if queue not in self._left:
-            self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
-        if self._left[queue] < gpu_permille:
-            return False
-        self._left[queue] -= gpu_permille
-        return True
-
-    def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
-        """As many of the victims, the first first, as their queues can give."""
-        return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]
-
-
-class Way(Protocol):
-    """How others make way for a head."""
-
-    def groups(self) -> Iterable[Group]:
-        """All of which attempts may make way, and maybe more."""
-
-    def group_goes(self, attempt: AttemptRecord) -> bool:
-        """Whether attempts of this one's queue and priority may make way at all."""
-
-    def goes(self, attempt: AttemptRecord) -> bool:
-        """Whether this one may."""
-
-    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head with the victims out of the way; None if it does not fit then, or they may not all go."""
-
-
-class Stopping:
-    """Victims are stopped: what they hold is to be had, and their queues have so much less."""
-
-    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
-        self.trial = trial
-        self.state = trial.state
-        self.head = head
-        self.context = context
-        self._varies = self.state.policy.victims_vary
-
-    def groups(self) -> Iterable[Group]:
-        """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
-        state, head = self.state, self.head
-        if not state.quotas and not self._varies:
-            return self._giving_way()
-        if not state.quotas or state.policy.reclaims is not nobody:
-            return state.runs
-        borrowing = state.quotas.borrowers_for(head.job.queue, head.need)
-        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
-        return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
-
-    def _giving_way(self) -> list[Group]:
-        """Groups that give way to the head: where quotas have no say, the same for all its kin."""
-        known, group = self.context.giving_way, self.state.kin(self.head.job)
-        if group not in known:
-            runs = self.state.runs.items()
-            known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]
-        return known[group]
-
-    def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As the policy and the quotas say."""
-        return self.state.may_yield(self.head, attempt)
-
-    def goes(self, attempt: AttemptRecord) -> bool:
-        """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
-
-        Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
-        """
-        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
-            return False
-        if not self._varies or attempt.job.queue == self.head.job.queue:
-            return True
-        return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
-
-    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
-        if len(Excess(self.state, self.head).of(victims)) < len(victims):
-            return None
-        for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
-            if self.state.quotas and not self.state.yields(self.head, victim):
-                return None
-            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
-        if self.state.shortfall(self.head) is not None:
-            return None
-        # Where nothing but quota was short the head need not wait until anybody has left.
-        seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
-        return seated or self._seat_without(victims)
-
-    def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head where the victims may be now."""
-        promised: list[AttemptRecord] = []
-        if any(victim.phase is Phase.CLAIMED for victim in victims):
-            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
-        for victim in victims:
-            give_back = self.trial.unclaim if victim.waits else self.trial.release
-            give_back(victim.bookings)
-        # What those who are leaving hold was promised to the victims, and is to be had now.
-        for attempt in promised:
-            if to_be_had(self.state, attempt):
-                self.trial.vacate(attempt.bookings)
-        return self.trial.seat(self.head)
 
 
 class VictimSearch:
@@ -330,7 +182,7 @@ class VictimSearch:
         free = self.state.capacity.free_total
         if free + self.state.gpus_behind(self.state.key(self.head)) < self._task.gpus * self._count:
             return None
-        clearing = _Clearing(self.state, self.head, self._task, self._count)
+        clearing = Clearing(self.state, self.head, self._task, self._count)
         walked: list[AttemptRecord] = []
         for attempt in self._behind():
             walked.append(attempt)
@@ -568,55 +420,3 @@ def _given(attempts: list[AttemptRecord], node: int, number: int) -> int:
         for which, amount in booking.needs
         if which == number
     )
-
-
-class _Clearing:
-    """Counts, as attempts give way one after the other, where a head of equal tasks would have room."""
-
-    def __init__(self, state: State, head: JobRecord, task: Task, count: int) -> None:
-        self.state = state
-        self._gpus = task.gpus
-        self._count = count
-        self._passing = state.fit.ask(task, head.asked).eligible & state.capacity.open
-        self._gained: dict[int, int] = {}
-        self._room: dict[int, int] = {}
-        self._cleared: dict[int, int] = {}
-        required = head.asked.gang.topology.required
-        self._of_node = state.topology.domain_of.get(required)
-        self._domains = state.topology.domains.get(required, ())
-        self._on_one_node = self._of_node is None and required in state.cluster.levels
-
-    def gain(self, attempt: AttemptRecord) -> Iterator[int]:
-        """Takes note that an attempt gives way. Yields the nodes that gained tasks wherever there is room for all."""
-        for booking in attempt.bookings:
-            node = booking.node
-            if not self._passing >> node & 1:
-                continue
-            free = self.state.capacity.free[node].bit_count()
-            had = free + self._gained.get(node, 0)
-            has = had + booking.devices.bit_count()
-            self._gained[node] = has - free
-            more = has // self._gpus - had // self._gpus
-            if more:
-                domain = self._domain(node)
-                if domain not in self._room:
-                    self._room[domain] = self._free_room(domain)
-                self._room[domain] += more
-                self._cleared[domain] = self._cleared.get(domain, 0) | self.state.topology.bit[node]
-                if self._room[domain] >= self._count:
-                    yield self._cleared[domain]
-
-    def _domain(self, node: int) -> int:
-        if self._on_one_node:
-            return node
-        return self._of_node[node] if self._of_node is not None else 0
-
-    def _free_room(self, domain: int) -> int:
-        """How many tasks have room in a domain as it is."""
-        capacity = self.state.capacity
-        if self._on_one_node:
-            return capacity.free[domain].bit_count() // self._gpus
-        nodes = self._passing & (self._domains[domain].nodes if self._of_node is not None else -1)
-        return sum(
-            (nodes & having).bit_count() * (free // self._gpus) for free, having in enumerate(capacity.with_free)
-        )

@@ -1,0 +1,34 @@
+"""Excess: what queues have beyond what the policy lets them keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.engine.records import AttemptRecord, JobRecord
+from phalanx.engine.state import State
+from phalanx.policy.policy import nothing_kept
+
+
+class Excess:
+    """What queues have beyond what the policy lets them keep, as one after the other gives of it to another queue."""
+
+    def __init__(self, state: State, head: JobRecord) -> None:
+        self.state = state
+        self._own = head.job.queue
+        self._left: dict[str, int] = {}
+
+    def give(self, queue: str, gpu_permille: int) -> bool:
+        """Takes so much of a queue, if it has so much to give."""
+        keeps = self.state.policy.keeps
+        if keeps is nothing_kept or queue == self._own:
+            return True
+        if queue not in self._left:
+            self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
+        if self._left[queue] < gpu_permille:
+            return False
+        self._left[queue] -= gpu_permille
+        return True
+
+    def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the victims, the first first, as their queues can give."""
+        return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]

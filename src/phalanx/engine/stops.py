@@ -1,0 +1,102 @@
+"""Stops: running jobs that are stopped, so that a head fits where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.engine.excess import Excess
+from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
+from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
+from phalanx.engine.way import Context
+from phalanx.placement.gang import GangTrial
+from phalanx.policy.policy import nobody
+
+
+def to_be_had(state: State, leaving: AttemptRecord) -> bool:
+    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
+    if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
+        return True
+    return all(
+        not state.capacity.claimed[booking.node] & booking.devices
+        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
+        for booking in leaving.bookings
+    )
+
+
+def may_stop(attempt: AttemptRecord) -> bool:
+    """One that is being resized is left alone until it is known how that came out."""
+    return attempt.stoppable and attempt.phase is not Phase.RESIZING
+
+
+class Stopping:
+    """Victims are stopped: what they hold is to be had, and their queues have so much less."""
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.head = head
+        self.context = context
+        self._varies = self.state.policy.victims_vary
+
+    def groups(self) -> Iterable[Group]:
+        """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
+        state, head = self.state, self.head
+        if not state.quotas and not self._varies:
+            return self._giving_way()
+        if not state.quotas or state.policy.reclaims is not nobody:
+            return state.runs
+        borrowing = state.quotas.borrowers_for(head.job.queue, head.need)
+        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
+        return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
+
+    def _giving_way(self) -> list[Group]:
+        """Groups that give way to the head: where quotas have no say, the same for all its kin."""
+        known, group = self.context.giving_way, self.state.kin(self.head.job)
+        if group not in known:
+            runs = self.state.runs.items()
+            known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]
+        return known[group]
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """As the policy and the quotas say."""
+        return self.state.may_yield(self.head, attempt)
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
+
+        Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
+        """
+        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
+            return False
+        if not self._varies or attempt.job.queue == self.head.job.queue:
+            return True
+        return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
+        if len(Excess(self.state, self.head).of(victims)) < len(victims):
+            return None
+        for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
+            if self.state.quotas and not self.state.yields(self.head, victim):
+                return None
+            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+        if self.state.shortfall(self.head) is not None:
+            return None
+        # Where nothing but quota was short the head need not wait until anybody has left.
+        seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
+        return seated or self._seat_without(victims)
+
+    def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head where the victims may be now."""
+        promised: list[AttemptRecord] = []
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
+        for victim in victims:
+            give_back = self.trial.unclaim if victim.waits else self.trial.release
+            give_back(victim.bookings)
+        # What those who are leaving hold was promised to the victims, and is to be had now.
+        for attempt in promised:
+            if to_be_had(self.state, attempt):
+                self.trial.vacate(attempt.bookings)
+        return self.trial.seat(self.head)
