@@ -12,10 +12,11 @@ from phalanx.engine.plan import LACK_REASON, Claim, Plan, Verdict
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
-from phalanx.placement.gang import GangTrial, is_lone
+from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import lack, placement_of, slots_of
 from phalanx.placement.placement import Lack, Placement
 from phalanx.policy.policy import anywhere, never
+from phalanx.workload.shape import is_lone
 
 
 def short_plan(state: State) -> Plan | None:

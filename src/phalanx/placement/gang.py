@@ -19,9 +19,10 @@ from phalanx.placement.exhaustion import TASKS_MAX, way_now
 from phalanx.placement.fit import TASKS_PER_NODE_MAX, Ask, Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.shares import Parts
-from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
+from phalanx.workload.gang import ANYWHERE, Gang, Role, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.shape import are_unheld, has_parts, is_lone, is_single, least_tasks, task_size
 from phalanx.workload.sizes import fewer, leaves, whole_steps
 
 TRIALS_MAX = 256
@@ -154,7 +155,7 @@ class GangTrial:
         """Seats the gang at full size, or as large as fits, on any of the nodes that are looked at."""
         gang = self.job.gang
         everywhere = Range(0, len(self.capacity.topology.nodes))
-        self._sharing = _shares(gang.roles)
+        self._sharing = has_parts(gang.roles)
         plan = self.job.parallel
         if plan is None:
             return self._group(gang.roles, gang.topology, everywhere, "")
@@ -176,9 +177,9 @@ class GangTrial:
             return False
         domains = self._domains_to_choose_from(gang.topology.required)
         wide = ("", CLUSTER, NODE, *self.capacity.topology.domains)
-        if self.job.parallel is not None or not domains or not _are_free(gang.roles, gang.topology.required, wide):
+        if self.job.parallel is not None or not domains or not are_unheld(gang.roles, gang.topology.required, wide):
             return False
-        seats = list(islice(_least_tasks(gang.roles, ""), TASKS_MAX + 1))
+        seats = list(islice(least_tasks(gang.roles, ""), TASKS_MAX + 1))
         if len(dict.fromkeys(task for task, _ in seats)) < 2 or any(task.share is not None for task, _ in seats):
             return False
         nodes = way_now(self.fit, self.job, [task for task, _ in seats], self._passes, domains)
@@ -266,7 +267,7 @@ class GangTrial:
         same type as those of that booking come first.
         """
         topology = self.capacity.topology
-        self._sharing = _shares((role,))
+        self._sharing = has_parts((role,))
         node = beside.node
         within = Range(0, len(topology.nodes))
         required = self.job.gang.topology.required
@@ -322,7 +323,7 @@ class GangTrial:
         levels = self.search_levels(topology)
         if (
             not self._sharing
-            or not _shares(roles)
+            or not has_parts(roles)
             or (topology.preferred and sum(count for _, count in leaves(roles)) > 1)
         ):
             return levels
@@ -381,7 +382,7 @@ class GangTrial:
             if lies_in_one(self.capacity.topology, level, within):
                 return iter((within,))
             return self._budgeted(self._rooms(level, roles, within))
-        if self._sharing and _shares(roles):
+        if self._sharing and has_parts(roles):
             return self._budgeted(self._sharing_nodes(level, roles, within))
         return self._budgeted(self._nodes(level, roles, within))
 
@@ -501,7 +502,7 @@ class GangTrial:
         if len(roles) == 1:
             return self._left_out(roles, within, path) is None
         by_choice = tuple(sorted(roles, key=self._choice))
-        by_size = tuple(sorted(roles, key=_size, reverse=True))
+        by_size = tuple(sorted(roles, key=task_size, reverse=True))
         orders = list(dict.fromkeys((by_choice, tuple(sorted(by_size, key=self._choice)), by_size)))
         for order in orders:
             left_out = self._left_out(order, within, path)
@@ -667,61 +668,3 @@ class GangTrial:
 
     def _holder(self) -> str:
         return f"{self.job.id}#{self.first_rank + len(self.seats)}"
-
-
-def _least_tasks(roles: tuple[Role, ...], above: str) -> Iterator[tuple[Task, str]]:
-    """Every task of roles at their smallest and the path of its role, replica by replica."""
-    for role in roles:
-        path = f"{above}/{role.name}" if above else role.name
-        for _ in range(role.replicas_min):
-            if role.members:
-                yield from _least_tasks(role.members, path)
-            else:
-                yield role.task, path
-
-
-def _are_free(roles: tuple[Role, ...], held_to: str, wide: tuple[str, ...]) -> bool:
-    """Whether nothing but the gang as a whole is held to a level: what is one task is on one node in any case."""
-    return all(
-        role.topology.required in ("", CLUSTER, held_to) and _are_free(role.members, held_to, wide)
-        if role.members
-        else role.topology.required in wide
-        for role in roles
-    )
-
-
-def is_lone(gang: Gang) -> bool:
-    """Whether a gang is one task on whole devices that may lie anywhere."""
-    return _is_anywhere(gang.topology) and is_single(gang)
-
-
-def is_single(gang: Gang) -> bool:
-    """Whether a gang is one task on whole devices, wherever that may lie."""
-    role = gang.roles[0]
-    return (
-        len(gang.roles) == 1
-        and role.replicas_max == 1
-        and not role.members
-        and role.task.share is None
-        and role.task.gpus > 0
-        and _is_anywhere(role.topology)
-    )
-
-
-def _is_anywhere(topology: Topology) -> bool:
-    # Mostly it is the very same object, and comparing fields costs much more than that.
-    return topology is ANYWHERE or topology == ANYWHERE
-
-
-def _shares(roles: tuple[Role, ...]) -> bool:
-    """Whether any task takes a part of a device."""
-    return any(map(_is_part, roles))
-
-
-def _is_part(role: Role) -> bool:
-    return _shares(role.members) if role.members else role.task.share is not None
-
-
-def _size(role: Role) -> tuple[int, int, int]:
-    """The most that one task of a role takes, of what is scarcest first."""
-    return max((leaf.task.gpus, leaf.task.cpus_milli, leaf.task.memory_mb) for leaf, _ in leaves((role,)))
