@@ -25,7 +25,8 @@ from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, seats_of, shares_leaves, suggested_to
 from phalanx.placement.cells.group import Group
 from phalanx.placement.cells.group import Seat as CellSeat
-from phalanx.placement.cells.request import Obstacle, Outcome, Request, Suggestion
+from phalanx.placement.cells.outcome import Obstacle, Outcome
+from phalanx.placement.cells.request import Request, Suggestion
 from phalanx.placement.fit import Ask
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.workload.gang import Gang, Role

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from phalanx.placement.cells.cell import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.group import Group, Seat
+from phalanx.placement.cells.priority import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.request import Member, Quota, Request
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job, Kind

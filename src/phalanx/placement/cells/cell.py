@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.cells import LEAF_LEVEL, Chain
+from phalanx.placement.cells.priority import FREE
 
 if TYPE_CHECKING:
     from phalanx.placement.cells.group import Group
     from phalanx.placement.cells.view import View
-
-FREE = -2
-"""The priority of a leaf that nobody has."""
-
-OPPORTUNISTIC = -1
-"""The priority of those who run on what others own and do not use."""
-
-GUARANTEED_MIN, GUARANTEED_MAX = 0, 1000
 
 NOT_LISTED = -1
 

@@ -10,8 +10,9 @@ from phalanx.placement.cells.elastic import add, grow, shrink
 from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.health import set_bad, set_healthy
+from phalanx.placement.cells.outcome import Outcome
 from phalanx.placement.cells.preempt import cancel, promote, release, users_of
-from phalanx.placement.cells.request import Outcome, Request, Suggestion
+from phalanx.placement.cells.request import Request, Suggestion
 from phalanx.placement.cells.restore import restore
 from phalanx.placement.cells.schedule import pools_of, schedule, take
 from phalanx.placement.cells.settle import settle

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from phalanx.placement.cells.cell import GUARANTEED_MAX, OPPORTUNISTIC, PhysicalCell, VirtualCell
+from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
+from phalanx.placement.cells.priority import GUARANTEED_MAX, OPPORTUNISTIC
 from phalanx.placement.cells.request import Request
 
 

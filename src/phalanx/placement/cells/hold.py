@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.placement.cells.cell import FREE, OPPORTUNISTIC, PhysicalCell, VirtualCell
+from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.estate import ChainState, Estate
+from phalanx.placement.cells.priority import FREE, OPPORTUNISTIC
 from phalanx.placement.cells.view import key_of
 
 Pair = tuple[PhysicalCell, VirtualCell | None]

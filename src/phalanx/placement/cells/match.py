@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.cells import LEAF_LEVEL, Chain
 from phalanx.placement.cells.buddy import surplus
-from phalanx.placement.cells.cell import GUARANTEED_MIN, PhysicalCell, VirtualCell
+from phalanx.placement.cells.cell import PhysicalCell, VirtualCell
 from phalanx.placement.cells.estate import Estate
 from phalanx.placement.cells.hold import bind_root
+from phalanx.placement.cells.priority import GUARANTEED_MIN
 from phalanx.placement.cells.request import Suggestion
 
 Match = dict[str, PhysicalCell]

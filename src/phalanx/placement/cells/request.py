@@ -1,15 +1,10 @@
-"""What is asked of the cells, and what comes of it."""
+"""What is asked of the cells."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from phalanx.placement.cells.cell import OPPORTUNISTIC
-
-if TYPE_CHECKING:
-    from phalanx.placement.cells.group import Group
+from phalanx.placement.cells.priority import OPPORTUNISTIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +69,3 @@ class Suggestion:
     def has(self, node_name: str) -> bool:
         """Whether a node is among them."""
         return self.are_all or node_name in self.nodes
-
-
-class Obstacle(StrEnum):
-    """What stands in the way of a request that was not granted."""
-
-    LIMIT = "limit"
-    BROKEN = "broken"
-    UNSUGGESTED = "unsuggested"
-    CAPACITY = "capacity"
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a request: a group that has its leaves, one that waits for victims to go, or none and the reason."""
-
-    group: Group | None = None
-    victims: tuple[Group, ...] = ()
-    lazily_preempted: tuple[Group, ...] = ()
-    cancelled: tuple[str, ...] = ()
-    reason: str = ""
-    obstacle: Obstacle | None = None

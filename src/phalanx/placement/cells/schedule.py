@@ -11,9 +11,10 @@ from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.hold import bind_root
 from phalanx.placement.cells.limits import exceeded
 from phalanx.placement.cells.match import match
+from phalanx.placement.cells.outcome import Obstacle, Outcome
 from phalanx.placement.cells.pack import Chosen, Unfit, pack_physical, pack_virtual, pack_virtual_over
 from phalanx.placement.cells.preempt import allocate, cancel, preempt_lazily, preemptors_of, reserve, users_of
-from phalanx.placement.cells.request import Obstacle, Outcome, Request, Suggestion
+from phalanx.placement.cells.request import Request, Suggestion
 
 
 def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
