@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from phalanx.cluster.bits import from_members, members
 from phalanx.cluster.capacity import MB_PER_GB, Booking
@@ -22,6 +21,8 @@ from phalanx.engine.cells_steps import Grown, Joined, Seated, Shrunk
 from phalanx.engine.maintenance import closing
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord
+from phalanx.engine.state import State
+from phalanx.engine.steps import Steps
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, seats_of, shares_leaves, suggested_to
 from phalanx.placement.cells.group import Group
 from phalanx.placement.cells.group import Seat as CellSeat
@@ -31,10 +32,6 @@ from phalanx.placement.fit import Ask
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
-
-if TYPE_CHECKING:
-    from phalanx.engine.state import State
-    from phalanx.engine.trial import Trial
 
 TRIES_MAX = 16
 """Choices of the cells that are looked at for one gang and region: a bound on work, counted and never timed."""
@@ -55,7 +52,7 @@ class Found:
         return tuple(seat.booking for seat in self.seated.seats)
 
 
-def seat(trial: Trial, record: JobRecord) -> GangTrial | None:
+def seat(trial: Steps, record: JobRecord) -> GangTrial | None:
     """Seats a gang in its cells beside all who are there; its devices stay taken for the rest of the trial."""
     mark = trial.mark()
     found = search(trial, record)
@@ -65,7 +62,7 @@ def seat(trial: Trial, record: JobRecord) -> GangTrial | None:
     return None
 
 
-def grow(trial: Trial, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
+def grow(trial: Steps, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
     """Seats up to so many more members of a role in the cells of an attempt's cluster, where nobody gives way."""
     state = trial.state
     tenancy = tenancy_of(state)
@@ -91,7 +88,7 @@ def grow(trial: Trial, attempt: AttemptRecord, role: Role, more: int) -> list[Se
     return seats
 
 
-def shrink(trial: Trial, attempt: AttemptRecord, bookings: list[Booking]) -> None:
+def shrink(trial: Steps, attempt: AttemptRecord, bookings: list[Booking]) -> None:
     """As if members of an attempt gave their cells back."""
     tenancy = tenancy_of(trial.state)
     for booking in bookings:
@@ -109,7 +106,7 @@ def tenancy_of(state: State) -> Tenancy:
     return state.cells
 
 
-def search(trial: Trial, record: JobRecord) -> Found | Reason:
+def search(trial: Steps, record: JobRecord) -> Found | Reason:
     """What the cells choose for a job, of what also has the CPUs, memory and closeness that it asks for."""
     state = trial.state
     reason: Reason | None = None
@@ -136,7 +133,7 @@ def search(trial: Trial, record: JobRecord) -> Found | Reason:
     return reason or Reason.GPUS
 
 
-def _choose(trial: Trial, record: JobRecord, nodes: int) -> Found | Reason:
+def _choose(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
     """What the cells choose of some nodes, done among the cells."""
     state = trial.state
     tenancy = tenancy_of(state)
@@ -170,7 +167,7 @@ def _victims(state: State, tenancy: Tenancy, outcome: Outcome) -> tuple[AttemptR
     return victims if len(victims) == len(found) else None
 
 
-def _choose_shares(trial: Trial, record: JobRecord, nodes: int) -> Found | Reason:
+def _choose_shares(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
     """Parts of leaves: of those that others of its cluster share already, the fullest first, or of new ones."""
     state, job = trial.state, record.asked
     key = f"{job.id}/{record.attempts + 1}"
@@ -199,7 +196,7 @@ Part = tuple[tuple[int, int, Portion], tuple[AttemptRecord, ...]]
 """A node, a device and a part of it; and who has to leave it first."""
 
 
-def _join(trial: Trial, job: Job, key: str, ask: Ask, nodes: int) -> Part | None:
+def _join(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | None:
     """A part of a leaf that others of the cluster share already."""
     state = trial.state
     tenancy, capacity = tenancy_of(state), state.capacity
@@ -221,7 +218,7 @@ def _join(trial: Trial, job: Job, key: str, ask: Ask, nodes: int) -> Part | None
     return best[2], ()
 
 
-def _open(trial: Trial, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reason:
+def _open(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reason:
     """A part of a leaf that nobody shares yet."""
     state = trial.state
     tenancy = tenancy_of(state)
@@ -351,7 +348,7 @@ def _booking(state: State, tenancy: Tenancy, job: Job, path: str, seat: CellSeat
     return Booking(state.topology.number[node], devices, needs, None, f"{job.id}#{rank}")
 
 
-def _unfit_node(trial: Trial, record: JobRecord, found: Found, nodes: int) -> int | None:
+def _unfit_node(trial: Steps, record: JobRecord, found: Found, nodes: int) -> int | None:
     """A node that a gang cannot have as the cells chose it: it lacks an amount, or the gang is not close enough."""
     short = _short_node(trial, found.bookings, found.victims)
     if short is not None:
@@ -374,7 +371,7 @@ def _unfit_node(trial: Trial, record: JobRecord, found: Found, nodes: int) -> in
     return None
 
 
-def _short_node(trial: Trial, bookings: tuple[Booking, ...], victims: tuple[AttemptRecord, ...]) -> int | None:
+def _short_node(trial: Steps, bookings: tuple[Booking, ...], victims: tuple[AttemptRecord, ...]) -> int | None:
     """The first node that lacks an amount, once those who leave and the victims have left."""
     wanted: dict[tuple[int, int], int] = {}
     for booking in bookings:

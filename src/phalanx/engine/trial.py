@@ -1,28 +1,24 @@
-"""Trials: what a plan would do, done on the State and undone step by step. Nothing is copied."""
+"""Trials: gangs that a plan would seat, seated on the State and undone step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
-from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine import cells_seats
 from phalanx.engine.action import Repartition
-from phalanx.engine.cells_steps import CellStep
 from phalanx.engine.elastic import sized, within
 from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
+from phalanx.engine.steps import Steps
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
-
-Step = tuple[Callable[[Any], None], Any]
 
 
 class Closed:
@@ -65,40 +61,13 @@ class Cut:
             self.capacity.set_cutting(node, device, cutting=True)
 
 
-class Trial:
-    """Changes to capacity that end with the `with` block, or earlier by `undo_to`."""
+class Trial(Steps):
+    """The steps of a plan on trial, and the gangs that it would seat."""
 
     def __init__(self, state: State) -> None:
-        self.state = state
-        self._undo: list[Step] = []
-        self._grown = 0
-        self.cell_steps: list[CellStep] = []
+        super().__init__(state)
         self.lends = True
         """Whether gangs that can do with less are seated also with what they would borrow."""
-
-    def __enter__(self) -> Trial:
-        self._grown = self.state.capacity.grown
-        if self.state.cells is not None:
-            self.state.cells.open(self.state.capacity)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.undo_to(0)
-        if self.state.cells is not None:
-            self.state.cells.close()
-        self.state.capacity.grown = self._grown
-
-    def mark(self) -> int:
-        """A point to come back to."""
-        return len(self._undo)
-
-    def undo_to(self, mark: int) -> None:
-        """Takes back every step since a mark, the last first."""
-        while len(self._undo) > mark:
-            undo, what = self._undo.pop()
-            undo(what)
 
     def seat(self, record: JobRecord, at_ms: int | None = None) -> GangTrial | None:
         """Seats a gang on what is free; its devices stay taken for the rest of the trial.
@@ -157,31 +126,8 @@ class Trial:
         trial.among, trial.crowded, trial.first_rank = nodes, crowded, first_rank
         if not trial.seat():
             return None
-        release = self.state.capacity.release
-        self._undo.extend((release, seat.booking) for seat in trial.seats)
+        self.note_held(seat.booking for seat in trial.seats)
         return trial
-
-    def use(self, queue: str, what: Usage, sign: int) -> None:
-        """As if a queue used so much more (1) or less (-1)."""
-        self.state.suppose(queue, what, sign)
-        self._undo.append((lambda used: self.state.suppose(queue, used, -sign), what))
-
-    def withhold(self, amounts: list[tuple[str, int]], resource: int, sign: int) -> None:
-        """As if so much of what queues may have were kept for somebody (1), or no longer (-1)."""
-        self.state.quotas.withhold(amounts, resource, sign)
-        self._undo.append((lambda kept: self.state.quotas.withhold(kept, resource, -sign), amounts))
-
-    def release(self, bookings: Iterable[Booking]) -> None:
-        """As if those who hold these were gone."""
-        for booking in bookings:
-            self.state.capacity.release(booking)
-            self._undo.append((self.state.capacity.hold, booking))
-
-    def vacate(self, bookings: Iterable[Booking]) -> None:
-        """As if those who are leaving these were gone. What of them was promised stays promised."""
-        for booking in bookings:
-            self.state.capacity.vacate(booking)
-            self._undo.append((self.state.capacity.occupy, booking))
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
         """Seats up to so many more members of a role beside those an attempt has."""
@@ -191,8 +137,7 @@ class Trial:
         trial.first_rank = 1 + max(slot.rank for slot in attempt.placement.slots)
         with Closed(self.state, closing(self.state, self.state.jobs[attempt.job.id], self.state.now)):
             seats = trial.grow(role, more, attempt.bookings[0])
-        release = self.state.capacity.release
-        self._undo.extend((release, seat.booking) for seat in seats)
+        self.note_held(seat.booking for seat in seats)
         return seats
 
     def _beside(self, attempt: AttemptRecord) -> GangTrial:
@@ -210,73 +155,6 @@ class Trial:
         if any(gpus < state.topology.nodes[node].gpus for node, gpus in had.items()):
             trial.among = sum(state.topology.bit[node] for node in had)
         return trial
-
-    def step_in_cells(self, undone: int, steps: tuple[CellStep, ...]) -> None:
-        """Takes note of steps among the cells, before which the log of the cells was so long."""
-        before = len(self.cell_steps)
-        self.cell_steps.extend(steps)
-        self._undo.append((self._step_back, (before, undone)))
-
-    def leave_cells(self, attempt: AttemptRecord) -> None:
-        """As if an attempt had no cells any more, where there are any."""
-        if self.state.cells is not None:
-            undone = self.state.cells.undo.mark()
-            self.state.cells.gone(attempt.key)
-            self.step_in_cells(undone, ())
-
-    def _step_back(self, where: tuple[int, int]) -> None:
-        before, undone = where
-        del self.cell_steps[before:]
-        assert self.state.cells is not None, "no steps without cells"
-        self.state.cells.undo.undo_to(undone)
-
-    def cede(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody were told to leave these."""
-        for booking in bookings:
-            self.state.capacity.cede(booking)
-            self._undo.append((self.state.capacity.keep, booking))
-
-    def keep(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody who was told to leave these might stay."""
-        for booking in bookings:
-            self.state.capacity.keep(booking)
-            self._undo.append((self.state.capacity.cede, booking))
-
-    def claim(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody were promised what others still hold."""
-        for booking in bookings:
-            self.state.capacity.claim(booking)
-            self._undo.append((self.state.capacity.unclaim, booking))
-
-    def hold(self, bookings: Iterable[Booking]) -> bool:
-        """As if somebody held these; not if anybody is in the way of any of them."""
-        mark = self.mark()
-        for booking in bookings:
-            if self.state.capacity.held_by_others(booking):
-                self.undo_to(mark)
-                return False
-            self.state.capacity.hold(booking)
-            self._undo.append((self.state.capacity.release, booking))
-        return True
-
-    def unclaim(self, bookings: Iterable[Booking]) -> None:
-        """As if a promise were taken back."""
-        for booking in bookings:
-            self.state.capacity.unclaim(booking)
-            self._undo.append((self.state.capacity.claim, booking))
-
-    def promote(self, attempt: AttemptRecord) -> bool:
-        """As if the promise to an attempt were kept. Not while somebody is still in the way."""
-        return self.keep_promise(attempt.bookings)
-
-    def keep_promise(self, bookings: Iterable[Booking]) -> bool:
-        """As if what was claimed were held. Not while somebody is still in the way."""
-        mark = self.mark()
-        self.unclaim(bookings)
-        if self.hold(bookings):
-            return True
-        self.undo_to(mark)
-        return False
 
 
 def _sizes(gang: Gang) -> list[tuple[str, int]]:
