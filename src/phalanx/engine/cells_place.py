@@ -5,11 +5,11 @@ The cells choose the leaves and who gives way: no search of victims is made, and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from phalanx.engine.any_line import AnyLine
 from phalanx.engine.cells_reserve import delays, due_ms
 from phalanx.engine.cells_seats import Found, search, shrink, tenancy_of
 from phalanx.engine.cells_steps import Left
+from phalanx.engine.draft import Draft
 from phalanx.engine.elastic import surplus
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
@@ -17,10 +17,6 @@ from phalanx.engine.room import Room
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Slot
 from phalanx.policy.policy import Reserve, always
-
-if TYPE_CHECKING:
-    from phalanx.engine.any_line import AnyLine
-    from phalanx.engine.draft import Draft
 
 EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
 """Reasons that hold up nobody behind."""

@@ -7,17 +7,13 @@ Feitelson, IEEE TPDS 2001) with the cells as what is reserved; each virtual clus
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from phalanx.engine.cells_seats import tenancy_of
+from phalanx.engine.draft import Draft
 from phalanx.engine.records import FOREVER_MS, JobRecord
 from phalanx.engine.reserve import OVERRUN_MS
 from phalanx.placement.cells.ask import leaf_request_of, request_of, shares_leaves
 from phalanx.placement.cells.request import Request
 from phalanx.workload.job import Job
-
-if TYPE_CHECKING:
-    from phalanx.engine.draft import Draft
 
 ENDS_MAX = 256
 """Those who leave first that are looked at for a head: a bound on work."""
