@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import draft, line, lines, offers, wards
+from phalanx.engine import any_line, draft, line, offers, wards
 from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
@@ -163,7 +163,7 @@ def nobody_sleeps() -> Iterator[None]:
 @contextmanager
 def everybody_is_looked_at() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "QuotaLine", PlainQuotaLine)
+        patch.setattr(any_line, "QuotaLine", PlainQuotaLine)
         yield
 
 
