@@ -400,10 +400,12 @@ class QuotaLine(Roll):
             self._stand_alone(record)
 
     def _look_at_the_rare(self) -> None:
-        """Has those stand in line again for whom there is no ward."""
-        aside, self._aside = [i for i in dict.fromkeys(self._aside) if self._has_more(i)], []
-        self._rare.update(dict.fromkeys(aside))
-        self._heads.add([self._entry(i) for i in aside])
+        """Has those stand in line again for whom there is no ward, and who may be lucky."""
+        aside = [i for i in dict.fromkeys(self._aside) if self._has_more(i)]
+        lucky = {i: None for i in aside if self._is_rare_luck(i, self._record(i))}
+        self._aside = [i for i in aside if i not in lucky]
+        self._rare.update(lucky)
+        self._heads.add([self._entry(i) for i in lucky])
 
     def _ease_limits(self) -> None:
         """Has those lie in their wards again who may have more by now, of queues with limits."""
@@ -520,21 +522,10 @@ class QuotaLine(Roll):
         super()._stand_alone(record)
 
     def readmit(self) -> None:
-        """Has everybody stand in line, to be tried whatever there is, but for those who lack something, reserved or
-        not, and nothing has grown since.
-        """
-        standing = {i: None for _, _, i in self._heads}
-        lacking = {i: None for i in self._in_vain if self._has_more(i) and not self._is_kept_off(i)}
-        self._lucky, self._by_own, self._rare, self._settled = {}, {}, {}, range(0)
-        self._aside = [i for i in self._aside if i in lacking]
-        for dormitory in self._dormitories.values():
-            dormitory.unseen = []
-        for i in range(len(self._classes)):
-            if i in lacking:
-                continue
-            self._ward_of[i] = None
-            if i not in standing and self._has_more(i):
-                self._heads.push(self._entry(i))
+        """What was reserved is so no more: who was held back for it is tried anew, now or in an earlier decision."""
+        if self._settled:
+            self._enrol_settled()
+        self._try_who_was_held_back()
 
     def reconsider(self) -> bool:
         """Whether kept promises opened devices to others since the walk ended; then who was refused tries again."""
