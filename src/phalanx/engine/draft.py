@@ -509,7 +509,7 @@ class Draft:
                 slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
             if len(slots) > len(attempt.placement.slots):
                 self._resize(attempt, slots)
-        self.reservations.unblock(blocks)
+        blocks.lift()
 
     def _within_quota(self, attempt: AttemptRecord, role: Role, more: int) -> int:
         """As many more members as the queue may have."""

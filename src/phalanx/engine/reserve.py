@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import NamedTuple
 
-from phalanx.cluster.capacity import Booking, Capacity
+from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
+from phalanx.engine.blocks import Blocks
 from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, form_of
@@ -40,8 +41,8 @@ MAKES_MAX = 128
 """Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
 stay as they are; others are when who waits is next looked at, since something grew."""
 
-End = tuple[int, Release, list[Booking]]
-"""When somebody will have left what, and how a trial does as if that had happened."""
+End = tuple[int, AttemptRecord | Release, list[Booking]]
+"""When somebody will have left what: an attempt that there is, or how a trial does as if one that is to start had."""
 
 Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved."""
@@ -102,6 +103,7 @@ class Reservations:
         self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
+        self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
         self._planned: list[End] = []
         self._steps = self._renewed = 0
         surprised = self.state.surprised
@@ -165,10 +167,11 @@ class Reservations:
         self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
     ) -> GangTrial | None:
         """Seats a job on what is free and not reserved for those before it, and not on some nodes."""
-        blocks = _block(self.state.capacity, [bookings for _, bookings in before])
+        blocks = Blocks(self.state.capacity)
+        blocks.lay(bookings for _, bookings in before)
         with Closed(self.state, shunned):
             seated = self.trial.seat(record)
-        self.unblock(blocks)
+        blocks.lift()
         return seated
 
     def _shared_nodes(self, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> list[int]:
@@ -176,14 +179,11 @@ class Reservations:
         nodes = dict.fromkeys(each.node for _, bookings in before for each in bookings if each.portion is not None)
         return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
 
-    def block(self) -> list[Booking]:
-        """Holds what is free now of all that is reserved; `unblock` gives it back."""
-        return _block(self.state.capacity, [bookings for _, _, bookings in self._intervals])
-
-    def unblock(self, blocks: list[Booking]) -> None:
-        """Gives back what was held."""
-        for block in reversed(blocks):
-            self.state.capacity.release(block)
+    def block(self) -> Blocks:
+        """Holds what is free now of all that is reserved, until that is lifted."""
+        blocks = Blocks(self.state.capacity)
+        blocks.lay(bookings for _, _, bookings in self._intervals)
+        return blocks
 
     def _is_beside_too_many(
         self, bookings: list[Booking], before: list[tuple[Reservation, tuple[Booking, ...]]]
@@ -439,39 +439,38 @@ class Reservations:
         over = (until_ms for _, until_ms, _ in self._intervals)
         open_again = (window.end_ms for window in self.state.cluster.maintenance)
         moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
-        mark, released = self.trial.mark(), 0
+        mark, released, blocks = self.trial.mark(), 0, Blocks(self.state.capacity)
+        found = None
         for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
             while released < len(ends) and ends[released][0] <= at_ms:
                 self._release(ends[released : released + 1])
                 released += 1
-            in_the_way = [
+            blocks.lay(
                 bookings
                 for since_ms, until_ms, bookings in self._intervals
                 if since_ms < at_ms + length_ms and at_ms < until_ms
-            ]
-            if self.state.capacity.free_total - _free_of(self.state.capacity, in_the_way) < record.gpus_min:
-                continue
-            blocks = _block(self.state.capacity, in_the_way)
-            seated = self._try(record, at_ms)
-            self.unblock(blocks)
+            )
+            # Counting is cheaper than trying.
+            seated = self._try(record, at_ms) if self.state.capacity.free_total >= record.gpus_min else None
             if seated is not None:
-                self.trial.undo_to(mark)
-                return self._reservation(record, at_ms, seated)
+                found = self._reservation(record, at_ms, seated)
+                break
+        blocks.lift()
         self.trial.undo_to(mark)
-        return None
+        return found
 
     def _ends(self) -> list[End]:
         """Who will have left when, the first first: those who run, and those whom this plan starts.
 
         Who says nothing of its length may never leave: nothing can be reserved on what it holds.
         """
-        running = [
-            (self._expected_ms(end_ms), self._release_of(attempt), attempt.bookings)
-            for end_ms, attempt in self.state.ends.in_order()
-            if attempt.key not in self._underway.withdrawn
-        ]
-        known = (end for end in (*running, *self._planned) if end[0] < FOREVER_MS)
-        return sorted(known, key=lambda end: end[0])
+        if self._running is None:
+            expected = [(self._expected_ms(end_ms), attempt) for end_ms, attempt in self.state.ends.in_order()]
+            self._running = [(at_ms, attempt, attempt.bookings) for at_ms, attempt in expected if at_ms < FOREVER_MS]
+        withdrawn = self._underway.withdrawn
+        running = [end for end in self._running if end[1].key not in withdrawn]
+        planned = [end for end in self._planned if end[0] < FOREVER_MS]
+        return sorted((*running, *planned), key=lambda end: end[0])
 
     def _expected_ms(self, end_ms: int) -> int:
         """Who runs longer than expected is expected to run as long again: then few moments have to be looked at."""
@@ -492,7 +491,8 @@ class Reservations:
         return len(ends)
 
     def _release(self, ends: list[End]) -> None:
-        for _, release, bookings in ends:
+        for _, who, bookings in ends:
+            release = self._release_of(who) if isinstance(who, AttemptRecord) else who
             release(bookings)
 
     def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
@@ -529,27 +529,3 @@ def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) 
     """Whether two need anything but devices of the same node."""
     nodes = {booking.node: None for booking in bookings if booking.needs}
     return any(booking.node in nodes for booking in reserved if booking.needs)
-
-
-def _free_of(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> int:
-    """Reserved GPUs that are free now. Counting is cheaper than trying: with fewer than it needs left, no job fits."""
-    devices: dict[int, int] = {}
-    for bookings in reserved:
-        for booking in bookings:
-            devices[booking.node] = devices.get(booking.node, 0) | booking.devices
-    free = capacity.free
-    return sum([(mask & free[node]).bit_count() for node, mask in devices.items()])
-
-
-def _block(capacity: Capacity, reserved: list[tuple[Booking, ...]]) -> list[Booking]:
-    """Holds what is free now of reserved bookings; the caller gives it back."""
-    blocks = []
-    for bookings in reserved:
-        for node, devices, needs, _, _ in bookings:
-            amounts = capacity.amounts
-            left = ((number, min(amount, amounts[number].free[node])) for number, amount in needs)
-            block = Booking(node, devices & capacity.free[node], tuple(pair for pair in left if pair[1] > 0))
-            if block.devices or block.needs:
-                capacity.hold(block)
-                blocks.append(block)
-    return blocks

@@ -1,0 +1,71 @@
+"""Blocks: what is free of what is reserved for others, held for a while, so that nobody is seated there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.capacity import Booking, Capacity
+
+
+class Blocks:
+    """Those on each node.
+
+    Whoever looks for the first moment at which a job fits has other devices in its way at each. Little changes from one
+    to the next, so only where something does are blocks lifted and laid anew.
+    """
+
+    def __init__(self, capacity: Capacity) -> None:
+        self._capacity = capacity
+        self._laid: dict[int, list[Booking]] = {}
+
+    def lay(self, reserved: Iterable[tuple[Booking, ...]]) -> None:
+        """Holds what is free now of reserved bookings, and nothing else."""
+        wanted: dict[int, list[Booking]] = {}
+        for bookings in reserved:
+            for booking in bookings:
+                wanted.setdefault(booking.node, []).append(booking)
+        for node in [node for node in self._laid if node not in wanted]:
+            self._lift(node)
+        for node, each in wanted.items():
+            blocks = self._blocks(node, each)
+            if blocks != self._laid.get(node):
+                self._lift(node)
+                for block in blocks:
+                    self._capacity.hold(block)
+                self._laid[node] = blocks
+
+    def lift(self) -> None:
+        """Gives everything back."""
+        for node in list(self._laid):
+            self._lift(node)
+
+    def _lift(self, node: int) -> None:
+        for block in self._laid.pop(node, ()):
+            self._capacity.release(block)
+
+    def _blocks(self, node: int, bookings: list[Booking]) -> list[Booking]:
+        """What there would be to be held of each on a node on which nothing is blocked."""
+        laid = self._laid.get(node, ())
+        free = self._capacity.free[node]
+        for block in laid:
+            free |= block.devices
+        left: dict[int, int] = {}
+        blocks: list[Booking] = []
+        for _, devices, needs, _, _ in bookings:
+            amounts: list[tuple[int, int]] = []
+            for number, amount in needs:
+                if number not in left:
+                    left[number] = self._capacity.amounts[number].free[node] + _amount(laid, number)
+                held = min(amount, left[number])
+                if held > 0:
+                    amounts.append((number, held))
+                    left[number] -= held
+            if devices & free or amounts:
+                blocks.append(Booking(node, devices & free, tuple(amounts)))
+                free &= ~devices
+        return blocks
+
+
+def _amount(laid: Iterable[Booking], number: int) -> int:
+    """What blocks hold of CPUs or the like."""
+    return sum(amount for block in laid for each, amount in block.needs if each == number)
