@@ -200,3 +200,17 @@ def test_who_could_have_back_only_what_is_to_be_closed_waits_until_it_is_open_ag
     world.run(a_job("lent", 4, queue="b", duration_ms=HOUR_MS // 2))
     plan = world.submit(a_job("long", 4, queue="a", duration_ms=2 * HOUR_MS), after_ms=1_000)
     assert (plan.claims, plan.actions) == ((), ())
+
+
+@pytest.mark.parametrize("policy", ["backfill", "backfill:mode=conservative", "fair:backfill=easy", "priority"])
+def test_a_head_keeps_its_reservation_while_the_maintenance_that_it_waits_for_lasts(policy: str) -> None:
+    """head needs both nodes, and n0 is closed from 1 to 3 hours: long on n1 would put it off until hour 7."""
+    closed = (Maintenance("m", ("n0",), HOUR_MS, 3 * HOUR_MS),)
+    world = World(replace(flat(2, 4), maintenance=closed), policy)
+    world.submit(a_job("head", 4, 2, duration_ms=2 * HOUR_MS, max_wait_ms=0))
+    world.turn(after_ms=HOUR_MS)
+
+    assert [(made.job, made.at_ms) for made in world.state.reservations] == [("head", 3 * HOUR_MS)]
+    plan = world.submit(a_job("long", 4, duration_ms=5 * HOUR_MS), after_ms=HOUR_MS)
+    assert starts(plan) == []
+    assert starts(world.turn(after_ms=HOUR_MS)) == ["head"]

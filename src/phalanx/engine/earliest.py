@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NamedTuple
 
 from phalanx.engine.evidence import beyond_quota, expected_end_ms, would_yield
@@ -18,7 +17,7 @@ from phalanx.engine.maintenance import closing
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.trial import Closed, Trial
+from phalanx.engine.trial import Closed, Opened, Trial
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Targets, no_change
 from phalanx.workload.job import After, Dependency
@@ -52,7 +51,7 @@ def earliest(state: State, record: JobRecord) -> Earliest:
     before = not_before(state, record)
     if before.never:
         return before
-    with Trial(state) as trial, _Opened(state):
+    with Trial(state) as trial, Opened(state):
         ahead = _Ahead(trial, record, _leaving(trial, record))
         found = ahead.soonest(before)
         if ahead.is_spent_by(state.now if found.at_ms is None else found.at_ms):
@@ -70,7 +69,7 @@ def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
     found = {record.job.id: not_before(state, record) for record in records}
     if not state.cluster.maintenance:
         return found
-    with Trial(state) as trial, _Opened(state):
+    with Trial(state) as trial, Opened(state):
         for attempt in list(state.attempts_present()):
             _release(trial, attempt)
         for job, before in found.items():
@@ -120,27 +119,6 @@ def _after(state: State, dependency: Dependency, known: dict[str, Earliest], fur
     lasts = dependency.on in (After.SUCCESS, After.END)
     left_ms = max((other.job.duration_ms or 0) - other.executed_ms(state.now), 0) if lasts else 0
     return Earliest((before.at_ms or state.now) + left_ms, Reason.DEPENDENCY)
-
-
-class _Opened:
-    """A block in which nodes that are closed for maintenance now are as healthy as they will be after it."""
-
-    def __init__(self, state: State) -> None:
-        number = state.topology.number
-        self.capacity = state.capacity
-        self.nodes = [
-            (number[name], state.capacity.health[number[name]], after) for name, after in state.closed.items()
-        ]
-
-    def __enter__(self) -> None:
-        for node, _, after in self.nodes:
-            self.capacity.set_health(node, after)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for node, now, _ in self.nodes:
-            self.capacity.set_health(node, now)
 
 
 def _leaving(trial: Trial, record: JobRecord) -> list[tuple[int, AttemptRecord]]:

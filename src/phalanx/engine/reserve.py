@@ -17,7 +17,7 @@ from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
-from phalanx.engine.trial import Closed, Cut, Trial
+from phalanx.engine.trial import Closed, Cut, Opened, Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
@@ -200,7 +200,7 @@ class Reservations:
         """Whether somebody would still have a place at its reserved time, with those gone who have left by then."""
         mark = self.trial.mark()
         self._release([end for end in self._ends() if end[0] <= made.at_ms])
-        with self._in_a_moment():
+        with self._in_a_moment(), Opened(self.state):
             found = self._try(self.state.jobs[made.job], made.at_ms)
         self.trial.undo_to(mark)
         return found is not None
@@ -394,7 +394,7 @@ class Reservations:
         """Reserves for a job behind those that have a reservation already."""
         if len(self.made) < self.depth:
             self._makes_left -= 1
-            with self._in_a_moment():
+            with self._in_a_moment(), Opened(self.state):
                 found = self._earliest(record)
             if found is not None:
                 self._add(record, found)

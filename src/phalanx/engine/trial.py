@@ -41,6 +41,29 @@ class Closed:
         self.capacity.grown = self._grown
 
 
+class Opened:
+    """A block in which nodes that are closed for maintenance now are as healthy as they will be after it."""
+
+    def __init__(self, state: State) -> None:
+        number = state.topology.number
+        self.capacity = state.capacity
+        self.nodes = [
+            (number[name], state.capacity.health[number[name]], after) for name, after in state.closed.items()
+        ]
+
+    def __enter__(self) -> None:
+        grown = self.capacity.grown
+        for node, _, after in self.nodes:
+            self.capacity.set_health(node, after)
+        self.capacity.grown = grown
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node, now, _ in self.nodes:
+            self.capacity.set_health(node, now)
+
+
 class Cut:
     """A block in which devices that are being cut have been cut: as it will be in a moment."""
 
