@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from builders import World, a_job
-from phalanx.cluster.cluster import Health, flat
+from builders import World, a_job, starts
+from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.action import Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome
 from phalanx.engine.plan import Plan, Reason
@@ -20,6 +20,7 @@ from phalanx.policy.view import JobView, Moment, RunView
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.workload.share import fraction_ask
 
 
 def reserved(world: World) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -83,6 +84,59 @@ def test_with_conservative_backfilling_everybody_in_line_has_a_time() -> None:
     world.run(a_job("a", 4, duration_ms=50_000))
     world.submit(a_job("b", 4, duration_ms=10_000), a_job("c", 3, duration_ms=30_000), a_job("d", 1, duration_ms=5_000))
     assert {job: at for job, (at, _) in reserved(world).items()} == {"b": 50_000, "c": 60_000, "d": 60_000}
+
+
+def test_one_more_of_a_kind_has_a_time_too_so_that_nobody_is_told_one_that_it_will_take() -> None:
+    """second stands before pair in line: were nothing reserved for it, pair would be told 8 s and start at 13."""
+    world = World(flat(3, 1), "backfill:mode=conservative")
+    world.run(a_job("all", 1, 3, duration_ms=8_000))
+    world.submit(a_job("first", 1, duration_ms=5_000))
+    world.submit(a_job("second", 1, duration_ms=5_000), after_ms=1_000)
+    world.submit(a_job("pair", 1, 2, duration_ms=5_000))
+    assert {job: at_ms for job, (at_ms, _) in reserved(world).items()} == {
+        "first": 8_000,
+        "second": 8_000,
+        "pair": 13_000,
+    }
+
+
+def test_who_starts_at_its_time_does_not_take_what_is_reserved_for_those_behind() -> None:
+    """At 4 s two, one and brief start together, if two leaves the others what is reserved for them."""
+    cpus = {"cpus_milli": 2_000}
+    nodes = tuple(Node(f"n{i}", (f"r{i // 2}",), 4, cpus_milli=4_000) for i in range(4))
+    world = World(Cluster(nodes, ("rack", "node")), "backfill:mode=conservative")
+    world.turn(after_ms=1_000)
+    world.run(
+        a_job("a", 4, duration_ms=3_000),
+        a_job("b", 2, 4, task=cpus, duration_ms=5_000),
+        a_job("c", 2, duration_ms=5_000),
+    )
+    world.turn(after_ms=1_000)
+    world.submit(
+        a_job("d", 2, required="rack", task=cpus, duration_ms=2_000),
+        a_job("two", 1, 2, duration_ms=8_000),
+        a_job("node", 4, required="rack", task={"cpus_milli": 1_000}, duration_ms=5_000),
+        a_job("one", 1, required="rack", duration_ms=8_000),
+        a_job("brief", 1, duration_ms=3_000),
+    )
+    world.done("d")
+    assert [(job, at_ms) for job, (at_ms, _) in reserved(world).items()] == [
+        ("two", 4_000),
+        ("node", 6_000),
+        ("one", 4_000),
+        ("brief", 4_000),
+    ]
+    ended = [AttemptEnded(job, 1, Outcome.SUCCEEDED) for job in ("a", "d")]
+    assert starts(world.turn(*ended, after_ms=2_000)) == ["two", "one", "brief"]
+
+
+def test_no_share_is_reserved_of_a_device_that_is_reserved_whole_for_another() -> None:
+    """half leaves its GPU at 5 s to whole; what is left of it until then is of no use to part, which would stay on."""
+    world = World(flat(1, 2), "backfill:mode=conservative")
+    world.run(a_job("half", task={"share": fraction_ask(500)}, duration_ms=5_000), a_job("other", duration_ms=9_000))
+    world.submit(a_job("whole", duration_ms=30_000))
+    world.submit(a_job("part", task={"share": fraction_ask(300)}, duration_ms=20_000))
+    assert {job: at_ms for job, (at_ms, _) in reserved(world).items()} == {"whole": 5_000, "part": 9_000}
 
 
 def starts_of(jobs: list[TraceJob], gpus: int, policy: str) -> dict[str, int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking, Capacity
 
 
 class Blocks:
-    """Those on each node.
+    """Those on each node, and shared devices that are closed.
 
     Whoever looks for the first moment at which a job fits has other devices in its way at each. Little changes from one
     to the next, so only where something does are blocks lifted and laid anew.
@@ -17,6 +18,7 @@ class Blocks:
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
         self._laid: dict[int, list[Booking]] = {}
+        self._closed: dict[int, int] = {}
 
     def lay(self, reserved: Iterable[tuple[Booking, ...]]) -> None:
         """Holds what is free now of reserved bookings, and nothing else."""
@@ -34,10 +36,26 @@ class Blocks:
                     self._capacity.hold(block)
                 self._laid[node] = blocks
 
+    def close(self, reserved: Iterable[tuple[Booking, ...]]) -> None:
+        """Has reserved devices that are shared now, which cannot be held, take nobody new; and no others."""
+        every: dict[int, int] = dict.fromkeys(self._closed, 0)
+        for bookings in reserved:
+            for booking in bookings:
+                every[booking.node] = every.get(booking.node, 0) | booking.devices
+        capacity = self._capacity
+        for node, devices in every.items():
+            closed = self._closed.pop(node, 0)
+            wanted = devices & (capacity.shared[node] & ~capacity.cutting[node] | closed)
+            for device in members(closed ^ wanted):
+                capacity.set_cutting(node, device, cutting=bool(wanted >> device & 1))
+            if wanted:
+                self._closed[node] = wanted
+
     def lift(self) -> None:
         """Gives everything back."""
         for node in list(self._laid):
             self._lift(node)
+        self.close(())
 
     def _lift(self, node: int) -> None:
         for block in self._laid.pop(node, ()):
@@ -46,7 +64,7 @@ class Blocks:
     def _blocks(self, node: int, bookings: list[Booking]) -> list[Booking]:
         """What there would be to be held of each on a node on which nothing is blocked."""
         laid = self._laid.get(node, ())
-        free = self._capacity.free[node]
+        free = self._capacity.free[node] | self._closed.get(node, 0) & ~self._capacity.shared[node]
         for block in laid:
             free |= block.devices
         left: dict[int, int] = {}

@@ -526,6 +526,7 @@ class Draft:
 
     def plan(self, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
         """The finished Plan, with why the rest waits."""
+        self.reservations.put_off_the_due()
         return Plan(
             tuple(self.claims),
             tuple(self.actions),

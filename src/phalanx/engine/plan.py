@@ -66,6 +66,10 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: Reason
 
 
+RESERVATIONS_MAX = 32
+"""Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
+
+
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
     """The devices that a job will have from a moment on, by what is known of those who hold them now."""
 

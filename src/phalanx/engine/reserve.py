@@ -14,7 +14,7 @@ from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine.blocks import Blocks
 from phalanx.engine.heads import whole_key
-from phalanx.engine.plan import Reason, Reservation
+from phalanx.engine.plan import RESERVATIONS_MAX, Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Closed, Cut, Opened, Trial
@@ -25,8 +25,7 @@ from phalanx.policy.policy import Key, Reserve
 
 Release = Callable[[Iterable[Booking]], None]
 
-DEPTH_MAX = 32
-"""Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
+DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MAX}
 
 SOON_MS = 1_000
 """Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
@@ -93,10 +92,10 @@ class Reservations:
         self._underway = underway
         self.state = trial.state
         self.now = now
-        self.depth = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: DEPTH_MAX}[self.state.policy.reserve]
+        self.depth = DEPTHS[self.state.policy.reserve]
         self._overdue_only = not self.depth and self.state.waits_are_limited
         if self._overdue_only:
-            self.depth = DEPTH_MAX
+            self.depth = RESERVATIONS_MAX
         self.made: list[Reservation] = []
         self.changes = 0
         self._in_vain = InVain()
@@ -113,7 +112,7 @@ class Reservations:
                 continue
             # Who should have started before now was held up by somebody who runs longer than expected.
             surprised = surprised or kept.at_ms < now
-            if surprised or kept.at_ms == now:
+            if surprised:
                 self.make(record)
             else:
                 self._add(record, kept)
@@ -144,8 +143,15 @@ class Reservations:
         return found
 
     def seat(self, record: JobRecord) -> GangTrial | None:
-        """Seats a job so that it delays none of those before it for whom devices are reserved."""
+        """Seats a job so that it delays none of those before it for whom devices are reserved.
+
+        Nor those behind, where there is a place beside what is reserved for them: who starts at its time elsewhere than
+        was reserved for it would put off all who are to follow.
+        """
         in_the_way = self.before(record)
+        others = [each for each in self._left_for(record) if each[0].job != record.job.id]
+        if len(others) > len(in_the_way) and (seated := self._seat_clear_of(record, others)):
+            return seated
         if not in_the_way:
             return self.trial.seat(record)
         mark = self.trial.mark()
@@ -162,6 +168,17 @@ class Reservations:
             self.trial.undo_to(mark)
             seated = self._seat_beside(record, in_the_way, shunned)
         return seated
+
+    def _seat_clear_of(
+        self, record: JobRecord, others: list[tuple[Reservation, tuple[Booking, ...]]]
+    ) -> GangTrial | None:
+        """Seats a job so that it takes nothing from others for whom something is reserved."""
+        mark = self.trial.mark()
+        seated = self._seat_beside(record, others, [])
+        if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], others):
+            return seated
+        self.trial.undo_to(mark)
+        return None
 
     def _seat_beside(
         self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
@@ -211,12 +228,14 @@ class Reservations:
 
     def before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
         """What is reserved for those before a job from a moment on at which it would not have ended."""
-        end_ms, key = self.now + record.estimate_ms, whole_key(self.state, record)
-        return [
-            (made, bookings)
-            for made, (at_ms, _, bookings) in zip(self.made, self._intervals, strict=True)
-            if at_ms < end_ms and self._key(made) < key
-        ]
+        key = whole_key(self.state, record)
+        return [each for each in self._left_for(record) if self._key(each[0]) < key]
+
+    def _left_for(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
+        """What is reserved from a moment on at which a job that starts now would not have ended."""
+        end_ms = self.now + record.estimate_ms
+        every = zip(self.made, self._intervals, strict=True)
+        return [(made, bookings) for made, (at_ms, _, bookings) in every if at_ms < end_ms]
 
     def delayed_by(self, record: JobRecord, room: Room) -> bool:
         """Whether somebody before a job would be delayed if it had the room that others make for it.
@@ -361,9 +380,24 @@ class Reservations:
         """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
         if not self.depth or (self._overdue_only and not record.overdue):
             return False
-        if not any(made.job == record.job.id for made in self.made):
+        made = next((made for made in self.made if made.job == record.job.id), None)
+        if made is None:
             self._insert(record)
+        elif made.at_ms <= self.now:
+            self._put_off(made)
         return len(self.made) < self.depth
+
+    def put_off_the_due(self) -> None:
+        """Reserves anew for those whose time has come, and who do not start."""
+        while due := [made for made in self.made if made.at_ms <= self.now]:
+            self._put_off(due[0])
+
+    def _put_off(self, made: Reservation) -> None:
+        """Reserves for a job at another time than it was; it may be that there is none."""
+        at = self.made.index(made)
+        del self.made[at], self._intervals[at]
+        self.changes += 1
+        self._insert(self.state.jobs[made.job])
 
     def _insert(self, record: JobRecord) -> None:
         """Reserves for a job before those who come after it in the order, who then have what is left."""
@@ -445,11 +479,13 @@ class Reservations:
             while released < len(ends) and ends[released][0] <= at_ms:
                 self._release(ends[released : released + 1])
                 released += 1
-            blocks.lay(
+            in_the_way = [
                 bookings
                 for since_ms, until_ms, bookings in self._intervals
                 if since_ms < at_ms + length_ms and at_ms < until_ms
-            )
+            ]
+            blocks.close(in_the_way)
+            blocks.lay(in_the_way)
             # Counting is cheaper than trying.
             seated = self._try(record, at_ms) if self.state.capacity.free_total >= record.gpus_min else None
             if seated is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import replace
 
-from phalanx.engine.plan import Reason
+from phalanx.engine.plan import RESERVATIONS_MAX, Reason
 from phalanx.engine.records import (
     JobRecord,
     JobState,
@@ -20,7 +20,7 @@ from phalanx.engine.records import (
 )
 from phalanx.engine.state import State
 from phalanx.placement.place import ever
-from phalanx.policy.policy import Targets, always, as_asked, never, no_change
+from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import After, Dependency
 
@@ -82,9 +82,11 @@ def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
 def _has_better_chances(state: State, waiting: WaitingClass, record: JobRecord) -> bool:
     """Whether a job may start where others of its class were refused, so that the class is to be tried anew.
 
-    More give way to one that stands before them; where not everybody may pass, fewer hold it up; and a shorter one
-    may end before somebody's reserved time.
+    More give way to one that stands before them; where not everybody may pass, fewer hold it up; a shorter one may end
+    before somebody's reserved time; and something may be reserved for one that nothing is reserved for yet.
     """
+    if state.policy.reserve is Reserve.EVERYBODY and len(state.reservations) < RESERVATIONS_MAX:
+        return True
     place_matters = state.policy.targets is not Targets.KEEP or state.policy.backfill is not always
     if place_matters and state.key(record) < waiting.head[0]:
         return True
