@@ -100,6 +100,23 @@ def test_one_more_of_a_kind_has_a_time_too_so_that_nobody_is_told_one_that_it_wi
     }
 
 
+def test_who_stands_between_one_that_waits_and_a_shorter_one_of_its_kind_that_starts_has_a_time_too() -> None:
+    world = World(flat(2, 2), "backfill:mode=conservative")
+    plan = world.submit(
+        a_job("a", 2, duration_ms=2_000),
+        a_job("both", 2, 2, duration_ms=3_000),
+        a_job("first", 2, duration_ms=3_000),
+        a_job("between", 2, duration_ms=5_000),
+        a_job("brief", 2, duration_ms=2_000),
+    )
+    assert starts(plan) == ["a", "brief"]
+    assert [(job, at_ms) for job, (at_ms, _) in reserved(world).items()] == [
+        ("both", 2_000),
+        ("first", 5_000),
+        ("between", 5_000),
+    ]
+
+
 def test_who_starts_at_its_time_does_not_take_what_is_reserved_for_those_behind() -> None:
     """At 4 s two, one and brief start together, if two leaves the others what is reserved for them."""
     cpus = {"cpus_milli": 2_000}

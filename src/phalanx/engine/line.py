@@ -50,6 +50,7 @@ class Line(Roll):
         self._sleepers = Sleepers(state.quotas, self._means, lambda i: jobs[classes[i].jobs[following[i]][1]].need)
         self._rounds: list[tuple[int, list[int] | None]] = [(0, None)]
         self._stopped: dict[int, AttemptRecord] = {}
+        self._skipped: list[JobRecord] = []
         self._all = False
         self._placed_late = False
         self._placed = False
@@ -115,7 +116,7 @@ class Line(Roll):
         return self.state.shortfall(record) is None
 
     def __iter__(self) -> Iterator[JobRecord]:
-        while self._heads or self._try_again():
+        while self._heads or self._call_the_skipped() or self._try_again():
             _, job, self._current = self._heads.pop()
             if self._current in self._stopped:
                 self.draft.spare(self._stopped[self._current])
@@ -233,7 +234,17 @@ class Line(Roll):
 
     def held_back(self, reason: Reason, spare_ms: int) -> None:
         """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
-        self._hold_back(self._current, reason, spare_ms)
+        i, at = self._current, self._next[self._current]
+        if self._hold_back(i, reason, spare_ms):
+            self._skipped += [self.state.jobs[job] for _, job in self._classes[i].jobs[at + 1 : self._next[i]]]
+
+    def _call_the_skipped(self) -> bool:
+        """Has those stand in line whom a shorter one of their class came before, as many as may be reserved for."""
+        reservations = self.draft.reservations
+        skipped, self._skipped = self._skipped, []
+        for record in skipped[: reservations.depth - len(reservations.made)]:
+            self._stand_alone(record)
+        return bool(self._heads)
 
     def readmit(self) -> None:
         """Lets everybody who was passed over into the line: somebody else is the first who waits now."""
