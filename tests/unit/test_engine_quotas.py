@@ -448,3 +448,13 @@ def test_who_fits_on_what_is_free_starts_while_another_is_promised_what_an_elast
     world.run(a_job("elastic", 1, (1, 2), task={"cpus_milli": 2_000}, queue="a"))
     plan = world.submit(of("b", "due", 1, task={"cpus_milli": 4_000}), of("c", "small", 1))
     assert {claim.job: claim.waits for claim in plan.claims} == {"due": True, "small": False}
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair:preempt=true", "kai", "volcano", "srtf", "edf:preempt=true"])
+def test_who_goes_before_gets_what_another_of_its_queue_was_promised(policy: str) -> None:
+    """Else the other would start on all that the queue may have, only to be stopped at once."""
+    world = World(replace(flat(1, 4), queues=(Queue("q"),)), policy)
+    world.run(a_job("low", 4, queue="q", duration_ms=900_000, deadline_ms=3_000_000))
+    world.submit(a_job("mid", 4, queue="q", priority=5, duration_ms=500_000, deadline_ms=2_000_000), after_ms=70_000)
+    plan = world.submit(a_job("top", 4, queue="q", priority=10, duration_ms=100_000, deadline_ms=1_000_000))
+    assert (plan.withdrawn, plan.starts) == (("mid/1",), ("top",))

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 
 from builders import World, a_job, events_of
-from phalanx.cluster.cluster import Health, flat
+from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine import counterfactual
 from phalanx.engine.change import Change, ChangeKind
 from phalanx.engine.evidence import other
 from phalanx.engine.journal import Journal
+from phalanx.engine.plan import Reason
 from phalanx.engine.suppose import Supposition, copied
 from phalanx.engine.turn import record, replay
+from phalanx.engine.why import why
+from phalanx.workload.job import Job
 
 
 def a_world(policy: str) -> World:
@@ -104,3 +107,22 @@ def test_where_few_would_have_to_change_no_fewer_of_them_would_do(monkeypatch: p
     starting = ({"n0", "n1", "n2", "n3"}, {"n1", "n3"})
     monkeypatch.setattr(search, "_starts", lambda change: set(change.names) in starting)
     assert search._needed(["n0", "n1", "n2", "n3"], counterfactual._repair) == ["n1", "n3"]
+
+
+def test_what_waits_next_is_told_where_the_change_would_cost_another_its_claim() -> None:
+    """Without the limit `top` gets what `mid` was promised, of whose kind nobody else waits."""
+
+    def asks(name: str, cpus_milli: int, priority: int) -> Job:
+        task = {"cpus_milli": cpus_milli, "cpus_limit_milli": cpus_milli}
+        return a_job(name, 2, queue="q", priority=priority, task=task)
+
+    node = Node("n0", (), 4, cpus_milli=16_000)
+    world = World(Cluster((node,), queues=(Queue("q", limit=Quota(None, 4_000)),)), "priority")
+    world.run(asks("keep", 2_000, 100), asks("low", 0, 0))
+    world.submit(asks("mid", 0, 5))
+    world.submit(asks("top", 4_000, 10))
+    world.submit(asks("last", 4_000, 0))
+    assert world.reason("mid") is Reason.MAKING_ROOM
+    then = why(world.state, "last").next
+    assert then is not None
+    assert (then.change.kind, then.reason) == (ChangeKind.LIMIT, Reason.GPUS)

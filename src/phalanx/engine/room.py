@@ -79,11 +79,11 @@ def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord], lent: Mapping[in
     trial.vacate(left)
 
 
-def _lent_claims(state: State) -> dict[int, int]:
-    """Devices by node that are promised to who borrows, and may lose his claim."""
+def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
+    """Devices by node that are promised to who borrows, or gives way to the head, and so may lose his claim."""
     found: dict[int, int] = {}
     for claim in state.waiting_claims.values():
-        if state.quotas.borrows(claim.job.queue):
+        if state.quotas.borrows(claim.job.queue) or state.yields(head, claim):
             for booking in claim.bookings:
                 found[booking.node] = found.get(booking.node, 0) | booking.devices
     return found
@@ -150,7 +150,7 @@ def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
         return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
 
-    return _beside(trial, context.leaving, stopping, _lent_claims(trial.state) if trial.state.quotas else {})
+    return _beside(trial, context.leaving, stopping, _lent_claims(trial.state, head) if trial.state.quotas else {})
 
 
 def _may_stop_anybody(state: State, head: JobRecord) -> bool:

@@ -131,8 +131,10 @@ class Supposition:
             state.reservations = plan.reservations
         for told in plan.verdicts:
             shape = state.jobs[told.job].shape
-            self._save_class(shape)
-            state.classes[shape].verdict = told.reason
+            # Of who lost a claim by the plan nobody else may wait: then it has no class yet.
+            if shape in state.classes:
+                self._save_class(shape)
+                state.classes[shape].verdict = told.reason
         if state.cells is not None:
             return Verdict(starts=False, reason=state.reason(job))
         with Trial(state) as trial:
