@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.change import ChangeKind
 from phalanx.engine.event import AttemptEnded, JobSubmitted, Outcome
 from phalanx.engine.plan import Reason
 from phalanx.engine.present import Present, present, present_reason
 from phalanx.engine.turn import record
+from phalanx.engine.why import why
 
 MINUTE_MS = 60_000
 
@@ -38,3 +43,18 @@ def test_who_would_fit_beside_what_is_reserved_is_not_told_that_it_is_kept_back(
     record(world.state, world.journal, JobSubmitted(a_job("short", 4, duration_ms=MINUTE_MS)), world.now + 1)
     world.state.classes[world.job("short").shape].verdict = Reason.GPUS
     assert present(world.state, "short") == Present(Reason.UNDECIDED)
+
+
+def test_who_is_no_longer_short_of_quota_is_told_behind_whom_it_stands() -> None:
+    """Under strict fifo nobody behind the head is looked at again, so that what was said of a2 is over."""
+    world = World(replace(flat(1, 4), queues=(Queue("a", limit=Quota(1_000)), Queue("b"))), "fifo")
+    world.run(a_job("a1", queue="a"), a_job("b1", 2, queue="b"))
+    world.submit(a_job("head", 4, queue="b", begin_ms=MINUTE_MS), a_job("a2", queue="a"))
+    assert present_reason(world.state, "a2") is Reason.QUOTA
+    world.turn(after_ms=MINUTE_MS)
+    world.end("a1")
+    found = why(world.state, "a2")
+    assert found.reason is Reason.BEHIND
+    assert found.behind is not None
+    assert found.behind.job == "head"
+    assert [change.kind for change in found.changes] == [ChangeKind.PASS]

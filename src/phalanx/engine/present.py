@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from phalanx.engine.cells_seats import search
 from phalanx.engine.evidence import Reserved, kept_for, reserved_for
+from phalanx.engine.heads import whole_key
 from phalanx.engine.holds import Holds
 from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
@@ -61,11 +62,16 @@ def present(state: State, job: str) -> Present:
         short = state.shortfall(record)
         if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
             return Present(of_quota)
-        if told is Reason.BEHIND:
-            return Present(told)
+        if told is Reason.BEHIND or (told in (Reason.BUDGET, Reason.QUOTA) and _is_behind(state, record)):
+            return Present(Reason.BEHIND)
         if state.cells is not None and record.asked.gang.gpus_min:
             return Present(_in_cells(trial, record) or told)
         return _of_devices(trial, record, told)
+
+
+def _is_behind(state: State, record: JobRecord) -> bool:
+    """Whether a job stands behind the one whom nobody may pass: who was short of quota is not looked at there again."""
+    return bool(state.head) and whole_key(state, state.jobs[state.head]) < whole_key(state, record)
 
 
 def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
