@@ -178,6 +178,16 @@ def test_it_does_not_start_before_those_it_waits_for_have_ended() -> None:
     assert said(world, "b").can_be_met
 
 
+def test_it_does_not_start_before_those_it_waits_for_have_found_a_place_themselves() -> None:
+    """prep waits for the 8 GPUs that are held for an hour, and takes half an hour then."""
+    world = a_world(job("prep", 8, hours=0.5), job("a", 1, hours=0.5, due=1.9, after=(after("prep"),)))
+    found = said(world, "a")
+    assert (found.earliest_ms, found.obstacle, found.can_be_met) == (3 * HOUR_MS // 2, Reason.DEPENDENCY, False)
+    assert deadline_words(world.state, "a").endswith(
+        "what it waits for takes 1h 30m, and it would have to start within 1h 24m"
+    )
+
+
 def test_it_never_starts_after_an_outcome_that_did_not_come() -> None:
     world = World(flat(1, 8), "edf")
     world.run(a_job("first", 2))

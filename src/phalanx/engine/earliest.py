@@ -25,6 +25,9 @@ from phalanx.workload.job import After, Dependency
 CHAIN_MAX = 64
 """Jobs that wait for one another, up to which a chain is followed."""
 
+PLACES_MAX = 16
+"""Jobs in a chain of which it is looked when they find a place themselves."""
+
 MOMENTS_MAX = 64
 """Moments that are tried where nodes close and open meanwhile."""
 
@@ -48,7 +51,7 @@ def earliest(state: State, record: JobRecord) -> Earliest:
         return Earliest(obstacle=Reason.NEVER_FITS, never=True)
     if state.quotas and beyond_quota(state.quotas, record) is not None:
         return Earliest(obstacle=Reason.QUOTA, never=True)
-    before = not_before(state, record)
+    before = _Chain(state, PLACES_MAX).not_before(record)
     if before.never:
         return before
     with Trial(state) as trial, Opened(state):
@@ -61,7 +64,7 @@ def earliest(state: State, record: JobRecord) -> Earliest:
 
 def not_before(state: State, record: JobRecord) -> Earliest:
     """Until when a job does not even stand in line: its begin time, a pause, or others that come first."""
-    return _not_before(state, record, {}, CHAIN_MAX)
+    return _Chain(state).not_before(record)
 
 
 def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
@@ -81,44 +84,64 @@ def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
     return found
 
 
-def _not_before(state: State, record: JobRecord, known: dict[str, Earliest], further: int) -> Earliest:
-    if record.job.id in known:
-        return known[record.job.id]
-    found = Earliest(state.now)
-    waits = [
-        Earliest(record.job.begin_ms or 0, Reason.BEGIN_TIME),
-        Earliest(record.not_before_ms, Reason.BACKOFF),
-        *(_after(state, each, known, further - 1) for each in record.job.after if further),
-    ]
-    for each in waits:
-        if each.never:
-            found = each
-            break
-        if (each.at_ms or 0) > (found.at_ms or 0):
-            found = each
-    known[record.job.id] = found
-    return found
+class _Chain:
+    """Jobs that wait for one another. Of the first so many (`places`) who do not run yet it is looked when they find a
+    place; the others are taken to find one as soon as they stand in line.
+    """
 
+    def __init__(self, state: State, places: int = 0) -> None:
+        self.state = state
+        self._places = places
+        self._known: dict[str, Earliest] = {}
 
-def _after(state: State, dependency: Dependency, known: dict[str, Earliest], further: int) -> Earliest:
-    """When a job that another waits for will have started or ended, as it wants."""
-    other = state.jobs[dependency.job]
-    if dependency.on is After.START and other.first_start_ms is not None:
-        return Earliest(state.now)
-    if other.final is not None:
-        wanted = {After.SUCCESS: JobState.SUCCEEDED, After.FAILURE: JobState.FAILED}.get(dependency.on, other.final)
-        return Earliest(state.now) if other.final is wanted else Earliest(None, Reason.DEPENDENCY_FAILED, never=True)
-    if other.attempt is not None:
-        end_ms = expected_end_ms(state, other.attempt) if dependency.on in (After.SUCCESS, After.END) else None
-        return Earliest(end_ms or state.now, Reason.DEPENDENCY)
-    before = _not_before(state, other, known, further)
-    if before.never:
-        # It may be cancelled, which is an end.
-        lost = dependency.on in (After.SUCCESS, After.FAILURE)
-        return Earliest(None, Reason.DEPENDENCY_FAILED, never=True) if lost else Earliest(state.now)
-    lasts = dependency.on in (After.SUCCESS, After.END)
-    left_ms = max((other.job.duration_ms or 0) - other.executed_ms(state.now), 0) if lasts else 0
-    return Earliest((before.at_ms or state.now) + left_ms, Reason.DEPENDENCY)
+    def not_before(self, record: JobRecord, further: int = CHAIN_MAX) -> Earliest:
+        """Until when a job does not even stand in line."""
+        if record.job.id in self._known:
+            return self._known[record.job.id]
+        found = Earliest(self.state.now)
+        waits = [
+            Earliest(record.job.begin_ms or 0, Reason.BEGIN_TIME),
+            Earliest(record.not_before_ms, Reason.BACKOFF),
+            *(self._after(each, further - 1) for each in record.job.after if further),
+        ]
+        for each in waits:
+            if each.never:
+                found = each
+                break
+            if (each.at_ms or 0) > (found.at_ms or 0):
+                found = each
+        self._known[record.job.id] = found
+        return found
+
+    def _after(self, dependency: Dependency, further: int) -> Earliest:
+        """When a job that another waits for will have started or ended, as it wants."""
+        state, other = self.state, self.state.jobs[dependency.job]
+        if dependency.on is After.START and other.first_start_ms is not None:
+            return Earliest(state.now)
+        if other.final is not None:
+            wanted = {After.SUCCESS: JobState.SUCCEEDED, After.FAILURE: JobState.FAILED}.get(dependency.on, other.final)
+            met = other.final is wanted
+            return Earliest(state.now) if met else Earliest(None, Reason.DEPENDENCY_FAILED, never=True)
+        if other.attempt is not None:
+            end_ms = expected_end_ms(state, other.attempt) if dependency.on in (After.SUCCESS, After.END) else None
+            return Earliest(end_ms or state.now, Reason.DEPENDENCY)
+        before = self.not_before(other, further)
+        if before.never:
+            # It may be cancelled, which is an end.
+            lost = dependency.on in (After.SUCCESS, After.FAILURE)
+            return Earliest(None, Reason.DEPENDENCY_FAILED, never=True) if lost else Earliest(state.now)
+        lasts = dependency.on in (After.SUCCESS, After.END)
+        left_ms = max((other.job.duration_ms or 0) - other.executed_ms(state.now), 0) if lasts else 0
+        return Earliest(self._placed_ms(other, before) + left_ms, Reason.DEPENDENCY)
+
+    def _placed_ms(self, record: JobRecord, before: Earliest) -> int:
+        """When a job finds a place that stands in line from a moment on; that moment, if nobody knows."""
+        state = self.state
+        if self._places > 0:
+            self._places -= 1
+            with Trial(state) as trial, _Opened(state):
+                before = _Ahead(trial, record, _leaving(trial, record)).soonest(before)
+        return before.at_ms or state.now
 
 
 def _leaving(trial: Trial, record: JobRecord) -> list[tuple[int, AttemptRecord]]:
