@@ -116,6 +116,7 @@ def test_a_queue_that_others_lie_in_has_what_these_have_and_tells_of_its_budget(
     assert (research()["running"], research()["waiting"], research()["gpus_waiting"]) == (3, 0, 0)
     assert research()["quota"]["deserved"]["gpus_permille"] == 8000
     eventually(lambda: (research()["budget_spent_gpu_ms"] or 0) > 0)
+    assert research()["quota_used"] == {"gpus_permille": 7000, "cpus_milli": 0, "memory_mb": 0}
     for job in jobs:
         lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
         lab.wait(job["id"], "cancelled")

@@ -14,7 +14,7 @@ from builders import World, a_job
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
-from phalanx.cluster.cluster import flat
+from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.event import ClusterDefined, JobSubmitted
@@ -114,6 +114,26 @@ def test_the_queues_nodes_and_reservations_of_a_saved_state_are_listed_without_a
     nodes = say("nodes", "--state", bundle)
     assert [(node["name"], node["gpus_used"], node["jobs"]) for node in nodes] == [("n0", 8, ["runs"]), ("n1", 0, [])]
     assert say("nodes", "--state", bundle, "--health", "failed") == []
+
+
+def test_what_queues_use_of_their_quotas_is_shown_by_the_count_of_the_quotas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three halves of a GPU on two devices are all of a limit of 1.5; CPUs are shown where somebody has a quota."""
+    half = {"share": fraction_ask(500), "cpus_milli": 2_000, "cpus_limit_milli": 2_000}
+    node = Node("n0", (), 4, "H100", 80.0, cpus_milli=16_000)
+    quotas = Queue("a", limit=Quota(1_500)), Queue("b", deserved=Quota(None, 4_000), limit=Quota(None, 8_000))
+    world = World(Cluster((node,), queues=quotas), "fair")
+    world.run(*(a_job(f"a{i}", queue="a", task=half) for i in range(3)), a_job("b0", queue="b", task=half))
+    world.submit(a_job("a3", queue="a", task=half))
+    saved = bundled(tmp_path / "bundle.zip", world)
+    assert run(cli, ["queues", "--state", saved]) == Exit.OK
+    head, a, b = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head[-2:] == ["LIMIT", "CPUS"]
+    assert a == ["a", "3", "1", "1.5", "1", "-", "-", "1.5", "-"]
+    assert b == ["b", "1", "0", "0.5", "0", "-", "-", "-", "2", "(deserved", "4,", "limit", "8)"]
+    assert run(cli, ["why", "a3", "--no-forecast", "--state", saved]) == Exit.OK
+    assert "a: 1.5 GPUs in 3 jobs" in capsys.readouterr().out
 
 
 def test_how_many_jobs_came_to_what_is_told_in_words(

@@ -13,6 +13,10 @@ from phalanx.cli.watch import shown, watch_option
 
 MS_PER_HOUR = 3_600_000
 
+AMOUNTS = ("guaranteed", "deserved", "limit")
+UNITS = {"gpus_permille": 1000, "cpus_milli": 1000, "memory_mb": 1024}
+"""How many of what is counted make one of what is shown."""
+
 COLUMNS = (
     Column("name", least=16, tail=True),
     Column("running"),
@@ -21,6 +25,7 @@ COLUMNS = (
     Column("gpus_waiting", "WANTED"),
 )
 QUOTA_COLUMNS = (Column("guaranteed"), Column("deserved"), Column("limit"))
+BESIDE_COLUMNS = (Column("cpus_milli", "CPUS", least=12), Column("memory_mb", "MEMORY GB", least=12))
 BUDGET_COLUMNS = (Column("budget", "GPU-HOURS"),)
 CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE CELLS", least=12))
 
@@ -48,19 +53,38 @@ def _saved(path: str) -> list[dict[str, Any]]:
 def show(found: list[dict[str, Any]], output: Output) -> None:
     """Prints queues, with the columns that any of them has something in."""
     quotas = QUOTA_COLUMNS if any(queue.get("quota") for queue in found) else ()
+    beside = tuple(column for column in BESIDE_COLUMNS if any(_said(queue, column.key) for queue in found))
     budgets = BUDGET_COLUMNS if any(_budget_ms(queue) is not None for queue in found) else ()
     cells = CELL_COLUMNS if any(queue.get("virtual_cluster") for queue in found) else ()
     rows = found
     if output not in ("json", "yaml"):
         rows = [{**queue, **_allotted(queue), "budget": _budget(queue), **_owned(queue)} for queue in found]
-    emit(rows, (*COLUMNS, *quotas, *budgets, *cells), output)
+    emit(rows, (*COLUMNS, *quotas, *beside, *budgets, *cells), output)
 
 
 def _allotted(queue: dict[str, Any]) -> dict[str, Any]:
-    """What the cluster file says of its GPUs."""
+    """What the cluster file says of its GPUs, CPUs and memory, and what it has of these, by the same count."""
+    told = {amount: permille / UNITS["gpus_permille"] for amount, permille in _said(queue, "gpus_permille").items()}
+    used = queue.get("quota_used")
+    gpus = {"gpus_used": used["gpus_permille"] / UNITS["gpus_permille"]} if used is not None else {}
+    beside = {column.key: _of_what_is_said(queue, column.key) for column in BESIDE_COLUMNS}
+    return {**dict.fromkeys(AMOUNTS), **told, **gpus, **beside}
+
+
+def _said(queue: dict[str, Any], resource: str) -> dict[str, int]:
+    """What a queue is allotted of a resource, as far as something is said of it."""
     quota = queue.get("quota") or {}
-    told = {amount: (quota.get(amount) or {}).get("gpus_permille") for amount in ("guaranteed", "deserved", "limit")}
-    return {amount: None if permille is None else permille / 1000 for amount, permille in told.items()}
+    told = {amount: (quota.get(amount) or {}).get(resource) for amount in AMOUNTS}
+    return {amount: each for amount, each in told.items() if each is not None}
+
+
+def _of_what_is_said(queue: dict[str, Any], resource: str) -> str | None:
+    """What a queue has of a resource, and what it is allotted of it."""
+    told = [f"{amount} {each / UNITS[resource]:g}" for amount, each in _said(queue, resource).items()]
+    if not told:
+        return None
+    used = queue.get("quota_used")
+    return f"{'?' if used is None else format(used[resource] / UNITS[resource], 'g')} ({', '.join(told)})"
 
 
 def _budget_ms(queue: dict[str, Any]) -> int | None:

@@ -76,10 +76,10 @@ def _lacks_gpus(explanation: Explanation) -> bool:
 def _held(held: Held, explanation: Explanation, usage: Callable[[str], Usage]) -> str:
     """What a queue has of that which a job waits for; of what lies beside GPUs on nodes, only in how many jobs."""
     jobs, quota = counted(held.jobs, "job"), explanation.quota
-    if _lacks_gpus(explanation):
-        return f"{held.queue}: {counted(held.gpus, 'GPU')} in {jobs}"
     if explanation.reason is Reason.QUOTA and quota is not None and (has := usage(held.queue)[quota.resource]):
         return f"{held.queue}: {with_unit(has, quota.resource)} in {jobs}"
+    if _lacks_gpus(explanation):
+        return f"{held.queue}: {counted(held.gpus, 'GPU')} in {jobs}"
     return f"{held.queue}: {jobs}"
 
 

@@ -44,6 +44,7 @@ _QUEUE = {
     "gpus_used": 32,
     "gpus_waiting": 24,
     "quota": None,
+    "quota_used": None,
     "budget_spent_gpu_ms": None,
     "virtual_cluster": {
         "cells": [{"type": "H100-NODE", "gpus": 8, "count": 4, "free": 1}],

@@ -244,6 +244,9 @@ class QueueModel(Answered):
     quota: dict[str, Any] | None = Field(
         description="What the cluster file allots to it, and to those inside where it does not say; else null."
     )
+    quota_used: dict[str, Any] | None = Field(
+        description="What its jobs, and those inside, have of it; parts of GPUs count as what they are. Null without."
+    )
     budget_spent_gpu_ms: int | None = Field(
         description="GPU time that it has had of its budget (budget_gpu_ms of quota); null where it has none."
     )

@@ -18,7 +18,7 @@ from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.planning import ask
 from phalanx.server.loop.wire import ChangeNode
-from phalanx.server.planner.questions import ListSpending
+from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
@@ -75,18 +75,20 @@ async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     counted = await context.read(job_table.counted)
     quotas = (await context.cluster()).get("queues", {})
     owners = await context.read(virtual_clusters_of)
-    budgeted = any(quota.get("budget_gpu_ms") is not None for quota in quotas.values())
-    spent = await _spent(context) if budgeted else {}
-    return as_list([row for row in queue_rows(counted, quotas, spent, owners) if account.sees(row["name"])])
+    use = await _use(context) if quotas else {}
+    rows = queue_rows(counted, quotas, use.get("spent", {}), owners, use.get("used", {}))
+    return as_list([row for row in rows if account.sees(row["name"])])
 
 
-async def _spent(context: Context) -> dict[str, int]:
-    """The GPU time that queues with a budget have had; nothing while the planner cannot say."""
+async def _use(context: Context) -> dict[str, Any]:
+    """What queues have of what they are allotted, and have had of their budgets; nothing while the planner cannot
+    say.
+    """
     try:
-        spent: dict[str, int] = msgspec.json.decode(await ask(context, ListSpending()))
+        use: dict[str, Any] = msgspec.json.decode(await ask(context, ListUse()))
     except Refusal:
         return {}
-    return spent
+    return use
 
 
 @router.get("/cluster", responses=answers(models.ClusterModel))

@@ -35,7 +35,7 @@ from phalanx.server.planner.questions import (
     DifferSettings,
     Foresee,
     ListReservations,
-    ListSpending,
+    ListUse,
     PlanJobs,
     Question,
     Reply,
@@ -43,7 +43,7 @@ from phalanx.server.planner.questions import (
     Why,
 )
 from phalanx.server.refusal import Refusal
-from phalanx.server.view.lists import reservations_in, spent_in
+from phalanx.server.view.lists import reservations_in, spent_in, used_in
 from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, point_forecast
 from phalanx.words.change import sooner
@@ -290,8 +290,8 @@ def _reservations(question: ListReservations, state: State) -> dict[str, Any]:
 
 
 @_answer.register
-def _spending(question: ListSpending, state: State) -> dict[str, int]:
-    return spent_in(state)
+def _use(question: ListUse, state: State) -> dict[str, Any]:
+    return {"spent": spent_in(state), "used": used_in(state)}
 
 
 @_answer.register

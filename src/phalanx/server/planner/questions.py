@@ -49,15 +49,15 @@ class ListReservations(msgspec.Struct, frozen=True, tag=True):
     """Who has been promised devices from a moment on?"""
 
 
-class ListSpending(msgspec.Struct, frozen=True, tag=True):
-    """How much GPU time have the queues used that have a budget?"""
+class ListUse(msgspec.Struct, frozen=True, tag=True):
+    """What do queues have of what they are allotted, and how much of their budgets have they used?"""
 
 
 class TakeSnapshot(msgspec.Struct, frozen=True, tag=True):
     """The State itself, as bytes."""
 
 
-Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListSpending | TakeSnapshot
+Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListUse | TakeSnapshot
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -37,6 +37,7 @@ def queue_rows(
     quotas: Mapping[str, Row],
     spent: Mapping[str, int],
     owners: Mapping[str, Row],
+    used: Mapping[str, Row],
 ) -> list[Row]:
     """All queues that have a job, a quota or cells, with what waits and runs in each and in those inside.
 
@@ -49,6 +50,7 @@ def queue_rows(
             "name": name,
             **totals.get(name, NOTHING),
             "quota": quotas.get(name),
+            "quota_used": used.get(name),
             "budget_spent_gpu_ms": spent.get(name),
             "virtual_cluster": owners.get(name),
         }
@@ -81,7 +83,7 @@ def queues_in(state: State) -> list[Row]:
     """The queues of a State."""
     live = (record for record in state.jobs.values() if record.final is None)
     counted = ((record.job.queue, record.state.value, 1, record.gpus) for record in live)
-    return queue_rows(counted, quotas_in(state), spent_in(state), about_virtual_clusters(state))
+    return queue_rows(counted, quotas_in(state), spent_in(state), about_virtual_clusters(state), used_in(state))
 
 
 def quotas_in(state: State) -> dict[str, Row]:
@@ -119,6 +121,12 @@ def spent_in(state: State) -> dict[str, int]:
     """The GPU time that queues with a budget have had."""
     budgeted = (queue.path for queue in state.cluster.queues if queue.budget_gpu_ms is not None)
     return {path: state.spending.spent(path, state.now) // 1000 for path in budgeted}
+
+
+def used_in(state: State) -> dict[str, Row]:
+    """What queues with a quota have of it, with those inside: parts of GPUs count as what they are."""
+    accounts = state.quotas.accounts
+    return {queue.path: Quota(*accounts[queue.path].used)._asdict() for queue in state.cluster.queues}
 
 
 def node_item(facts: Mapping[str, Any]) -> Row:
