@@ -134,3 +134,16 @@ def test_a_table_that_cannot_fit_is_told_row_by_row_in_a_real_terminal() -> None
     assert process.returncode == 0
     assert max(map(len, lines)) <= 80
     assert [line.split()[1] for line in lines if line.startswith("NAME ")] == ["fifo", "fair"]
+
+
+def test_a_row_is_one_line_however_wide_its_characters_are() -> None:
+    columns = (Column("name"), Column("queue", least=4))
+    lines = as_table([{"name": "日本-😀", "queue": "ünï"}, {"name": "a", "queue": "b"}], columns).splitlines()
+    assert lines == ["NAME     QUEUE", "日本-😀  ünï", "a        b"]
+
+
+def test_of_wide_characters_so_many_are_kept_as_have_room() -> None:
+    assert cut("日本語", 6) == "日本語"
+    assert cut("日本語", 5) == "日本…"
+    assert cut("日本語", 4) == "日…"
+    assert cut("日本語", 4, tail=True) == "…語"

@@ -46,6 +46,21 @@ def _narrowed(columns: Sequence[Fit], room: int) -> list[int] | None:
 
 def cut(text: str, width: int, tail: bool = False) -> str:
     """So much of a text, with a mark where the rest was; of a path the end, which tells more than its beginning."""
-    if len(text) <= width:
+    if cells(text) <= width:
         return text
-    return "…" + text[len(text) - width + 1 :] if tail else text[: width - 1] + "…"
+    kept = 0
+    for character in reversed(text) if tail else text:
+        width -= cells(character)
+        if width < 1:
+            break
+        kept += 1
+    return "…" + text[len(text) - kept :] if tail else text[:kept] + "…"
+
+
+def cells(text: str) -> int:
+    """How wide a text is in a terminal, where some characters are two columns wide."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
 
 import click
 
-from phalanx.cli.fitting import GAP, Fit, cut, fitted
+from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -187,7 +187,7 @@ def fitted_table(
 def _fit(column: Column, values: Sequence[str]) -> Fit:
     """What a column would take and can do with. Words and numbers stay whole; prose is folded between its words."""
     title = len(column.title)
-    width = max([title, *map(len, values)])
+    width = max([title, *map(cells, values)])
     least = max(column.least, title)
     if not column.least:
         least = PROSE_LEAST if any(" " in value and len(value) > PROSE_FROM for value in values) else width
