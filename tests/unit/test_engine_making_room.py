@@ -221,3 +221,15 @@ def test_what_is_durable_is_not_lost_whatever_size_it_was_done_at() -> None:
     world.done("grown")
     world.turn(Progress("grown", 1, step=90, durable_step=60), after_ms=30_000)
     assert world.job("grown").attempt.lost_gpu_ms(world.now) == 4 * 30_000, "two thirds of it: the time with one GPU"
+
+
+def test_nobody_is_stopped_needlessly_for_tasks_that_share_a_gpu() -> None:
+    """Three halves need two GPUs, not three: who has the CPUs beside the free GPU of n1 may stay."""
+    nodes = (Node("n0", (), 2, "H100", 80.0, cpus_milli=8_000), Node("n1", (), 1, "H100", 80.0, cpus_milli=9_000))
+    world = World(Cluster(nodes), "priority")
+    cpus = {"cpus_milli": 9_000, "cpus_limit_milli": 9_000}
+    world.run(a_job("whole", 2), a_job("cpus", 0, task=cpus))
+    assert world.where("cpus") == {"n1": ()}
+    half = {"share": fraction_ask(500), "cpus_milli": 1_000, "cpus_limit_milli": 1_000}
+    plan = world.submit(a_job("head", 1, 3, required="node", task=half, priority=10), after_ms=1_000)
+    assert (plan.starts, stops(plan)) == (("head",), ["whole"])

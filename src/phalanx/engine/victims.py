@@ -144,7 +144,12 @@ class VictimSearch:
                     heappush(sets, (self._price([attempts[i] for i in more]), more))
 
     def _count_enough(self, victims: list[AttemptRecord]) -> bool:
-        """Whether there may be room for the head without some, as far as GPUs on nodes tell, wherever these are."""
+        """Whether there may be room for the head without some, as far as GPUs on nodes tell, wherever these are.
+
+        Where it asks for parts of GPUs they tell nothing: several of its tasks may lie on one, beside others.
+        """
+        if self._task.share is not None:
+            return True
         gained: dict[int, int] = {}
         for attempt in victims:
             for booking in attempt.bookings:
