@@ -6,11 +6,13 @@ import pytest
 
 from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
+from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
 from phalanx.engine.event import DeviceHealthChanged, JobCancelled, Progress
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.workload.gang import Role, Task
+from phalanx.workload.job import Kind
 from phalanx.workload.share import fraction_ask
 
 
@@ -221,6 +223,29 @@ def test_what_is_durable_is_not_lost_whatever_size_it_was_done_at() -> None:
     world.done("grown")
     world.turn(Progress("grown", 1, step=90, durable_step=60), after_ms=30_000)
     assert world.job("grown").attempt.lost_gpu_ms(world.now) == 4 * 30_000, "two thirds of it: the time with one GPU"
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair:preempt=true", "kai", "phalanx"])
+def test_a_service_shrinks_beside_those_who_are_stopped_if_fewer_are_then(policy: str) -> None:
+    """Four GPUs: two of the service, which keeps two, and those of one training job instead of both."""
+    world = World(flat(1, 8), policy)
+    world.run(a_job("service", 1, (2, 4), kind=Kind.SERVICE, min_available=2), a_job("t1", 2), a_job("t2", 2))
+    world.turn(after_ms=100_000)
+    plan = world.submit(a_job("head", 4, priority=10))
+    assert plan.starts == ("head",)
+    assert len(stops(plan)) == 1
+    (resized,) = (action for action in plan.actions if isinstance(action, Resize))
+    assert (resized.id.job, len(resized.placement.slots)) == ("service", 2)
+
+
+def test_only_as_many_members_go_as_are_needed_beside_those_who_are_stopped() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("service", 1, (1, 4), kind=Kind.SERVICE, min_available=1), a_job("t1", 4))
+    world.turn(after_ms=100_000)
+    plan = world.submit(a_job("head", 5, priority=10))
+    assert (plan.starts, stops(plan)) == (("head",), ["t1"])
+    (resized,) = (action for action in plan.actions if isinstance(action, Resize))
+    assert (resized.id.job, len(resized.placement.slots)) == ("service", 3)
 
 
 def test_nobody_is_stopped_needlessly_for_tasks_that_share_a_gpu() -> None:

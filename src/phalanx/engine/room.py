@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from phalanx.cluster.capacity import Booking
+from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.defragment import Defragmenting
 from phalanx.engine.elastic import surplus
 from phalanx.engine.excess import Excess
@@ -32,6 +33,21 @@ class Room:
     victims: tuple[AttemptRecord, ...] = ()
     shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
     moves: tuple[Move, ...] = ()
+
+
+Member = tuple[AttemptRecord, Slot]
+"""A member of an elastic attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """What is in one or the other."""
+
+    first: Container[str]
+    second: Container[str]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.first or key in self.second
 
 
 def make_room(trial: Trial, head: JobRecord, context: Context) -> Room | None:
@@ -139,6 +155,71 @@ def _moved(trial: Trial, head: JobRecord, context: Context, way: Moving) -> Room
 
 
 def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Has others stopped, and elastic ones shrink as well where less is lost by that."""
+    stopped = _stop(trial, head, context)
+    if not trial.state.elastic:
+        return stopped
+    mixed = _shrink_and_stop(trial, head, context)
+    if mixed is None or stopped is None:
+        return mixed or stopped
+    if trial.state.policy.targets is not Targets.KEEP:
+        # Who stands last goes first, whatever it loses: others are stopped in nobody's place.
+        spares = {victim.key for victim in mixed.victims} < {victim.key for victim in stopped.victims}
+        return mixed if spares else stopped
+    return mixed if _harm(mixed, context.now) < _harm(stopped, context.now) else stopped
+
+
+def _harm(room: Room, now: int) -> tuple[int, int]:
+    return sum(VictimSearch.loss(victim, now) for victim in room.victims), len(room.victims)
+
+
+def _shrink_and_stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Has elastic attempts shrink, and others stopped for what lacks then; who need not shrink for that does not."""
+    spare = _spare(trial.state, head, context)
+    if not spare:
+        return None
+    mark = trial.mark()
+    _give_up(trial, spare)
+    shrinking = dict.fromkeys(attempt.key for attempt, _ in spare)
+    found = _stop(
+        trial,
+        head,
+        replace(
+            context,
+            untouchable=Either(context.untouchable, shrinking),
+            fresh=None,
+            ceiling=Ceiling(trial.state, head, context.leaving),
+        ),
+    )
+    trial.undo_to(mark)
+    if found is None or not found.victims:
+        return None
+    room = found
+    for member in list(spare)[:SEATINGS_MAX]:
+        fewer = [other for other in spare if other is not member]
+        smaller = _with_all_gone(trial, head, context, fewer, found.victims)
+        if smaller is not None:
+            spare, room = fewer, smaller
+    return replace(room, victims=found.victims, shrunk=_by_attempt(spare))
+
+
+def _with_all_gone(
+    trial: Trial, head: JobRecord, context: Context, spare: list[Member], victims: tuple[AttemptRecord, ...]
+) -> Room | None:
+    """Where the head fits without some members and some victims."""
+
+    def seat() -> Room | None:
+        seated = Stopping(trial, head, context).seat(list(victims))
+        return _room(seated) if seated is not None else None
+
+    mark = trial.mark()
+    _give_up(trial, spare)
+    room = _beside(trial, context.leaving, seat, _lent_claims(trial.state, head) if trial.state.quotas else {})
+    trial.undo_to(mark)
+    return room
+
+
+def _stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Has others stopped, whatever their order or by it, if anybody at all would be stopped for the head."""
     search = VictimSearch(trial, head, context, Stopping(trial, head, context))
     whatever_the_order = _may_stop_anybody(trial.state, head) and search.is_worth_while()
@@ -167,17 +248,7 @@ def _may_stop_anybody(state: State, head: JobRecord) -> bool:
 
 def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
-    state = trial.state
-    excess = Excess(state, head)
-    spare = [
-        (attempt, slot)
-        for attempt in state.elastic.values()
-        if attempt.key not in context.untouchable
-        and state.yields(head, attempt)
-        and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
-        for slot in surplus(attempt)
-        if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
-    ]
+    spare = _spare(trial.state, head, context)
     if not spare or _without(trial, head, spare) is None:
         return None
     for member in list(spare)[:SEATINGS_MAX]:
@@ -186,23 +257,46 @@ def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
             spare = fewer
     room = _without(trial, head, spare)
     assert room is not None, f"{head.job.id} fitted a moment ago"
+    return replace(room, shrunk=_by_attempt(spare))
+
+
+def _spare(state: State, head: JobRecord, context: Context) -> list[Member]:
+    """Members that elastic attempts can do without who give way to the head."""
+    excess = Excess(state, head)
+    return [
+        (attempt, slot)
+        for attempt in state.elastic.values()
+        if attempt.key not in context.untouchable
+        and state.yields(head, attempt)
+        and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
+        for slot in surplus(attempt)
+        if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
+    ]
+
+
+def _by_attempt(spare: list[Member]) -> tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]:
     going: dict[str, list[Slot]] = {}
     for attempt, slot in spare:
         going.setdefault(attempt.key, []).append(slot)
     attempts = {attempt.key: attempt for attempt, _ in spare}
-    return replace(room, shrunk=tuple((attempts[key], tuple(slots)) for key, slots in going.items()))
+    return tuple((attempts[key], tuple(slots)) for key, slots in going.items())
 
 
-def _without(trial: Trial, head: JobRecord, spare: list[tuple[AttemptRecord, Slot]]) -> Room | None:
+def _without(trial: Trial, head: JobRecord, spare: list[Member]) -> Room | None:
     """Where the head fits without these members."""
     mark = trial.mark()
+    _give_up(trial, spare)
+    room = _wait(trial, head)
+    trial.undo_to(mark)
+    return room
+
+
+def _give_up(trial: Trial, spare: list[Member]) -> None:
+    """As if these members were gone."""
     for attempt, slot in spare:
         booking = _booking(attempt, slot)
         trial.release((booking,))
         trial.use(attempt.job.queue, usage_of((booking,)), -1)
-    room = _wait(trial, head)
-    trial.undo_to(mark)
-    return room
 
 
 def _booking(attempt: AttemptRecord, slot: Slot) -> Booking:
