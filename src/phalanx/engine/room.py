@@ -98,8 +98,11 @@ def _vacate(trial: Trial, leaving: Mapping[str, AttemptRecord], lent: Mapping[in
 def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
     """Devices by node that are promised to who borrows, or gives way to the head, and so may lose his claim."""
     found: dict[int, int] = {}
+    # Who does not borrow gives way to another queue only where the policy reclaims.
+    own = head.job.queue if state.policy.reclaims is nobody else None
     for claim in state.waiting_claims.values():
-        if state.quotas.borrows(claim.job.queue) or state.yields(head, claim):
+        may_yield = own is None or claim.job.queue == own
+        if state.quotas.borrows(claim.job.queue) or (may_yield and state.yields(head, claim)):
             for booking in claim.bookings:
                 found[booking.node] = found.get(booking.node, 0) | booking.devices
     return found
