@@ -139,7 +139,7 @@ class _Chain:
         state = self.state
         if self._places > 0:
             self._places -= 1
-            with Trial(state) as trial, _Opened(state):
+            with Trial(state) as trial, Opened(state):
                 before = _Ahead(trial, record, _leaving(trial, record)).soonest(before)
         return before.at_ms or state.now
 
