@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.queues import Quota, loose_limits
+from phalanx.cluster.queues import Quota, loose_limits, with_unit
 from phalanx.engine.check import check
 from phalanx.engine.event import ClusterChanged, Event, PolicyChanged
 from phalanx.engine.evidence import stranded_by
@@ -54,6 +54,7 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
     lines = [
         *_nodes(present, cluster),
         *_queues(present, cluster),
+        *_over_limits(state, cluster),
         *_windows(present, cluster, state.now),
         *_virtual_clusters(present, cluster),
         *_rest(present, cluster),
@@ -85,6 +86,18 @@ def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
         yield f"queue {path}: {_changed(had[path], has[path])}"
     if old.queues != new.queues:
         yield from islice(loose_limits(new.queues), SHOWN_MAX)
+
+
+def _over_limits(state: State, cluster: Cluster) -> Iterator[str]:
+    """Queues that have more than limits that they do not have yet."""
+    had = {queue.path: queue.limit for queue in (state.cluster_to_be or state.cluster).queues}
+    for queue in cluster.queues:
+        if queue.limit == had.get(queue.path):
+            continue
+        for resource, (has, limit) in enumerate(zip(state.usage(queue.path), queue.limit, strict=True)):
+            if limit is not None and has > limit:
+                more = f"{with_unit(has, resource)}, more than the limit of {with_unit(limit, resource)}"
+                yield f"queue {queue.path} has {more}: nobody is stopped for that, and nobody starts until it has less"
 
 
 def _windows(old: Cluster, new: Cluster, now_ms: int) -> Iterator[str]:
