@@ -189,7 +189,7 @@ def test_sick_nodes_are_named() -> None:
         (Change(ChangeKind.RELEASE), "if it were released"),
         (Change(ChangeKind.BEGIN), "without its begin time"),
         (Change(ChangeKind.RETRY), "if it were tried again at once"),
-        (Change(ChangeKind.DEPENDENCY, names=("a", "b")), "if it did not wait for a, b"),
+        (Change(ChangeKind.DEPENDENCY, names=("a", "b")), "if it did not wait for jobs a, b"),
         (Change(ChangeKind.ARRAY_LIMIT, 3, 2), "with 3 members of its array at a time instead of 2"),
         (Change(ChangeKind.DURATION, 90_000), "if it took at most 1m 30s"),
         (Change(ChangeKind.CPUS, 8_000, 16_000), "with 8 CPUs a task instead of 16"),

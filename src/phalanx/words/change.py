@@ -33,7 +33,7 @@ def offer(change: Change) -> str:
         case ChangeKind.RETRY:
             return "if it were tried again at once"
         case ChangeKind.DEPENDENCY:
-            return f"if it did not wait for {listed(change.names)}"
+            return f"if it did not wait for {'job' if len(change.names) == 1 else 'jobs'} {listed(change.names)}"
         case ChangeKind.ARRAY_LIMIT:
             return f"with {amount} members of its array at a time instead of {was}"
         case ChangeKind.PREEMPTIBLE:
