@@ -86,6 +86,19 @@ def test_with_conservative_backfilling_everybody_in_line_has_a_time() -> None:
     assert {job: at for job, (at, _) in reserved(world).items()} == {"b": 50_000, "c": 60_000, "d": 60_000}
 
 
+def test_a_head_whose_time_has_come_but_not_its_gpus_keeps_off_nobody_who_leaves_it_a_place() -> None:
+    """late should have ended by now; once it has, head and endless fit beside one another."""
+    world = World(flat(1, 5), "backfill")
+    world.run(a_job("gap", 2), a_job("late", 3, duration_ms=10_000))
+    world.end("gap")
+    world.submit(a_job("head", 4, duration_ms=1_000))
+    assert [(each.at_ms, each.placement.slots[0].devices) for each in world.state.reservations] == [
+        (10_000, (0, 1, 2, 3))
+    ]
+    assert starts(world.submit(a_job("endless", 1), after_ms=10_000)) == ["endless"]
+    assert reserved(world)["head"][0] > 10_000
+
+
 def test_one_more_of_a_kind_has_a_time_too_so_that_nobody_is_told_one_that_it_will_take() -> None:
     """second stands before pair in line: were nothing reserved for it, pair would be told 8 s and start at 13."""
     world = World(flat(3, 1), "backfill:mode=conservative")

@@ -112,7 +112,7 @@ class Reservations:
                 continue
             # Who should have started before now was held up by somebody who runs longer than expected.
             surprised = surprised or kept.at_ms < now
-            if surprised:
+            if surprised or (kept.at_ms == now and not self._may_start(record)):
                 self.make(record)
             else:
                 self._add(record, kept)
@@ -141,6 +141,10 @@ class Reservations:
             for slot in known.placement.slots:
                 found |= topology.bit[topology.number[slot.node]]
         return found
+
+    def _may_start(self, record: JobRecord) -> bool:
+        """Whether a job whose time has come finds what was reserved for it; then that stays so until its turn."""
+        return self.state.shortfall(record) is None and self._try(record) is not None
 
     def seat(self, record: JobRecord) -> GangTrial | None:
         """Seats a job so that it delays none of those before it for whom devices are reserved.
