@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.capacity import CPUS, Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Node
+from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.topology import Topology
 from phalanx.engine.blocks import Blocks
 
@@ -76,3 +77,22 @@ def test_what_somebody_leaves_meanwhile_is_blocked_too(
     Blocks(plain).lay(reserved)
 
     assert free(capacity) == free(plain)
+
+
+def test_a_shared_device_that_is_closed_takes_nobody_and_is_blocked_for_a_share_once_it_is_left() -> None:
+    """half shares the device until it leaves; it is reserved whole first, then for a share."""
+    half = Booking(0, 1, (), Portion(Mode.FRACTION, 500, 0), "half")
+    capacity = with_some_held([])
+    capacity.hold(half)
+    before = free(capacity), capacity.usable_shares(0)
+    blocks = Blocks(capacity)
+    blocks.close([(Booking(0, 1, ()),)])
+    blocks.lay([(Booking(0, 1, ()),)])
+    assert not capacity.usable_shares(0)
+    capacity.release(half)
+    blocks.lay([(Booking(0, 1, (), Portion(Mode.FRACTION, 300, 0)),)])
+    blocks.close([])
+    assert not capacity.free[0] & 1
+    blocks.lift()
+    capacity.hold(half)
+    assert (free(capacity), capacity.usable_shares(0)) == before

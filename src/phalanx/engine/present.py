@@ -17,7 +17,7 @@ from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.reserve import Reservations, Underway
 from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
+from phalanx.engine.trial import Opened, Trial
 from phalanx.placement.place import refusal
 from phalanx.placement.placement import Lack
 
@@ -90,15 +90,8 @@ def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
 
 def _would_be_unhealthy(state: State, record: JobRecord) -> bool:
     """Whether too many nodes would not be healthy also if none were closed for maintenance."""
-    capacity, number, grown = state.capacity, state.topology.number, state.capacity.grown
-    closed = {number[name]: capacity.health[number[name]] for name in state.closed}
-    for name, health in state.closed.items():
-        capacity.set_health(number[name], health)
-    lack = refusal(state.fit, record.asked).lack
-    for node, health in closed.items():
-        capacity.set_health(node, health)
-    capacity.grown = grown
-    return lack is Lack.UNHEALTHY
+    with Opened(state):
+        return refusal(state.fit, record.asked).lack is Lack.UNHEALTHY
 
 
 def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:
