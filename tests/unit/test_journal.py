@@ -14,6 +14,7 @@ from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.event import JobCancelled, JobSubmitted, TimerDue
 from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
 from phalanx.engine.turn import record, replay, verify
+from phalanx.workload.job import Execution, UnixIdentity
 
 GOLDEN = Path(__file__).parents[1] / "data" / "journal-v1.jsonl"
 TOLD = Path(__file__).parents[1] / "data" / "journal-v1.json"
@@ -46,6 +47,17 @@ def test_a_cancellation_without_a_reason_is_written_as_it_always_was() -> None:
     line = b'{"seq":3,"now":5,"body":{"type":"JobCancelled","job":"7"},"version":1}'
     assert encode(Record(3, 5, JobCancelled("7"))) == line
     assert decode(line).body == JobCancelled("7", "")
+
+
+def test_a_job_keeps_the_unix_user_it_was_submitted_as_and_jobs_of_older_journals_have_none(world: World) -> None:
+    job = replace(a_job("9", 1), execution=Execution(("true",), run_as=UnixIdentity(1001, 100, "ada")))
+    kept = decode(encode(Record(3, 5, JobSubmitted(job)))).body
+    assert isinstance(kept, JobSubmitted)
+    assert kept.job.execution.run_as == UnixIdentity(1001, 100, "ada")
+    old = [entry.body for entry in Journal.read(GOLDEN.read_bytes().splitlines()).records]
+    submitted = [body.job for body in old if isinstance(body, JobSubmitted)]
+    assert submitted
+    assert all(job.execution.run_as is None for job in submitted)
 
 
 def test_equal_histories_have_equal_digests_and_others_have_not(world: World) -> None:

@@ -83,11 +83,25 @@ class Probe:
     after_ms: int = 0
 
 
+HIDDEN = "…"
+"""What stands for the value of a variable where it is shown to users who may not change the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnixIdentity:
+    """The Unix user that tasks run as. `user` is its name on the machine; empty for a number without a name."""
+
+    uid: int
+    gid: int
+    user: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """What is run. The scheduler never looks at it; backends do.
 
-    `probe` is for services; an interactive job on which nothing happens for `idle_timeout_ms` is ended.
+    `probe` is for services; an interactive job on which nothing happens for `idle_timeout_ms` is ended. `run_as` is
+    settled by the server when the job is submitted, and is nothing that a job file could say.
     """
 
     command: tuple[str, ...] = ()
@@ -98,9 +112,11 @@ class Execution:
     secrets: tuple[str, ...] = ()
     probe: Probe | None = None
     idle_timeout_ms: int | None = None
+    run_as: UnixIdentity | None = None
 
 
 DEFAULT_GRACE_MS = 30_000
+GRACE_MAX_MS = 3_600_000
 PRIORITY_MIN, PRIORITY_MAX = -1_000_000, 1_000_000
 
 

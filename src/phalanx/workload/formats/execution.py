@@ -25,7 +25,7 @@ def read_execution(job: Fields) -> Execution:
     """The command of a job and what surrounds it."""
     return Execution(
         command=job.get("command", _read_command, ()),
-        image=job.get("image", Field.title, ""),
+        image=job.get("image", _read_image, ""),
         env=job.get("env", _read_env, ()),
         workdir=job.get("workdir", Field.text, ""),
         mounts=job.get("mounts", lambda mounts: tuple(map(_read_mount, mounts.items(0, MOUNTS_MAX))), ()),
@@ -88,6 +88,13 @@ def _read_env(field: Field) -> tuple[tuple[str, str], ...]:
         if "=" in name:
             raise field.error(f"expected names of variables without '=', got '{name}'")
     return pairs
+
+
+def _read_image(field: Field) -> str:
+    image = field.title()
+    if image.startswith("-") or " " in image:
+        raise field.expected("the name of an image, such as registry.example/team/image:tag")
+    return image
 
 
 def _read_secret(field: Field) -> str:

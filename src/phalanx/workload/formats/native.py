@@ -35,6 +35,7 @@ from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS,
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import (
     DEFAULT_GRACE_MS,
+    GRACE_MAX_MS,
     PRIORITY_MAX,
     PRIORITY_MIN,
     After,
@@ -173,7 +174,7 @@ def read_job(
         max_wait_ms=fields.get("max_wait", _read_positive_duration, None),
         begin_ms=begin_ms,
         deadline_ms=deadline_ms,
-        grace_ms=fields.get("grace", Field.duration_ms, DEFAULT_GRACE_MS),
+        grace_ms=fields.get("grace", _read_grace, DEFAULT_GRACE_MS),
         after=fields.get("after", lambda after: _read_after(after, job_id), ()),
         array=array,
         preemptible=fields.get("preemptible", Field.boolean, kind is not Kind.INTERACTIVE),
@@ -306,6 +307,14 @@ def _read_positive_duration(field: Field) -> int:
     if not duration_ms:
         raise field.expected("a duration above 0")
     return duration_ms
+
+
+def _read_grace(field: Field) -> int:
+    """Bounded: what is asked to end must end, also where it does not want to."""
+    grace_ms = field.duration_ms()
+    if grace_ms > GRACE_MAX_MS:
+        raise field.expected(f"at most {GRACE_MAX_MS // 3_600_000}h")
+    return grace_ms
 
 
 def _read_window(fields: Fields, now_ms: int) -> tuple[int | None, int | None]:
