@@ -19,11 +19,12 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from phalanx.cluster.cluster import Cluster, Node
+from phalanx.engine.journal import Digest
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Gang, Role, Task
-from phalanx.workload.job import Execution, Job
+from phalanx.workload.job import HIDDEN, Execution, Job
 
 MAGIC = b"phalanx snapshot "
 VERSION = 3
@@ -58,21 +59,46 @@ class SnapshotError(ValueError):
 
 def dump(state: State) -> bytes:
     """A State as bytes."""
-    return MAGIC + f"{VERSION} {form()} {state.seq}\n".encode() + zlib.compress(written(state), level=1)
+    return _dumped(state, written(state))
+
+
+def dump_hidden(state: State, link: bytes | None = None) -> bytes:
+    """A State as bytes without the values of jobs' variables, for readers who may not know them.
+
+    The digest of a State is over records with these values, which could be guessed by it: another takes its place, the
+    last link of the chain over those records that go with the State, or one that begins here.
+    """
+    content = BytesIO()
+    _HidingWriter(content, Digest(link) if link is not None else Digest()).dump(state)
+    return _dumped(state, content.getvalue())
+
+
+def seq_of(content: bytes) -> int:
+    """The record at which a snapshot was taken."""
+    return int(_header(content)[2])
+
+
+def _dumped(state: State, body: bytes) -> bytes:
+    return MAGIC + f"{VERSION} {form()} {state.seq}\n".encode() + zlib.compress(body, level=1)
 
 
 def load(content: bytes) -> State:
     """A State from its bytes."""
-    header, _, body = content.partition(b"\n")
+    if _header(content)[:2] != [str(VERSION), form()]:
+        raise SnapshotError("a snapshot of another release of phalanx; fold the journal instead")
+    try:
+        return read(zlib.decompress(content.partition(b"\n")[2]), State)
+    except UNREADABLE as error:
+        raise SnapshotError(f"a torn or foreign snapshot: {error}") from error
+
+
+def _header(content: bytes) -> list[str]:
+    """What a snapshot says first: the form of it, that of its classes, and its record."""
+    header = content.partition(b"\n")[0]
     parts = header.removeprefix(MAGIC).decode("ascii", "replace").split(" ")
     if not header.startswith(MAGIC) or len(parts) != 3:
         raise SnapshotError("not a snapshot; expected one that phalanx wrote")
-    if parts[:2] != [str(VERSION), form()]:
-        raise SnapshotError("a snapshot of another release of phalanx; fold the journal instead")
-    try:
-        return read(zlib.decompress(body), State)
-    except UNREADABLE as error:
-        raise SnapshotError(f"a torn or foreign snapshot: {error}") from error
+    return parts
 
 
 def form() -> str:
@@ -132,6 +158,29 @@ class _Writer(pickle.Pickler):
         )
         known: dict[int, dict[Any, Any]] = {names.index(name): {} for name in COMMON.get(kind, ())}
         return partial(_with_common, getter, known) if known else getter
+
+
+class _HidingWriter(_Writer):
+    """Writes a State with another digest, and every execution in it without the values of its variables."""
+
+    def __init__(self, content: BytesIO, digest: Digest) -> None:
+        super().__init__(content)
+        self._digest = digest
+
+    def _values_of(self, kind: Any) -> Values | None:
+        if kind is Digest:
+            return lambda _: (self._digest.link,)
+        values = super()._values_of(kind)
+        if kind is not Execution or values is None:
+            return values
+        place = [each.name for each in fields(Execution)].index("env")
+        return partial(_without_variables, values, place)
+
+
+def _without_variables(getter: Values, place: int, obj: Any) -> tuple[Any, ...]:
+    values = list(getter(obj))
+    values[place] = tuple((name, HIDDEN) for name, _ in values[place])
+    return tuple(values)
 
 
 def _with_common(getter: Values, known: dict[int, dict[Any, Any]], obj: Any) -> tuple[Any, ...]:
