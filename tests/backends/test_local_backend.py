@@ -9,7 +9,6 @@ import re
 import shutil
 import socket
 import subprocess
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,15 +19,18 @@ from pathlib import Path
 import pytest
 
 from builders import a_job
+from images import engine_settings, image_of_this_machine
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
 from phalanx.backends.local.logs import log_files
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import process
 from phalanx.backends.local.session import NoSession, open_session
+from phalanx.backends.local.unix_user import identity_named
 from phalanx.backends.local.wire import connect_to
 from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
+from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.job import Execution, Job, Kind, Probe, ProbeKind
 
@@ -147,19 +149,20 @@ def test_a_task_gets_nothing_of_the_servers_environment_but_what_every_program_n
     assert "DATABASE_PASSWORD" not in bench.printed()
 
 
-def test_a_secret_is_read_from_its_file_and_a_missing_one_is_refused(make: Callable[..., Bench]) -> None:
-    bench = make()
-    (bench.data / "secrets").mkdir()
-    (bench.data / "secrets" / "KEY").write_text("abc\n")
+def test_a_secret_is_a_variable_and_one_that_may_not_be_used_fails_the_start(make: Callable[..., Bench]) -> None:
+    def secrets(job: Job) -> dict[str, str]:
+        if "NONE" in job.execution.secrets:
+            raise PhalanxError("secret 'NONE': there is no grant")
+        return {"KEY": "abc"}
+
+    bench = make(secrets=secrets)
     bench.start("sh", "-c", "echo $KEY", execution=Execution(secrets=("KEY",)))
     bench.end()
     assert bench.printed() == "abc\n"
     holders = [path for path in bench.data.rglob("*") if path.is_file() and "abc" in path.read_text(errors="replace")]
     logs = [path for path in holders if path.suffix == ".out"]
     assert all(path.stat().st_mode & 0o007 == 0 for path in logs)
-    assert all(
-        path.stat().st_mode & 0o077 == 0 for path in holders if path not in logs and path.parent.name != "secrets"
-    )
+    assert all(path.stat().st_mode & 0o077 == 0 for path in holders if path not in logs)
     bench.job = replace(bench.job, execution=Execution(("true",), secrets=("NONE",)))
     bench.backend.carry_out(Start(ActionId(1, "7", 2, 0), Placement(slots(1))), 0)
     refused = bench.wait(lambda event: isinstance(event, Failed | Done) and event.action.attempt == 2)
@@ -201,7 +204,7 @@ def test_a_task_runs_as_the_user_it_is_given(make: Callable[..., Bench], tmp_pat
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.getuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o755)
-    bench = make(unix_user=lambda job: "nobody")
+    bench = make(identity=lambda job: identity_named("nobody"))
     bench.start("sh", "-c", "id -u; echo $HOME; touch mine")
     assert bench.end().exit_code == 0, bench.printed(stream="err")
     assert bench.printed().splitlines() == [str(pwd.getpwnam("nobody").pw_uid), pwd.getpwnam("nobody").pw_dir]
@@ -220,7 +223,7 @@ def test_what_runs_is_ended_with_all_it_brought_forth_once_its_folder_is_deleted
 
 
 def test_an_unknown_user_is_refused(make: Callable[..., Bench]) -> None:
-    refused = make(unix_user=lambda job: "nosuchuser").start("true")
+    refused = make(identity=lambda job: identity_named("nosuchuser")).start("true")
     assert isinstance(refused, Failed)
     assert "no such user" in refused.reason
 
@@ -441,42 +444,14 @@ def test_an_image_without_an_engine_is_refused(bench: Bench, monkeypatch: pytest
     assert "podman, docker, apptainer" in refused.reason
 
 
-def image_of_this_machine(folder: Path) -> str:
-    """An image with a shell from this machine's own files, loaded into podman."""
-    root = folder / "root"
-    for program in ("/bin/sh", "/bin/cat", "/bin/sleep", "/usr/bin/env"):
-        copy_with_libraries(Path(shutil.which(Path(program).name) or program), root, Path(program))
-    (root / "tmp").mkdir()
-    archive = folder / "root.tar"
-    with tarfile.open(archive, "w") as tar:
-        tar.add(root, arcname=".")
-    subprocess.run(["podman", "import", str(archive), "phalanx-test"], check=True, capture_output=True, timeout=120)
-    return "localhost/phalanx-test"
-
-
-def copy_with_libraries(source: Path, root: Path, target: Path) -> None:
-    listed = subprocess.run(["ldd", str(source.resolve())], check=True, capture_output=True, text=True).stdout
-    for word in listed.split():
-        if word.startswith("/"):
-            place = root / word[1:]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(word, place)
-    place = root / str(target)[1:]
-    place.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(source.resolve(), place)
-
-
 @pytest.mark.needs("podman")
-def test_a_task_runs_in_the_image_it_names_and_leaves_nothing_behind(bench: Bench, tmp_path: Path) -> None:
+def test_a_task_runs_in_the_image_it_names_and_leaves_nothing_behind(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = image_of_this_machine(tmp_path)
-    # What an administrator sets where limits may not be raised and control groups are of both versions.
-    settings = tmp_path / "containers.conf"
-    settings.write_text(
-        '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
-        f'[engine]\nruntime = "{"runc" if shutil.which("runc") else "crun"}"\ncgroup_manager = "cgroupfs"\n'
-    )
+    monkeypatch.setenv("CONTAINERS_CONF", str(engine_settings(tmp_path)))
     script = "echo rank $PHALANX_RANK of $WORLD_SIZE; cat /etc/hostname 2>/dev/null; test ! -e /work; exec sleep 600"
-    execution = Execution(image=image, env=(("COLOUR", "green"), ("CONTAINERS_CONF", str(settings))))
+    execution = Execution(image=image, env=(("COLOUR", "green"),))
     assert bench.start("/bin/sh", "-c", script, tasks=2, execution=execution) == Done(START)
     until(lambda: "rank 1 of 2" in bench.printed(1))
     session = open_session(bench.data, "7", 1, 0, ("/bin/sh", "-c", "echo $COLOUR"))

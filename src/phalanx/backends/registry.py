@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
 from phalanx.backends.capability import Offer
-from phalanx.backends.live import LiveBackend
+from phalanx.backends.live import History, LiveBackend
 from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, UnixIdentity
 
 GROUP = "phalanx.backends"
 """An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`."""
@@ -33,9 +33,16 @@ def no_variables(job: str, attempt: int) -> Mapping[str, str]:
     return {}
 
 
-def same_user(job: Job) -> str:
-    """Every job runs as the server does."""
-    return ""
+def as_server(job: Job) -> UnixIdentity | None:
+    """Every job runs as the Unix user that this process is."""
+    return None
+
+
+def no_secrets(job: Job) -> Mapping[str, str]:
+    """A job that names a secret is refused: there are none."""
+    for name in job.execution.secrets:
+        raise PhalanxError(f"secret '{name}' of job {job.id}: there are no secrets here")
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +50,21 @@ class Setting:
     """What a server gives a backend to work with.
 
     `data` is the server's folder, `jobs` gives the job of an id. `environment` gives further variables of an attempt,
-    such as where it reports its progress; `unix_user` names the user a job's tasks run as. Who takes a device in turns
-    runs for `turn_ms` before the next.
+    such as where it reports its progress; `identity` is the Unix user that a job's tasks run as. Jobs that take a
+    device in turns run for `turn_ms` each. `private` are files and folders of the server's, beside `data`, that no
+    task may see. `secrets` gives the secrets of a job that starts now as variables; for one that may not have what it
+    names it raises a PhalanxError, which is why the start fails. `history` is what the store knows of attempts.
     """
 
     data: Path
     jobs: Callable[[str], Job]
     cluster: Cluster
     environment: Callable[[str, int], Mapping[str, str]] = no_variables
-    unix_user: Callable[[Job], str] = same_user
+    identity: Callable[[Job], UnixIdentity | None] = as_server
     turn_ms: int = TURN_MS
+    private: tuple[str, ...] = ()
+    secrets: Callable[[Job], Mapping[str, str]] = no_secrets
+    history: History = field(default_factory=History)
 
 
 def backend_names() -> tuple[str, ...]:

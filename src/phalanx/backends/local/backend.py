@@ -9,6 +9,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
 
@@ -60,9 +61,9 @@ class LocalBackend:
 
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
         """Takes over what runs, reports what has ended, and ends what belongs to nobody."""
-        finished = threading.Event()
+        finished: Future[None] = Future()
         self._post(partial(self._adopt, tuple(attempts), now, finished))
-        finished.wait()
+        finished.result()
 
     def close(self) -> None:
         """Lets go; the tasks go on."""
@@ -70,11 +71,14 @@ class LocalBackend:
             self._post(self._stop_running)
             self._thread.join()
 
-    def _adopt(self, attempts: tuple[Adopted, ...], now: int, finished: threading.Event) -> None:
+    def _adopt(self, attempts: tuple[Adopted, ...], now: int, finished: Future[None]) -> None:
         try:
             self._herd.adopt(attempts, now)
-        finally:
-            finished.set()
+        except Exception as error:
+            # Whoever waits must not take over half of it; the next start tries again.
+            finished.set_exception(error)
+        else:
+            finished.set_result(None)
 
     def _post(self, work: Work) -> None:
         self._inbox.put(work)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from phalanx.backends.capability import Offer
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
 from phalanx.backends.local.machine import device_names
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.shepherd import sandbox
 from phalanx.backends.registry import Setting
 
 
@@ -21,12 +24,25 @@ def offer(setting: Setting) -> Offer:
     return local_offer(_yard(setting))
 
 
+def hidden(setting: Setting) -> tuple[str, ...]:
+    """What tasks must not see and permissions do not keep from them; nothing where they run as other users, or where
+    it cannot be hidden.
+    """
+    if os.getuid() == 0 or sandbox.obstacle():
+        return ()
+    private = (os.path.realpath(path) for path in setting.private if os.path.exists(path))
+    return (os.path.realpath(setting.data), *private)
+
+
 def _yard(setting: Setting) -> Yard:
     return Yard(
         setting.data,
         setting.environment,
-        setting.unix_user,
+        setting.identity,
         device_names(setting.cluster),
         find_grounds(),
         setting.turn_ms,
+        hidden(setting),
+        setting.secrets,
+        setting.history,
     )

@@ -15,6 +15,9 @@ from phalanx.workload.job import Job
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "USER", "LOGNAME", "SHELL", "TMPDIR")
 """All a job gets of the server's own environment: the rest may hold secrets."""
 
+ENGINE_SETTINGS = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF", "XDG_RUNTIME_DIR")
+"""Further variables of the server's that container engines look at."""
+
 COORDINATES = ("PHALANX_TP_RANK", "PHALANX_PP_RANK", "PHALANX_DP_RANK")
 """Where the devices of a task are in the parallel plan, one number for each of them."""
 
@@ -48,6 +51,15 @@ def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> di
         **_devices(slot, around),
         **(around.extra or {}),
     }
+
+
+def engine_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a container engine: the server's, and of the task's only what tells whose it is. A job must
+    not choose which program or library an engine is that may be root.
+    """
+    ours = {name: os.environ[name] for name in (*PASSED_ON, *ENGINE_SETTINGS) if name in os.environ}
+    marks = {name: value for name, value in env.items() if name.startswith("PHALANX_") or name == "MASTER_PORT"}
+    return marks | ours
 
 
 def _rendezvous(slot: Slot, placement: Placement, around: Surroundings) -> dict[str, str]:

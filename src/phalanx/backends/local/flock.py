@@ -32,7 +32,9 @@ _LINE = 3
 
 
 class Flock:
-    """One attempt that may be running. `asked` is what its shepherd was told and has not answered, by number."""
+    """One attempt that may be running. `asked` is what its shepherd was told and has not answered, by number. Of one
+    that is `unknown` to the store nothing is reported.
+    """
 
     def __init__(self, job: str, attempt: int, folder: AttemptFolder) -> None:
         self.job = job
@@ -40,6 +42,7 @@ class Flock:
         self.folder = folder
         self.wire: Wire | None = None
         self.ended = False
+        self.unknown = False
         self.asked: dict[int, PassedOn] = {}
         self._child = 0
 

@@ -25,6 +25,7 @@ class AttemptFolder:
         self.rest_path = f"{path}/shared/rest.json"
         self.steps_path = f"{path}/shared/steps"
         self.share_path = f"{path}/shared/share.json"
+        self.certificate_path = f"{path}/shared/ca.pem"
         self.lock_path = f"{path}/lock"
         self._turn_path = f"{path}/turn.json"
 
@@ -63,15 +64,15 @@ class AttemptFolder:
 
     def order(self) -> Order | None:
         """What was asked for."""
-        return cast("Order | None", _read(self.order_path))
+        return cast("Order | None", read_paper(self.order_path))
 
     def state(self) -> AttemptState | None:
         """What became of it; None if it was never begun."""
-        return cast("AttemptState | None", _read(self.state_path))
+        return cast("AttemptState | None", read_paper(self.state_path))
 
     def gang(self) -> list[dict[str, Any]]:
         """Who is in the gang now."""
-        return cast("dict[str, Any]", _read(self.gang_path))["tasks"]  # type: ignore[no-any-return]
+        return cast("dict[str, Any]", read_paper(self.gang_path))["tasks"]  # type: ignore[no-any-return]
 
     def write_order(self, order: Order) -> None:
         """Puts down what is asked for."""
@@ -79,7 +80,7 @@ class AttemptFolder:
 
     def turn(self) -> Turn | None:
         """The devices that it takes in turns; None if there are none."""
-        return cast("Turn | None", _read(self._turn_path))
+        return cast("Turn | None", read_paper(self._turn_path))
 
     def write_turn(self, turn: Turn) -> None:
         """Puts down which devices it takes in turns, if any."""
@@ -122,7 +123,8 @@ def write_durably(path: str, paper: object, mode: int = PRIVATE) -> None:
     os.replace(draft, path)
 
 
-def _read(path: str) -> object:
+def read_paper(path: str) -> Any:
+    """A paper; None if there is none."""
     try:
         with open(path) as file:
             return json.load(file)

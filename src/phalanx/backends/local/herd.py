@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import selectors
+import shutil
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -13,9 +15,10 @@ from phalanx.backends.live import Adopted
 from phalanx.backends.local.fence import Fence
 from phalanx.backends.local.flock import Flock, PassedOn
 from phalanx.backends.local.orders import Yard, shares_of
-from phalanx.backends.local.orphans import end_orphans
+from phalanx.backends.local.orphans import end_orphans, kill_shepherd
 from phalanx.backends.local.papers import Answer, AttemptState, Ending
 from phalanx.backends.local.rota import Key, turn_of
+from phalanx.backends.local.strays import put_away, strays_of
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
@@ -29,6 +32,14 @@ OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Ou
 
 LOST = Ending(outcome="lost", exit_code=0, reason="lost: what looked after it was killed, or the machine was restarted")
 STOPPED = Ending(outcome="stopped", exit_code=0, reason="it was stopped before it began")
+
+UNASKED = "lost: it was stopped after the backup from which the store was restored"
+
+ENDING_S = 15.0
+"""How long a shepherd may take beyond the grace of its attempt: processes that were killed, containers to remove."""
+
+RESTORED_GRACE_MAX_MS = 600_000
+"""A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
 
 LAST = 1 << 30
 """The number of a stop that no engine asked for: it comes after all others."""
@@ -66,11 +77,64 @@ class Herd:
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
         """Takes over what runs, tells what has ended, and ends what belongs to nobody."""
         present = {(each.job, each.attempt): each for each in attempts}
+        if self._yard.history.restored:
+            self._settle_restored(present, now)
         for key in list(self._fence.marked()):
             if key not in present:
                 self._end_stray(*key)
         for each in present.values():
             self._adopt(each, now)
+
+    def _settle_restored(self, present: Mapping[Key, Adopted], now: int) -> None:
+        """Ends what a restored store does not know, and puts its folders away."""
+        strays = list(strays_of(self._yard, present))
+        unknown = {(stray.job, stray.attempt) for stray in strays}
+        running = list(self._fence.marked())
+        self._end_with_grace(
+            [key for key in running if key in unknown or key not in present or self._is_ahead(present[key])]
+        )
+        for stray in strays:
+            self._yard.history.found(put_away(self._yard, stray, (stray.job, stray.attempt) in running, now))
+
+    def _is_ahead(self, adopted: Adopted) -> bool:
+        """Whether an attempt was suspended, resumed or resized in the lost time: the State has other news."""
+        state = self._yard.folder(adopted.job, adopted.attempt).state()
+        return state is not None and state["newest"] >= adopted.next_seq
+
+    def _end_with_grace(self, attempts: Iterable[Key]) -> None:
+        """Has attempts end within their grace, and waits for that; what stays is killed."""
+        flocks, grace_ms = [self._flock(*key) for key in attempts], 0
+        for flock in flocks:
+            flock.unknown = True
+            order = flock.folder.order()
+            if order is None:
+                self._forget(flock)
+            elif self._reach(flock):
+                own_ms = min(order["grace_ms"], RESTORED_GRACE_MAX_MS)
+                grace_ms = max(grace_ms, own_ms)
+                flock.send(_stop_message(0, "restored", own_ms))
+            else:
+                self._seek(flock)
+        self._await_end(flocks, grace_ms / 1000 + ENDING_S)
+        for flock in flocks:
+            self._hang_up(flock)
+            if not flock.ended:
+                # It does not answer, or does not listen.
+                kill_shepherd(flock.folder)
+                self._seek(flock)
+
+    def _await_end(self, flocks: list[Flock], patience_s: float) -> None:
+        deadline_s = time.monotonic() + patience_s
+        while not all(flock.ended for flock in flocks) and (left_s := deadline_s - time.monotonic()) > 0:
+            for key, _ in self._selector.select(left_s):
+                key.data()
+
+    def _hang_up(self, flock: Flock) -> None:
+        """Listens no more: another attempt may have its number."""
+        if flock.wire is not None:
+            self._selector.unregister(flock.wire)
+            del self._flocks[flock.job, flock.attempt]
+            flock.let_go()
 
     def _emit(self, *events: Event) -> None:
         if events:
@@ -113,19 +177,34 @@ class Herd:
         self._end_older(action.id)
         order = self._yard.order(action, job, now)
         flock.folder.make()
-        self._make_folders(job, order["tasks"][0]["user"])
+        self._make_folders(flock, job, order.get("user", []))
         flock.folder.write_turn(turn_of(action.placement))
         flock.folder.write_shares(shares_of(action.placement))
         flock.folder.write_order(order)
         self._fence.mark(flock.job, flock.attempt)
         self._listen(flock, flock.spawn().fileno())
 
-    def _make_folders(self, job: Job, user: list[int]) -> None:
-        for folder in (self._yard.data / "jobs" / job.id / "work", self._yard.data / "checkpoints" / job.id):
+    def _make_folders(self, flock: Flock, job: Job, user: list[int]) -> None:
+        """Makes what a job may see and write to, closed to all but its own Unix user."""
+        data = self._yard.data
+        homes = [self._yard.home(job)] if user and self._yard.is_at_home_here(job) else []
+        for home in homes:
+            if home.exists() and home.stat().st_uid != user[0]:
+                # Of an account of this name that was deleted: its files are not the new one's.
+                home.rename(f"{home}.{home.stat().st_uid}")
+        for folder in (data / "jobs" / job.id / "work", data / "checkpoints" / job.id, *homes):
             folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
             if user:
-                folder.chmod(0o700)
                 os.chown(folder, user[0], user[1])
+        certificate = self._yard.certificate_for(job.id, flock.attempt)
+        if certificate:
+            shutil.copyfile(certificate, flock.folder.certificate_path)
+        shared = os.path.dirname(flock.folder.notice_path)
+        os.chmod(shared, 0o750)
+        if user:
+            # Never the user's own: what the shepherd writes there as root must not be led elsewhere by a link.
+            os.chown(shared, -1, user[1])
 
     def _end_older(self, action: ActionId) -> None:
         """Nothing of an older attempt may run beside a newer one, even if nobody knows of it any more."""
@@ -284,6 +363,8 @@ class Herd:
                 events.append(
                     AttemptEnded(flock.job, flock.attempt, outcome, ending["exit_code"], ending["reason"], cause)
                 )
+        if flock.unknown:
+            return
         self._emit(*events)
         if answers and not flock.ended:
             self._see_to_turn(flock)
@@ -318,6 +399,8 @@ class Herd:
         begun = state is not None or not _awaits_start(adopted)
         if state is not None and state["ending"] is not None:
             self._tell(flock, state["answers"], state["ending"])
+            if not _is_asked_for(adopted, state):
+                self._emit(AttemptEnded(flock.job, flock.attempt, Outcome.LOST, 0, UNASKED, "lost"))
         elif begun and not self._reach(flock):
             self._lose(flock)
         for action in adopted.in_flight:
@@ -339,6 +422,14 @@ def _unbegun(flock: Flock) -> AttemptState:
     return flock.folder.close([failed], Ending(outcome="unstarted", exit_code=0, reason=reason))
 
 
+def _is_asked_for(adopted: Adopted, state: AttemptState) -> bool:
+    """Whether the State hears of the end of an attempt: it ended by itself, or as the answer to what is in flight."""
+    if state["ending"] is None or state["ending"]["outcome"] in OUTCOMES:
+        return True
+    failed = {answer["seq"] for answer in state["answers"] if not answer["ok"]}
+    return any(isinstance(action, Stop) or action.id.seq in failed for action in adopted.in_flight)
+
+
 def _awaits_start(adopted: Adopted) -> bool:
     return any(isinstance(action, Start | Repartition) for action in adopted.in_flight)
 
@@ -347,8 +438,8 @@ def _place(task: Mapping[str, Any]) -> tuple[object, ...]:
     return (task["rank"], task["node"], *task["devices"])
 
 
-def _stop_message(term: int, reason: str) -> Message:
-    return {"do": "stop", "grace_ms": 0, "reason": reason, "term": term, "seq": LAST}
+def _stop_message(term: int, reason: str, grace_ms: int = 0) -> Message:
+    return {"do": "stop", "grace_ms": grace_ms, "reason": reason, "term": term, "seq": LAST}
 
 
 def _event_of(job: str, attempt: int, answer: Answer) -> Event:

@@ -1,4 +1,4 @@
-"""What the kernel offers to parents and children and Python does not: prctl(2)."""
+"""What the kernel offers to parents and children and Python does not: prctl(2), unshare(2), setns(2), mount(2)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import os
 import signal
 
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+
+NEW_MOUNTS, NEW_USERS = 0x0002_0000, 0x1000_0000
+READ_ONLY, REMOUNT, BIND, RECURSIVE, SLAVE = 1, 32, 4096, 16_384, 1 << 19
+
+KEYCTL = {"x86_64": 250, "aarch64": 219}
+"""The number of keyctl(2), which the C library does not have. A kernel without it has no keyrings to leave."""
+
+_JOIN_SESSION_KEYRING = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -23,7 +31,38 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def leave_keyring() -> None:
+    """Gives this process a session keyring of its own: the one it was born with is that of the server's log-in."""
+    number = KEYCTL.get(os.uname().machine)
+    if number is not None:
+        _libc.syscall(number, _JOIN_SESSION_KEYRING, None)
+
+
+def unshare(kinds: int) -> None:
+    """Gives this process namespaces of its own."""
+    _check(_libc.unshare(kinds))
+
+
+def join_namespaces(pid: int, kinds: int) -> None:
+    """Enters namespaces of another process."""
+    handle = os.pidfd_open(pid)
+    try:
+        _check(_libc.setns(handle, kinds))
+    finally:
+        os.close(handle)
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Mounts something for this process's mount namespace."""
+    text = [word.encode() or None for word in (source, target, kind, options)]
+    _check(_libc.mount(text[0], text[1], text[2], ctypes.c_ulong(flags), text[3]), target)
+
+
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0):
+    _check(_libc.prctl(option, value, 0, 0, 0))
+
+
+def _check(result: int, path: str | None = None) -> None:
+    if result:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        raise OSError(number, os.strerror(number), path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from phalanx.errors import PhalanxError
 
 CONTROL = "nvidia-cuda-mps-control"
+MPS_FOLDERS = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
 PATIENCE_S = 20.0
 
 
@@ -27,7 +28,7 @@ def mps_variables(data: Path) -> dict[str, str]:
     if not has_mps():
         raise NoMps(f"share by mps: there is no {CONTROL} on this machine; install it with the driver, or ask for less")
     folder = data / "backend" / "mps"
-    where = {"CUDA_MPS_PIPE_DIRECTORY": f"{folder}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{folder}/log"}
+    where = dict(zip(MPS_FOLDERS, (f"{folder}/pipe", f"{folder}/log"), strict=True))
     for path in where.values():
         Path(path).mkdir(parents=True, exist_ok=True)
     if not _answers(where):

@@ -7,24 +7,27 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
+from phalanx.backends.live import History
 from phalanx.backends.local import papers
 from phalanx.backends.local.cgroup import NOWHERE
-from phalanx.backends.local.container import Contained, Limits, contain
-from phalanx.backends.local.environment import Surroundings, environment_of
+from phalanx.backends.local.container import Contained, Limits, Place, checked_variables, contain
+from phalanx.backends.local.environment import Surroundings, engine_environment, environment_of
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.mps import mps_variables
-from phalanx.backends.local.papers import Grounds, Order, Share, TaskOrder
-from phalanx.backends.local.unix_user import home_of, user_ids
-from phalanx.backends.registry import TURN_MS, no_variables, same_user
+from phalanx.backends.local.mps import MPS_FOLDERS, mps_variables
+from phalanx.backends.local.papers import Binds, Grounds, Order, Sandbox, Share, TaskOrder
+from phalanx.backends.local.unix_user import home_of, task_ids
+from phalanx.backends.registry import TURN_MS, as_server, no_secrets, no_variables
 from phalanx.cluster.device import Mode
 from phalanx.engine.action import Start
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Role, Task
-from phalanx.workload.job import Job, Kind, Probe, ProbeKind
+from phalanx.workload.job import Job, Kind, Probe, ProbeKind, UnixIdentity
 
 ADDRESS = "127.0.0.1"
+CERTIFICATE = "PHALANX_CA_FILE"
 
 
 class OrderError(PhalanxError):
@@ -34,16 +37,20 @@ class OrderError(PhalanxError):
 @dataclass(frozen=True, slots=True)
 class Yard:
     """Where and how attempts run here. `data` holds the folders of all jobs; `environment` gives further variables of
-    an attempt, such as where it reports its progress; `unix_user` names the user a job's tasks run as; who takes a
-    device in turns runs for `turn_ms` before the next.
+    an attempt, such as where it reports its progress; `identity` is the Unix user that a job's tasks run as; jobs that
+    take a device in turns run for `turn_ms` each; `hidden` are files and folders that tasks must not see;
+    `secrets` gives those of a job, or raises why it may not start; `history` is what the store knows of attempts.
     """
 
     data: Path
     environment: Callable[[str, int], Mapping[str, str]] = no_variables
-    unix_user: Callable[[Job], str] = same_user
+    identity: Callable[[Job], UnixIdentity | None] = as_server
     device_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     pens: Grounds = field(default_factory=NOWHERE.copy)
     turn_ms: int = TURN_MS
+    hidden: Sequence[str] = ()
+    secrets: Callable[[Job], Mapping[str, str]] = no_secrets
+    history: History = field(default_factory=History)
 
     def folder(self, job: str, attempt: int) -> AttemptFolder:
         """The folder of an attempt."""
@@ -57,6 +64,9 @@ class Yard:
         return Order(
             job=job.id,
             attempt=attempt,
+            incarnation=self.history.incarnation(job.id, attempt),
+            queue=job.queue,
+            owner=job.user,
             term=start.id.term,
             seq=start.id.seq,
             grace_ms=job.grace_ms,
@@ -65,23 +75,50 @@ class Yard:
             idle_ms=job.execution.idle_timeout_ms or 0,
             pens=self.pens,
             tasks=self.task_orders(job, attempt, start.placement, self._surroundings(job, attempt, now)),
+            user=task_ids(self.identity(job)),
         )
 
     def task_orders(self, job: Job, attempt: int, placement: Placement, around: Surroundings) -> list[TaskOrder]:
         """Every task of a placement."""
         if not job.execution.command and not job.execution.image:
             raise OrderError(f"job {job.id}: there is nothing to run; give it a `command`")
-        user = self.unix_user(job)
-        ids = user_ids(user)
+        identity = self.identity(job)
+        ids = task_ids(identity)
         shared = mps_variables(self.data) if self._needs_mps(placement) else {}
-        home = {"HOME": home_of(user), "USER": user, "LOGNAME": user} if ids else {}
+        shared |= self._home(job, identity) if identity is not None and ids else {}
         tasks = tasks_by_role(job.gang.roles)
         return [
-            self._task_order(
-                slot, tasks[slot.role], around, {**environment_of(slot, placement, around), **shared, **home}, ids
-            )
+            self._task_order(slot, tasks[slot.role], around, environment_of(slot, placement, around) | shared, ids)
             for slot in placement.slots
         ]
+
+    def _home(self, job: Job, identity: UnixIdentity) -> dict[str, str]:
+        """Where tasks of another Unix user are at home: a number without a name has a folder of its account's."""
+        home = home_of(identity.user) if identity.user else str(self.home(job))
+        name = identity.user or job.user
+        return {"HOME": home, "USER": name, "LOGNAME": name, "TMPDIR": "/tmp"}
+
+    def is_at_home_here(self, job: Job) -> bool:
+        """Whether the Unix user of a job has no home but ours."""
+        identity = self.identity(job)
+        return identity is not None and not identity.user
+
+    def home(self, job: Job) -> Path:
+        """The home of an account whose Unix user has none."""
+        if not job.user or "/" in job.user or job.user.startswith("."):
+            raise OrderError(f"job {job.id}: user {job.user!r} cannot name a folder")
+        return self.data / "homes" / job.user
+
+    def _reporting(self, job: str, attempt: int) -> dict[str, str]:
+        """Where an attempt reports. A certificate to trust is copied to where its tasks can read it."""
+        variables = dict(self.environment(job, attempt))
+        if CERTIFICATE in variables:
+            variables[CERTIFICATE] = self.folder(job, attempt).certificate_path
+        return variables
+
+    def certificate_for(self, job: str, attempt: int) -> str:
+        """The certificate that tasks are to trust; empty if none is needed."""
+        return self.environment(job, attempt).get(CERTIFICATE, "")
 
     def _needs_mps(self, placement: Placement) -> bool:
         return any(
@@ -115,18 +152,8 @@ class Yard:
             share_file=folder.share_path,
             deadline_ms=deadline_ms,
             device_names=self.device_names,
-            extra={**self._secrets(job), **self.environment(job.id, attempt)},
+            extra={**self.secrets(job), **self._reporting(job.id, attempt)},
         )
-
-    def _secrets(self, job: Job) -> dict[str, str]:
-        found = {}
-        for name in job.execution.secrets:
-            path = self.data / "secrets" / os.path.basename(name)
-            try:
-                found[name] = path.read_text().rstrip("\n")
-            except OSError as error:
-                raise OrderError(f"secret '{name}' of job {job.id}: {path}: {error.strerror}") from None
-        return found
 
     def _task_order(
         self, slot: Slot, task: Task, around: Surroundings, env: dict[str, str], ids: list[int]
@@ -134,28 +161,64 @@ class Yard:
         job, execution = around.job, around.job.execution
         cpus_milli, memory_mb = task.cpus_limit_milli or task.cpus_milli, task.memory_limit_mb or task.memory_mb
         gpus = len(slot.devices) if self.device_names else 0
-        how = Contained(execution.command)
         work = str(self.data / "jobs" / job.id / "work")
+        folder, shared = self.folder(job.id, around.attempt).path, os.path.dirname(around.notice_file)
+        own = (shared, around.checkpoint_dir, work)
+        how = Contained(execution.command)
+        start = work if execution.image or not execution.workdir else execution.workdir
         if execution.image:
-            name = f"phalanx-{job.id}-{around.attempt}-{slot.rank}"
-            folders = (os.path.dirname(around.notice_file), around.checkpoint_dir, work)
-            how = contain(execution, name, env, folders, Limits(cpus_milli, memory_mb, gpus))
+            place = Place(
+                # Two servers of one machine may have jobs of the same number.
+                name=f"phalanx-{crc32(folder.encode()):08x}-{job.id}-{around.attempt}-{slot.rank}",
+                variables_path=f"{folder}/{slot.rank}.env",
+                ids=ids,
+                folders=own,
+                mounts=self._mounts(job, f"{folder}/{slot.rank}.mounts", ids),
+            )
+            how = contain(execution, place, Limits(cpus_milli, memory_mb, gpus))
         elif any(source != target for source, target in execution.mounts):
             raise OrderError(f"job {job.id}: `mounts` to another place need an `image` to be mounted in")
-        return TaskOrder(
+        order = TaskOrder(
             rank=slot.rank,
             role=slot.role,
             node=slot.node,
             devices=list(slot.devices),
             argv=list(how.argv),
-            env=env,
-            workdir=work if execution.image or not execution.workdir else execution.workdir,
-            user=ids,
+            env=engine_environment(env) if how.by_server else env,
+            workdir=folder if how.by_server else start,
+            user=[] if how.by_server else ids,
             cpus_milli=cpus_milli,
             memory_mb=memory_mb,
             enter=list(how.enter),
             remove=list(how.remove),
         )
+        if how.by_server:
+            order["inside"], order["inside_path"] = checked_variables(env), f"{folder}/{slot.rank}.env"
+            if ids and execution.mounts:
+                sources = [source for source, _ in execution.mounts]
+                order["binds"] = Binds(user=ids, folder=f"{folder}/{slot.rank}.mounts", sources=sources)
+        elif self.hidden and not ids:
+            order["sandbox"] = self._sandbox(own, env)
+        return order
+
+    def _mounts(self, job: Job, staged: str, ids: list[int]) -> list[tuple[str, str]]:
+        """What a job has mounted into its container: what another user names by where it is staged, what the server's
+        own user names only if nothing of the server's is in it.
+        """
+        if ids:
+            return [(f"{staged}/{number}", target) for number, (_, target) in enumerate(job.execution.mounts)]
+        for source, _ in job.execution.mounts:
+            real = os.path.realpath(source)
+            for kept in (os.path.realpath(self.data), *self.hidden):
+                if os.path.commonpath([real, kept]) in (real, kept):
+                    raise OrderError(f"job {job.id}: mount '{source}': the server's own files are there")
+        return list(job.execution.mounts)
+
+    def _sandbox(self, own: tuple[str, str, str], env: Mapping[str, str]) -> Sandbox:
+        """What a task that runs as the server's user sees of the server's folders: its own, and what it shares."""
+        shared, checkpoints, work = own
+        service = [path for name in MPS_FOLDERS if (path := env.get(name, "")).startswith(str(self.data))]
+        return Sandbox(hide=list(self.hidden), read=[shared], write=[checkpoints, work, *service])
 
 
 def shares_of(placement: Placement) -> list[Share]:

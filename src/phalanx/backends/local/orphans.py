@@ -8,7 +8,7 @@ import signal
 import time
 
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.processes import process, processes, signal_process, variable
+from phalanx.backends.local.processes import arguments, process, processes, signal_process, variable
 
 PATIENCE_S = 10.0
 """What the kernel may take to end a process that was killed; one in a broken driver call may take forever."""
@@ -25,6 +25,16 @@ def end_orphans(folder: AttemptFolder) -> bool:
             return False
         for pid in left:
             _kill(pid, deadline_s)
+
+
+def kill_shepherd(folder: AttemptFolder) -> None:
+    """Kills what looks after an attempt and waits for its end."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    for each in processes():
+        # A task may name its folder, too; only tasks have the variable.
+        is_task = variable(each.pid, "PHALANX_NOTICE_FILE") is not None
+        if each.state != "Z" and folder.path in arguments(each.pid) and not is_task:
+            _kill(each.pid, deadline_s)
 
 
 def _left_of(folder: AttemptFolder) -> list[int]:

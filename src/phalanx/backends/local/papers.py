@@ -16,9 +16,26 @@ class Probe(TypedDict):
     after_ms: int
 
 
+class Sandbox(TypedDict):
+    """What a task that runs as the server's user must not see, and what of that it may read or write all the same."""
+
+    hide: list[str]
+    read: list[str]
+    write: list[str]
+
+
+class Binds(TypedDict):
+    """Folders that a container gets and its user names: opened as `user`, and mounted below `folder` by number."""
+
+    user: list[int]
+    folder: str
+    sources: list[str]
+
+
 class TaskOrder(TypedDict):
     """One task to be run. `enter`, which ends with a name, precedes a command that is to run in its container;
-    `remove` is run once it is gone.
+    `remove` is run once it is gone. `inside` are the variables in a container, written to the file `inside_path`:
+    `env` is then that of the engine, on which a job has no influence. Papers of older versions lack the last four.
     """
 
     rank: int
@@ -33,6 +50,10 @@ class TaskOrder(TypedDict):
     memory_mb: int
     enter: list[str]
     remove: list[str]
+    inside: NotRequired[dict[str, str]]
+    inside_path: NotRequired[str]
+    binds: NotRequired[Binds]
+    sandbox: NotRequired[Sandbox]
 
 
 Grounds = dict[str, str]
@@ -40,10 +61,17 @@ Grounds = dict[str, str]
 
 
 class Order(TypedDict):
-    """One attempt to be run: the first action for it."""
+    """One attempt to be run: the first action for it, and the incarnation of the store that asked.
+
+    `user` are the numbers of the Unix user that its tasks run as. Papers of older versions name no incarnation, queue,
+    owner and user.
+    """
 
     job: str
     attempt: int
+    incarnation: NotRequired[str]
+    queue: NotRequired[str]
+    owner: NotRequired[str]
     term: int
     seq: int
     grace_ms: int
@@ -52,6 +80,7 @@ class Order(TypedDict):
     idle_ms: int
     pens: Grounds
     tasks: list[TaskOrder]
+    user: NotRequired[list[int]]
 
 
 class Turn(TypedDict):

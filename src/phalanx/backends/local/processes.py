@@ -81,6 +81,15 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         os.killpg(pid, number)
 
 
+def arguments(pid: int) -> list[str]:
+    """What a process was started with; nothing if it is gone."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")]
+    except OSError:
+        return []
+
+
 def variable(pid: int, name: str) -> str | None:
     """A variable that a process was started with; None if it has none, is gone or is another user's."""
     try:

@@ -87,15 +87,22 @@ def stop_listening(folder: str) -> None:
         os.unlink(f"{folder}/control")
 
 
-def connect_to(folder: str) -> Wire | None:
-    """A connection to the socket in a folder; None if nobody listens there."""
+def connect_to(folder: str, waits: bool = True) -> Wire | None:
+    """A connection to the socket in a folder; None if nobody listens there.
+
+    With many connections not accepted yet, it waits for its turn, or raises BlockingIOError at once if it is not to.
+    """
     end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    end.setblocking(waits)
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             end.connect(f"/proc/self/fd/{handle}/control")
         finally:
             os.close(handle)
+    except BlockingIOError:
+        end.close()
+        raise
     except OSError:
         end.close()
         return None

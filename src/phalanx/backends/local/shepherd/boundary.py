@@ -8,7 +8,7 @@ within a step, so all must stop after the same one. It is not set before one of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from phalanx.backends.local.folder import SHARED, AttemptFolder, write_durably
@@ -18,7 +18,8 @@ AHEAD_STEPS = 2
 """So many steps after the first of several ranks has said how far it is, all have heard after which to stop."""
 
 LINES_BYTES_MAX = 1 << 16
-FOR_ALL_TO_WRITE = 0o622
+DIGITS_MAX = 18
+"""What is longer is no rank and no step, but a task that tries what becomes of it."""
 
 
 class Boundary:
@@ -36,13 +37,13 @@ class Boundary:
         self._timer: Timer | None = None
         self._then: Callable[[], None] | None = None
 
-    def open(self) -> None:
-        """Opens the pipe. Where there can be none, nobody is waited for."""
+    def open(self, user: Sequence[int]) -> None:
+        """Opens the pipe, for the job's user alone. Where there can be none, no task is waited for."""
         self.close()
         with suppress(OSError):
-            os.mkfifo(self._folder.steps_path)
-            # Tasks may be another user's.
-            os.chmod(self._folder.steps_path, FOR_ALL_TO_WRITE)
+            os.mkfifo(self._folder.steps_path, 0o600)
+            if user:
+                os.chown(self._folder.steps_path, user[0], user[1])
             self._pipe = os.open(self._folder.steps_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             self._loop.watch(self._pipe, self._hear)
 
@@ -81,10 +82,12 @@ class Boundary:
     def _hear(self) -> None:
         for line in os.read(self._pipe, LINES_BYTES_MAX).split(b"\n"):
             words = line.split()
-            if len(words) == 2 and all(word.isdigit() for word in words):
+            if len(words) == 2 and all(word.isdigit() and len(word) <= DIGITS_MAX for word in words):
                 self._note(int(words[0]), int(words[1]))
 
     def _note(self, rank: int, step: int) -> None:
+        if rank not in self._ranks():
+            return
         self._known[rank] = None
         if self._then is None:
             return

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from phalanx.backends.local.kernel import die_with_parent
+from phalanx.backends.local.kernel import die_with_parent, leave_keyring
 
 READY, AGAIN, NEVER = b"!", b"~", b"x"
 GO = b"."
@@ -47,20 +47,25 @@ class Stage:
 
 
 class Recruit:
-    """A child on its way to its command."""
+    """A child on its way to its command. `confine` takes from it, in the child, what the command must not have."""
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], workdir: str, user: Sequence[int]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], workdir: str, confine: Callable[[], None]) -> None:
         self._argv = list(argv)
         self._env = dict(env)
         self._workdir = workdir
-        self._user = user
+        self._confine = confine
         self._is_set_up = False
 
     def fork(self, streams: Callable[[], tuple[int, int, int]], stage: Stage | None) -> tuple[int, int]:
         """Makes the child; its pid, and the pipe through which it tells of itself."""
         parent = os.getpid()
         listen, tell = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(listen)
+            os.close(tell)
+            raise
         if pid:
             os.close(tell)
             return pid, listen
@@ -78,13 +83,16 @@ class Recruit:
 
     def _become(self, parent: int, streams: Callable[[], tuple[int, int, int]], stage: Stage | None, tell: int) -> None:
         os.setsid()
+        leave_keyring()
         die_with_parent(parent)
         _forget_signals()
         for number, handle in enumerate(streams()):
             os.dup2(handle, number)
         if sys.stdin is not None and os.isatty(0):
             _take_terminal()
-        self._take_user()
+        self._confine()
+        # The kernel forgets it with a change of user.
+        die_with_parent(parent)
         os.umask(0o022)
         self._is_set_up = True
         os.chdir(self._workdir)
@@ -93,20 +101,19 @@ class Recruit:
             stage.wait()
         os.execvpe(self._argv[0], self._argv, self._env)
 
-    def _take_user(self) -> None:
-        if self._user:
-            uid, gid, *groups = self._user
-            os.setgroups(groups)
-            os.setgid(gid)
-            os.setuid(uid)
-
     def _complaint(self, error: OSError) -> str:
         where = os.fsdecode(error.filename) if error.filename else ""
+        refused = f" to Unix user {os.getuid()}, which the tasks run as" if error.errno == errno.EACCES else ""
         if where == self._workdir:
-            return f"workdir '{where}': {error.strerror}"
+            return f"workdir '{where}': {error.strerror}{refused}"
+        if "/" in self._argv[0] and error.errno == errno.ENOENT:
+            return f"command '{self._argv[0]}': there is no such program, seen from {self._workdir}"
         if error.errno == errno.ENOENT and os.path.basename(where) == os.path.basename(self._argv[0]):
             return f"command '{self._argv[0]}': there is no such program on the job's PATH"
-        return f"command '{self._argv[0]}': {where and f'{where}: '}{error.strerror}"
+        if refused and "/" not in self._argv[0] and not os.access(os.path.dirname(where), os.X_OK):
+            reach = f"as far as Unix user {os.getuid()}, which the tasks run as, can reach it"
+            return f"command '{self._argv[0]}': there is no such program on the job's PATH, {reach}"
+        return f"command '{self._argv[0]}': {where and f'{where}: '}{error.strerror}{refused}"
 
 
 def _forget_signals() -> None:

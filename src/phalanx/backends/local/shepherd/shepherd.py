@@ -71,8 +71,8 @@ class Shepherd:
     def run(self, first: socket.socket) -> None:
         """Starts the attempt and stays with it to its end. `first` is the line to who asked for it."""
         door = listen_at(self.folder.path)
-        self.loop.watch(door, lambda: self._admit(Wire(door.accept()[0])))
-        self._boundary.open()
+        self.loop.watch(door, partial(self._answer, door))
+        self._boundary.open(self.order.get("user", []))
         wire = Wire(first)
         self._admit(wire)
         self._book.show(wire)
@@ -83,6 +83,14 @@ class Shepherd:
         while not self.done:
             self.loop.turn()
             self._settle()
+
+    def _answer(self, door: socket.socket) -> None:
+        """Takes a connection; without a descriptor for it, a little later."""
+        try:
+            self._admit(Wire(door.accept()[0]))
+        except OSError:
+            self.loop.forget(door)
+            self.loop.after(LOOK_AGAIN_MS, lambda: self.loop.watch(door, partial(self._answer, door)))
 
     def _admit(self, wire: Wire) -> None:
         self.loop.watch(wire, lambda: self._hear(wire))

@@ -10,6 +10,7 @@ from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Grounds, TaskOrder, TaskState
 from phalanx.backends.local.processes import Process, process, signal_group, signal_process, variable
+from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.launch import Recruit, Stage
 from phalanx.backends.local.shepherd.loop import Timer
 
@@ -39,8 +40,10 @@ class Task:
         """Brings the task to the edge of its command; the pipe through which it tells of itself."""
         order = self.order
         self._pen.make(order["cpus_milli"], order["memory_mb"])
+        if "inside" in order:
+            write_variables(order["inside_path"], order["inside"])
         env = {**order["env"], "PHALANX_TASK_RESTART_COUNT": str(self.restarts)}
-        recruit = Recruit(order["argv"], env, order["workdir"], order["user"])
+        recruit = Recruit(order["argv"], env, order["workdir"], confinement(order))
         self.ended, self.why_killed, self.healthy = "", "", True
         self._oom_kills_before = self._pen.oom_kills()
         self.pid, pipe = recruit.fork(self._streams, stage)
@@ -55,9 +58,15 @@ class Task:
         enter = order["enter"]
         if enter and os.isatty(files[0]):
             enter = [*enter[:-1], "--tty", enter[-1]]
-        recruit = Recruit([*enter, *argv], order["env"], order["workdir"], order["user"])
+        recruit = Recruit([*enter, *argv], order["env"], order["workdir"], confinement(order, self.pid))
         pid, pipe = recruit.fork(lambda: files, None)
-        self._pen.take(pid)
+        try:
+            self._pen.take(pid)
+        except OSError:
+            # Outside the task's limits nothing may run.
+            signal_process(pid, signal.SIGKILL)
+            os.close(pipe)
+            raise
         return pid, pipe
 
     def _streams(self) -> tuple[int, int, int]:
