@@ -68,7 +68,7 @@ def in_subtree(queue: str) -> ColumnElement[bool]:
 def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[dict[str, Any]], int | None]:
     """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
     query, number = _selected(), jobs.c.number
-    query = query.where(or_(*(in_subtree(queue) for queue in filters.queues)) if filters.queues else ~true())
+    query = query.where(_in_queues(filters.queues))
     terms = _terms(filters)
     leader = _leader(connection, terms)
     for term in terms:
@@ -153,19 +153,23 @@ def _leader(connection: Connection, terms: Sequence[_Term]) -> _Term | None:
     return terms[counts.index(min(counts))]
 
 
+def _in_queues(queues: Sequence[str]) -> ColumnElement[bool]:
+    """That a job lies in one of some queues, or below."""
+    return or_(*(in_subtree(queue) for queue in queues)) if queues else ~true()
+
+
 def one(connection: Connection, job: str) -> dict[str, Any] | None:
     """A job by its id."""
     found = connection.execute(_selected().where(jobs.c.id == job)).all()
     return items(connection, found)[0] if found else None
 
 
-def named(connection: Connection, name: str) -> list[dict[str, Any]]:
-    """The jobs of a name: those that are not over, or else the newest that is."""
-    live = _selected().where((jobs.c.name == name) & jobs.c.state.in_(LIVE)).order_by(jobs.c.number).limit(10)
-    found = connection.execute(live).all()
+def named(connection: Connection, name: str, queues: Sequence[str]) -> list[dict[str, Any]]:
+    """The jobs of a name in some queues, with all below: those that are not over, or else the newest that is."""
+    seen = (jobs.c.name == name) & _in_queues(queues)
+    found = connection.execute(_selected().where(seen & jobs.c.state.in_(LIVE)).order_by(jobs.c.number).limit(10)).all()
     if not found:
-        newest = _selected().where(jobs.c.name == name).order_by(jobs.c.number.desc()).limit(1)
-        found = connection.execute(newest).all()
+        found = connection.execute(_selected().where(seen).order_by(jobs.c.number.desc()).limit(1)).all()
     return items(connection, found)
 
 

@@ -15,6 +15,9 @@ from phalanx.server.store.tables import journal
 
 RECORDS = Bulk(journal)
 
+ENTRIES_BYTES_MAX = 2 << 20
+"""So much of the journal is looked at in one piece, or one record if that is longer."""
+
 CHUNK = 5_000
 """Records read at a time: a long journal is never in memory as a whole."""
 
@@ -93,8 +96,16 @@ def newest_seq(connection: Connection) -> int:
 
 
 def entries(connection: Connection, after_seq: int, limit: int = CHUNK) -> list[Entry]:
-    """The records that follow one, at most so many."""
-    found = connection.execute(select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit))
+    """The records that follow one, at most so many, and of long ones no more than a few."""
+    following = journal.c.seq > after_seq
+    sizes = select(journal.c.seq, func.length(journal.c.line)).where(following).order_by(journal.c.seq).limit(limit)
+    last, read = after_seq, 0
+    for seq, size in connection.execute(sizes):
+        read += size
+        if read > ENTRIES_BYTES_MAX and last > after_seq:
+            break
+        last = seq
+    found = connection.execute(select(journal).where(following & (journal.c.seq <= last)).order_by(journal.c.seq))
     return [Entry(*row) for row in found]
 
 

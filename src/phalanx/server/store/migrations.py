@@ -40,7 +40,38 @@ def add_running_times(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (create_tables, add_unix_users, add_running_times)
+def number_users(connection: Connection) -> None:
+    """Version 4: users have numbers, by which tasks of those without a Unix user run. The oldest has the lowest."""
+    if "number" in {column["name"] for column in inspect(connection).get_columns("users")}:
+        return
+    connection.execute(text("ALTER TABLE users ADD COLUMN number INTEGER NOT NULL DEFAULT 0"))
+    names = connection.execute(text("SELECT name FROM users ORDER BY created_ms, name")).scalars().all()
+    for number, name in enumerate(names, start=1):
+        connection.execute(
+            text("UPDATE users SET number = :number WHERE name = :name"), {"number": number, "name": name}
+        )
+
+
+def add_token_parents(connection: Connection) -> None:
+    """Version 5: tokens know the token that they were made with. Of those there are it is not known: they have none."""
+    if "parent" not in {column["name"] for column in inspect(connection).get_columns("tokens")}:
+        connection.execute(text("ALTER TABLE tokens ADD COLUMN parent TEXT"))
+        connection.execute(text("CREATE INDEX tokens_by_parent ON tokens (parent)"))
+
+
+def add_secrets(connection: Connection) -> None:
+    """Version 6: secrets have grants. A store that was made just now has the tables already."""
+    metadata.create_all(connection, [metadata.tables["secrets"], metadata.tables["secret_grants"]])
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    create_tables,
+    add_unix_users,
+    add_running_times,
+    number_users,
+    add_token_parents,
+    add_secrets,
+)
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 
 

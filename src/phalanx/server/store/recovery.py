@@ -12,7 +12,7 @@ from phalanx.engine.apply import apply
 from phalanx.engine.journal import decode
 from phalanx.engine.snapshot import SnapshotError, load
 from phalanx.engine.state import State
-from phalanx.server.store.database import StoreError
+from phalanx.server.store.database import DamagedStoreError
 from phalanx.server.store.journal import lines_after
 from phalanx.server.store.snapshots import content_of, newest_first
 
@@ -30,8 +30,11 @@ def catch_up(connection: Connection, state: State, url: str) -> None:
     for line in lines_after(connection, state.seq):
         try:
             apply(state, decode(line), line)
-        except ValueError as error:
-            raise StoreError(f"{url}: the journal cannot be folded after record {state.seq}: {error}") from error
+        except Exception as error:
+            # Every record was folded once before it was written: what cannot be folded again is not what was written.
+            raise DamagedStoreError(
+                url, f"the journal cannot be folded after record {state.seq}: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _from_snapshot(connection: Connection) -> State | None:

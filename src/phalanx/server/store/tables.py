@@ -153,6 +153,7 @@ users = Table(
     Column("disabled", Boolean, nullable=False),
     Column("created_ms", BigInteger, nullable=False),
     Column("unix_user", Text, nullable=False, server_default=""),
+    Column("number", Integer, nullable=False, server_default="0"),
 )
 
 grants = Table(
@@ -174,8 +175,28 @@ tokens = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expires_ms", BigInteger),
     Column("revoked_ms", BigInteger),
+    Column("parent", Text),
     Index("tokens_by_user", "user"),
+    Index("tokens_by_parent", "parent"),
 )
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("updated_ms", BigInteger, nullable=False),
+)
+"""Secrets that were set here. Their values are files, never rows."""
+
+secret_grants = Table(
+    "secret_grants",
+    metadata,
+    Column("secret", Text, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+)
+"""Which jobs may use a secret: those of a queue and below (empty: every queue) and of a user (empty: every user)."""
 
 audit = Table(
     "audit",
