@@ -63,6 +63,8 @@ class Account:
     grants: tuple[Grant, ...]
     scopes: tuple[Scope, ...] = ALL_SCOPES
     token: str = ""
+    expires_ms: int | None = None
+    """When its token ends; None if it does not."""
 
     def may(self, role: Role, queue: str = ROOT) -> bool:
         """Whether they are at least that in a queue, and their token lets them be."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PREFIX = "phx_"
 ATTEMPT_PREFIX = "phxa_"
-_ATTEMPT = re.compile(r"phxa_([0-9]{1,18}(?:\.[0-9]{1,9})?)_([0-9]{1,9})_([0-9a-f]{64})")
+_ATTEMPT = re.compile(r"phxa_([0-9]{1,18}(?:\.[0-9]{1,9})?)_([0-9]{1,9})_(?:([0-9a-f]{16})_)?([0-9a-f]{64})")
 
 
 class NewToken(NamedTuple):
@@ -22,10 +22,13 @@ class NewToken(NamedTuple):
 
 
 class AttemptToken(NamedTuple):
-    """The attempt that a token stands for."""
+    """The attempt that a token stands for, and the incarnation of the store that started it; a release without
+    incarnations named none.
+    """
 
     job: str
     attempt: int
+    incarnation: str = ""
 
 
 def new_token() -> NewToken:
@@ -40,9 +43,10 @@ def digest_of(token: str) -> str:
     return sha256(token.encode()).hexdigest()
 
 
-def attempt_token(secret: bytes, job: str, attempt: int) -> str:
+def attempt_token(secret: bytes, job: str, attempt: int, incarnation: str = "") -> str:
     """The token by which an attempt reports on itself. It needs no store: the signature says what it is for."""
-    return f"{ATTEMPT_PREFIX}{job}_{attempt}_{_signature(secret, job, attempt)}"
+    named = f"{incarnation}_" if incarnation else ""
+    return f"{ATTEMPT_PREFIX}{job}_{attempt}_{named}{_signature(secret, job, attempt, incarnation)}"
 
 
 def read_attempt_token(secret: bytes, token: str) -> AttemptToken | None:
@@ -50,11 +54,12 @@ def read_attempt_token(secret: bytes, token: str) -> AttemptToken | None:
     match = _ATTEMPT.fullmatch(token)
     if match is None:
         return None
-    job, attempt = match[1], int(match[2])
-    if not hmac.compare_digest(match[3], _signature(secret, job, attempt)):
+    job, attempt, incarnation = match[1], int(match[2]), match[3] or ""
+    if not hmac.compare_digest(match[4], _signature(secret, job, attempt, incarnation)):
         return None
-    return AttemptToken(job, attempt)
+    return AttemptToken(job, attempt, incarnation)
 
 
-def _signature(secret: bytes, job: str, attempt: int) -> str:
-    return hmac.new(secret, f"attempt {job}/{attempt}".encode(), sha256).hexdigest()
+def _signature(secret: bytes, job: str, attempt: int, incarnation: str) -> str:
+    named = f" of {incarnation}" if incarnation else ""
+    return hmac.new(secret, f"attempt {job}/{attempt}{named}".encode(), sha256).hexdigest()
