@@ -6,14 +6,18 @@ import io
 import platform
 import zipfile
 from importlib.metadata import distributions
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
 
+from phalanx.engine.journal import Digest
+from phalanx.server.hidden_env import line_without_values
 from phalanx.server.options import Options
 from phalanx.server.store.accounts import audit_page
-from phalanx.server.store.journal import lines_after, newest_seq
+from phalanx.server.store.journal import lines_after
 from phalanx.server.store.snapshots import content_of, newest_first
 
 LOG_BYTES = 1 << 20
@@ -30,23 +34,56 @@ audit.json      the last entries of the audit log
 log/            the ends of the logs of every process
 versions.json   the machine, Python and packages
 
-Jobs' commands and environments are in the journal. Tokens and passwords are not in here, not even their digests.
+Jobs' commands are in the journal. Values of their variables (`env`) are not: each is "…" in the journal and the States,
+which decide the same without them. The digest that `replay` tells is over the records as they are in here, so it is not
+the one that the server has. Secrets, tokens and passwords are not in here, not even their digests.
 """
 
 
-def bundle(connection: Connection, options: Options, snapshot: bytes, metrics: bytes) -> bytes:
+class Start(NamedTuple):
+    """The State after record `seq`, at which a bundle begins, as the store has it."""
+
+    seq: int
+    content: bytes
+
+
+class Parts(NamedTuple):
+    """What a bundle tells of the State: that at its end, the journal, and where that is long the State it begins at."""
+
+    snapshot: bytes
+    journal: bytes
+    start: bytes = b""
+
+
+def start_of(connection: Connection, until: int, records_max: int = RECORDS_MAX) -> Start | None:
+    """The State at which the journal of a bundle begins; None if the journal is short enough to be given whole."""
+    kept = [each for each in newest_first(connection) if each.seq <= until]
+    if until <= records_max or not kept:
+        return None
+    return Start(kept[-1].seq, content_of(connection, kept[-1]))
+
+
+def journal_between(connection: Connection, after: int, until: int) -> tuple[bytes, bytes]:
+    """The lines after one record up to another, without values of variables, and the last link of their digest."""
+    digest = Digest()
+    lines = []
+    for line in islice(lines_after(connection, after), until - after):
+        hidden = line_without_values(line)
+        digest.add(hidden)
+        lines.append(hidden + b"\n")
+    return b"".join(lines), digest.link
+
+
+def bundle(connection: Connection, options: Options, parts: Parts, metrics: bytes) -> bytes:
     """The bundle as a zip file. Of a long journal it has the end, and the State at which that begins."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("README", README)
-        archive.writestr("snapshot.bin", snapshot)
+        archive.writestr("snapshot.bin", parts.snapshot)
         archive.writestr("metrics.txt", metrics)
-        first = -1
-        kept = newest_first(connection)
-        if newest_seq(connection) > RECORDS_MAX and kept:
-            first = kept[-1].seq
-            archive.writestr("start.bin", content_of(connection, kept[-1]))
-        archive.writestr("journal.jsonl", b"".join(line + b"\n" for line in lines_after(connection, first)))
+        if parts.start:
+            archive.writestr("start.bin", parts.start)
+        archive.writestr("journal.jsonl", parts.journal)
         archive.writestr("audit.json", msgspec.json.encode(audit_page(connection, None, AUDIT_ROWS, "", "")))
         archive.writestr("versions.json", msgspec.json.encode(_versions()))
         for path in sorted(options.file("log").glob("*.log")):

@@ -1,0 +1,1 @@
+"""Secrets of jobs: their names, their values, and the grants that let jobs use them."""
