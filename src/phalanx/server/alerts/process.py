@@ -107,9 +107,9 @@ class Watchman:
             self._log.error(f"the webhook could not be told: {error}")
 
 
-def main(line: str) -> int:
-    """Watches until it is ended. `line` holds the server's options."""
-    options = options_of(line)
+def main(handle: str) -> int:
+    """Watches until it is ended. `handle` is the number of the file that holds the server's options."""
+    options = options_of(handle)
     log = log_to_stderr("alerts")
     try:
         watchman = Watchman(options, read_rules(Path(options.alerts).read_text(), options.alerts), log)

@@ -5,23 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy import Connection
+
 from phalanx.backends.live import LiveBackend, adoptable
 from phalanx.engine.event import Event
 from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.server.accounts.edition import Edition
+from phalanx.server.accounts.revocations import Line, Revocations
 from phalanx.server.clock import Clock
+from phalanx.server.heartbeat import Heartbeat
+from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.counsel import Counsel
 from phalanx.server.loop.desk import Asked, Desk
-from phalanx.server.loop.notices import Notices
+from phalanx.server.loop.mark import Mark, Reached
+from phalanx.server.loop.notices import Kept, Notices
 from phalanx.server.loop.office import Office
 from phalanx.server.loop.pulse import Pulse
+from phalanx.server.loop.restoration import CHANGES
 from phalanx.server.loop.snapshotter import Snapshotter
 from phalanx.server.loop.wire import Answer, News, json_of
 from phalanx.server.refusal import Refusal
+from phalanx.server.secrets.folder import SecretFolder
+from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError
+from phalanx.server.store.lineage import Lineage
 
 REST_S = 1.0
 """The longest the loop rests: then it looks after its children and its figures."""
@@ -29,18 +39,28 @@ REST_S = 1.0
 
 @dataclass(slots=True)
 class Surroundings:
-    """What a loop works with."""
+    """What a loop works with. `reached` is how far the store has come; `settle` is called when the backend has taken
+    over what runs.
+    """
 
     database: Database
     backend: LiveBackend
     desk: Desk
     clock: Clock
     edition: Edition
+    heartbeat: Heartbeat
     snapshotter: Snapshotter
     pulse: Pulse
+    admission: Admission
     need_room: Callable[[], None]
     tell: Callable[[str], None]
-    notices: bytes | None = None
+    secrets: SecretFolder
+    mark: Mark
+    revocations: Revocations
+    lineage: Lineage
+    reached: Reached
+    settle: Callable[[], None]
+    notices: Kept | None = None
 
 
 class Loop:
@@ -52,7 +72,18 @@ class Loop:
         self._book = Book(state)
         self._notices = Notices(state, around.notices)
         self._counsel = Counsel(around.tell, around.pulse.advice_kept)
-        self._office = Office(state, self._book, self._notices, around.need_room)
+        reached = around.reached
+        self._account_changes = reached.account_changes
+        self._office = Office(
+            state,
+            self._book,
+            self._notices,
+            around.admission,
+            around.need_room,
+            around.secrets,
+            reached.next_id,
+            around.lineage,
+        )
         self._stopping = False
         # Whatever was durable before a crash may not have been decided on.
         self._undecided = True
@@ -61,11 +92,14 @@ class Loop:
         """Takes turns until `stop`. An error of the store ends it: what was not durable has not happened."""
         around = self._around
         around.backend.wake = around.desk.poke
-        around.backend.adopt(adoptable(self._state), around.clock.now_ms())
+        around.backend.adopt(adoptable(self._state, around.lineage.at), around.clock.now_ms())
+        around.settle()
+        around.heartbeat.beat()
         self._announce()
         self._turn([])
         while not self._stopping:
             self._turn(around.desk.wait(self._rest_s()))
+        around.mark.flush()
 
     def stop(self) -> None:
         """Has `run` return after the present turn."""
@@ -85,6 +119,7 @@ class Loop:
 
     def _turn(self, asked: list[Asked]) -> None:
         around = self._around
+        around.heartbeat.beat()
         now = around.clock.now_ms()
         with around.pulse.turn():
             events = around.backend.events(now)
@@ -115,16 +150,39 @@ class Loop:
                 for event in events:
                     self._fold(event, now)
                 answers.extend(self._office.answer(connection, each.request, now) for each in asked)
+                shut_out = self._count_account_changes(connection)
                 self._book.write(connection)
                 self._office.write(connection)
                 self._notices.write(connection)
         except StoreError as error:
             self._apologise(asked, error)
             raise
-        if self._office.has_changed_accounts():
+        self._put_mark()
+        if shut_out is not None:
+            self._keep_out(shut_out)
             self._around.edition.advance()
         for each, answer in zip(asked, answers, strict=True):
             self._around.desk.answer(each.visitor, answer)
+
+    def _count_account_changes(self, connection: Connection) -> list[Line] | None:
+        """Writes how often accounts have changed; which tokens and users were shut out, or None if nothing changed."""
+        changes, shut_out = self._office.take_account_changes()
+        if not changes:
+            return None
+        self._account_changes += changes
+        settings.put(connection, CHANGES, str(self._account_changes).encode())
+        return shut_out
+
+    def _keep_out(self, shut_out: list[Line]) -> None:
+        """Has it known beside the store who was shut out: no backup must let them in again."""
+        try:
+            self._around.revocations.note(shut_out)
+        except OSError as error:
+            self._around.tell(f"{error}: what was revoked is in the store, but a backup of before would not know it")
+
+    def _put_mark(self) -> None:
+        state = self._state
+        self._around.mark.put(Reached(state.seq + 1, state.term, self._office.next_id, self._account_changes))
 
     def _fold(self, event: Event, now: int) -> None:
         try:
@@ -134,13 +192,16 @@ class Loop:
             self._around.tell(f"the backend reported what cannot be: {error}")
 
     def _decide(self, now: int) -> Plan:
+        self._around.heartbeat.beat(deciding=True)
         with self._around.pulse.decision():
             plan = turn(self._state, self._book.journal, self._counsel.due(self._state, now), now)
+        self._around.heartbeat.beat()
         self._notices.note(plan, self._state.now)
         if self._book.journal.dirty:
             with self._around.database.writing() as connection:
                 self._book.write(connection)
                 self._notices.write(connection)
+            self._put_mark()
         return plan
 
     def _apologise(self, asked: list[Asked], error: StoreError) -> None:

@@ -37,12 +37,17 @@ class Kept(msgspec.Struct):
     stops: dict[str, int] = {}
 
 
+def kept_of(content: bytes | None) -> Kept:
+    """What was remembered before a restart."""
+    return msgspec.json.decode(content, type=Kept) if content else Kept()
+
+
 class Notices:
     """Remembers what attempts are to be told, also over a restart: no record tells of it, so it is kept beside."""
 
-    def __init__(self, state: State, kept: bytes | None = None) -> None:
+    def __init__(self, state: State, kept: Kept | None = None) -> None:
         self._state = state
-        self._kept = msgspec.json.decode(kept, type=Kept) if kept else Kept()
+        self._kept = kept or Kept()
         self._changed = False
 
     def ask_checkpoint(self, attempt: str, until_ms: int) -> None:

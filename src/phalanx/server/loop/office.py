@@ -28,14 +28,16 @@ from phalanx.engine.event import (
     PolicyChanged,
     Progress,
 )
-from phalanx.engine.records import JobRecord, Phase
+from phalanx.engine.records import JobRecord, JobState, Phase
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import policy as policy_named
 from phalanx.server.accounts import ledger
+from phalanx.server.accounts.revocations import Line, lines_of
 from phalanx.server.difference import changes_of, need_known, present_cluster
 from phalanx.server.fresh import fresh_item
+from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.notices import Notices
 from phalanx.server.loop.resizing import resized
@@ -43,17 +45,22 @@ from phalanx.server.loop.wire import (
     AddToken,
     Answer,
     AskCheckpoint,
+    Caller,
     ChangeArray,
     ChangeCluster,
     ChangeJob,
     ChangeNode,
     ChangePolicy,
     ChangeSettings,
+    DropSecret,
     DropUser,
+    GrantSecret,
     KeepAlerts,
     Mutation,
     PutRole,
+    PutSecret,
     PutUser,
+    RefuseLogin,
     ReportProgress,
     Request,
     ResizeJob,
@@ -63,8 +70,12 @@ from phalanx.server.loop.wire import (
     json_of,
 )
 from phalanx.server.refusal import Refusal
+from phalanx.server.secrets import keeper
+from phalanx.server.secrets.access import need_granted, need_granted_beside
+from phalanx.server.secrets.folder import SecretFolder
 from phalanx.server.store.bulk import Bulk
-from phalanx.server.store.tables import alerts, audit, idempotency
+from phalanx.server.store.lineage import Lineage
+from phalanx.server.store.tables import alerts, audit, idempotency, users
 from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -82,29 +93,55 @@ TIDY_MS = 600_000
 _FIELDS = [each.name for each in fields(Job)]
 _VALUES = attrgetter(*_FIELDS)
 _ID, _NAME = _FIELDS.index("id"), _FIELDS.index("name")
+BEFORE_ALL = Lineage()
 AUDITED = Bulk(audit, without=("number",))
 KEPT_ALERTS = Bulk(alerts)
 
 
 class Office:
-    """Carries out mutations on a State. `need_room` refuses new work where there is no room to write it down."""
+    """Carries out mutations on a State. `need_room` refuses new work where there is no room to write it down;
+    `secrets` is where the values of secrets are kept.
 
-    def __init__(self, state: State, book: Book, notices: Notices, need_room: Callable[[], None]) -> None:
+    No job gets an id below `next_id`; `lineage` tells the incarnation of an attempt.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        book: Book,
+        notices: Notices,
+        admission: Admission,
+        need_room: Callable[[], None],
+        secrets: SecretFolder | None = None,
+        next_id: int = 1,
+        lineage: Lineage = BEFORE_ALL,
+    ) -> None:
         self._state = state
+        self._secrets = secrets
         self._book = book
         self._journal = book.journal
         self._notices = notices
+        self._admission = admission
         self._need_room = need_room
-        self._next_id = 1 + max((int(job.partition(".")[0]) for job in state.jobs if _is_number(job)), default=0)
+        highest = max((int(job.partition(".")[0]) for job in state.jobs if _is_number(job)), default=0)
+        self._next_id = max(next_id, highest + 1)
+        self._lineage = lineage
         self._now = 0
         self._connection: Connection | None = None
+        self._caller = Caller("")
         self._entries: list[dict[str, Any]] = []
         self._tidied_ms = 0
-        self._accounts_changed = False
+        self._account_changes = 0
+        self._shut_out: list[Line] = []
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next job."""
+        return self._next_id
 
     def answer(self, connection: Connection, request: Request, now: int) -> Answer:
         """Carries out a request. The answer may be sent once the transaction is durable."""
-        self._connection, self._now = connection, now
+        self._connection, self._caller, self._now = connection, request.caller, now
         body = request.body
         repeated = self._repeated(request)
         if repeated is not None:
@@ -170,10 +207,11 @@ class Office:
             self._tidied_ms = self._now
             connection.execute(delete(idempotency).where(idempotency.c.at_ms < self._now - KEY_MS))
 
-    def has_changed_accounts(self) -> bool:
-        """Whether accounts have changed since this was last asked."""
-        changed, self._accounts_changed = self._accounts_changed, False
-        return changed
+    def take_account_changes(self) -> tuple[int, list[Line]]:
+        """How often accounts have changed since this was last asked, and which tokens and users were shut out."""
+        changes, shut_out = self._account_changes, self._shut_out
+        self._account_changes, self._shut_out = 0, []
+        return changes, shut_out
 
     @singledispatchmethod
     def _do(self, body: Mutation) -> Any:
@@ -181,11 +219,12 @@ class Office:
 
     @_do.register
     def _submit(self, body: SubmitJobs) -> Any:
+        assert self._connection is not None
         self._need_room()
-        named = body.named or [(kind, job.name) for kind, job in enumerate(body.jobs)]
-        families = [
-            members(_numbered(body.jobs[kind], self._next_id + i, name)) for i, (kind, name) in enumerate(named)
-        ]
+        need_granted(self._connection, body, self._caller.user)
+        kinds = [self._admission.admitted(self._connection, job) for job in body.jobs]
+        named = body.named or [(kind, job.name) for kind, job in enumerate(kinds)]
+        families = [members(_numbered(kinds[kind], self._next_id + i, name)) for i, (kind, name) in enumerate(named)]
         checked: dict[int, None] = {}
         for index, (kind, _) in enumerate(named):
             if kind not in checked:
@@ -261,17 +300,25 @@ class Office:
 
     @_do.register
     def _run_beside(self, body: RunBeside) -> Any:
-        attempt = self._job(body.job).attempt
-        if attempt is None or attempt.phase is not Phase.RUNNING:
+        assert self._connection is not None
+        held = self._job(body.job)
+        if held.attempt is None or held.attempt.phase is not Phase.RUNNING:
             raise Refusal("conflict", f"job {body.job} does not run")
-        return {"attempt": attempt.number}
+        need_granted_beside(self._connection, held.job, self._caller.user)
+        return {"attempt": held.attempt.number}
 
     @_do.register
     def _progress(self, body: ReportProgress) -> Any:
         attempt = self._state.attempt(body.job, body.attempt)
         if attempt is None:
             raise Refusal("conflict", f"attempt {body.job}/{body.attempt} has ended: stop")
-        event = Progress(**msgspec.structs.asdict(body))
+        if body.incarnation != self._lineage.at(attempt.created_ms):
+            raise Refusal(
+                "conflict", f"attempt {body.job}/{body.attempt} is another since the store was restored: stop"
+            )
+        said = msgspec.structs.asdict(body)
+        del said["incarnation"]
+        event = Progress(**said)
         self._check(event)
         record(self._state, self._journal, event, self._now)
         return self._notices.answer(attempt, body.durable_step)
@@ -326,9 +373,57 @@ class Office:
     @_do.register(RevokeToken)
     def _account(self, body: PutUser | DropUser | PutRole | AddToken | RevokeToken) -> Any:
         assert self._connection is not None
+        if isinstance(body, PutUser) and body.new:
+            self._need_no_jobs_of(body.name)
+        shut_out = lines_of(self._connection, body)
         done = ledger.change(self._connection, body, self._now)
-        self._accounts_changed = True
+        self._account_changes += 1
+        self._shut_out += shut_out
+        self._admission.forget()
+        match body:
+            case DropUser(name=name):
+                self._connection.execute(delete(idempotency).where(idempotency.c.user == name))
+                self._for_waiting(name, lambda job: JobCancelled(job, f"cancelled: user '{name}' was deleted"))
+            case PutUser(name=name, disabled=True):
+                self._for_waiting(name, JobHeld)
         return done
+
+    def _need_no_jobs_of(self, user: str) -> None:
+        """Refuses a new user of a deleted one's name while jobs of that one go on: they would be taken for its own."""
+        going = [held.job.id for held in self._state.jobs.values() if held.job.user == user and not held.state.final]
+        if going and not self._is_user(user):
+            raise Refusal(
+                "conflict",
+                f"jobs of a deleted user {user!r} go on ({', '.join(going[:3])}): cancel them, or take another name",
+            )
+
+    def _is_user(self, name: str) -> bool:
+        assert self._connection is not None
+        return self._connection.execute(select(users.c.name).where(users.c.name == name)).scalar() is not None
+
+    def _for_waiting(self, user: str, event_for: Callable[[str], JobCancelled | JobHeld]) -> None:
+        """Has something happen to the jobs of a user that have not started. Those that run go on."""
+        for held in list(self._state.jobs.values()):
+            event = event_for(held.job.id)
+            if (
+                held.job.user != user
+                or held.state is not JobState.WAITING
+                or (held.held and isinstance(event, JobHeld))
+            ):
+                continue
+            record(self._state, self._journal, event, self._now)
+
+    @_do.register
+    def _refuse_login(self, body: RefuseLogin) -> Any:
+        raise Refusal("unauthenticated", "no such user and password")
+
+    @_do.register(PutSecret)
+    @_do.register(DropSecret)
+    @_do.register(GrantSecret)
+    def _secret(self, body: PutSecret | DropSecret | GrantSecret) -> Any:
+        assert self._connection is not None
+        assert self._secrets is not None, "this office keeps no secrets"
+        return keeper.change(self._connection, self._secrets, body, self._now)
 
     def _need_adviser(self, policy: str) -> None:
         """A policy that asks a solver which is not here could not decide."""
@@ -376,6 +471,10 @@ def verb_of(body: Mutation) -> str:
             return "change policy"
         case PutRole(role=role):
             return "grant role" if role else "take role"
+        case RefuseLogin(again=again):
+            return "confirm password" if again else "log in"
+        case GrantSecret(revoked=revoked):
+            return "revoke secret" if revoked else "grant secret"
         case _:
             return {
                 SubmitJobs: "submit jobs",
@@ -385,6 +484,8 @@ def verb_of(body: Mutation) -> str:
                 DropUser: "delete user",
                 AddToken: "create token",
                 RevokeToken: "revoke token",
+                PutSecret: "set secret",
+                DropSecret: "delete secret",
                 ReportProgress: "report progress",
                 KeepAlerts: "keep alerts",
             }[type(body)]
@@ -419,14 +520,30 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return policy, placement
         case PutRole(name=name, queue=queue, role=role):
             return name, f"{role or 'nothing'} in {queue or 'every queue'}"
-        case AddToken(id=number, user=user, name=name, scopes=scopes):
-            return number, f"{name} of {user}: {scopes}"
+        case AddToken(id=number, user=user, name=name, scopes=scopes, parent=parent):
+            return number, f"{name} of {user}: {scopes}{f', made with {parent}' if parent else ''}"
         case RevokeToken(id=number):
-            return number, ""
+            others = done.get("revoked", 1) - 1
+            return number, f"and {others} made with it" if others else ""
+        case RefuseLogin(user=user):
+            return user, ""
         case KeepAlerts(firing=firing):
             return "", str(len(firing))
-        case PutUser(name=name) | DropUser(name=name):
+        case PutSecret(name=name, grants=given):
+            return name, "; ".join(keeper.grant_words(*each) for each in given or ())
+        case GrantSecret(name=name, queue=queue, user=user):
+            return name, keeper.grant_words(queue, user)
+        case PutUser(name=name):
+            return name, _changed_of(body)
+        case DropUser(name=name) | DropSecret(name=name):
             return name, ""
+
+
+def _changed_of(body: PutUser) -> str:
+    """What of a user is set: an auditor wants to know, and a password is not told."""
+    disabled = "" if body.disabled is None else "disabled" if body.disabled else "enabled"
+    unix_user = f"Unix user {body.unix_user or 'of its own number'}" if body.unix_user is not None else ""
+    return ", ".join(word for word in ("password" if body.password else "", disabled, unix_user) if word)
 
 
 def _numbered(kind: Job, number: int, name: str) -> Job:

@@ -10,12 +10,13 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Connection
 
 from phalanx.backends.capability import Capability, Offer
-from phalanx.backends.live import LiveBackend
+from phalanx.backends.live import FoundAttempt, History, LiveBackend, attempts_asked_for
 from phalanx.backends.registry import Setting, backend_names, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
@@ -24,29 +25,38 @@ from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.server.accounts.edition import Edition
-from phalanx.server.accounts.ledger import change, has_users, unix_user_of
+from phalanx.server.accounts.ledger import change, has_users, locked_out_admin
+from phalanx.server.accounts.revocations import Revocations
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
 from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
+from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop import notices
+from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.desk import Desk
 from phalanx.server.loop.loop import Loop, Surroundings
+from phalanx.server.loop.mark import Mark
 from phalanx.server.loop.pulse import Pulse
+from phalanx.server.loop.restoration import Beginning, beginning, is_unsettled, reached, write_restored
+from phalanx.server.loop.restoration import settle as settle_restored
 from phalanx.server.loop.snapshotter import Snapshotter
 from phalanx.server.loop.wire import AddToken, PutRole, PutUser, json_of
 from phalanx.server.options import Options, options_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.rehearsal import RehearsalBackend, rehearsal_offer
 from phalanx.server.reserve import Reserve
+from phalanx.server.secrets.access import values_for
+from phalanx.server.secrets.folder import SecretFolder
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
+from phalanx.server.store.lineage import Lineage, write_lineage
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.snapshots import newest_first
 from phalanx.simulate.plugins import read_policy
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, UnixIdentity
 
 ROOM_BYTES = 64 << 20
 """Below so much free space no new work is taken: what runs must still be able to write down how it ends."""
@@ -67,16 +77,16 @@ class LoopError(PhalanxError):
     """The loop cannot start."""
 
 
-def main(line: str) -> int:
-    """Runs the loop of a server. `line` holds its options."""
-    options = options_of(line)
+def main(handle: str) -> int:
+    """Runs the loop of a server. `handle` is the number of the file that holds its options."""
+    options = options_of(handle)
     log = log_to_stderr("loop")
     load_installed_policies(log)
     reserve = Reserve(options.file("run", "reserve"))
     try:
         database = open_database(options.store_url)
-        state = _state_of(database, options)
-        loop, desk = _loop(database, state, options)
+        state, begun = _state_of(database, options)
+        loop, desk = _loop(database, state, begun, options)
     except FullStoreError as error:
         return _give_reserve(reserve, error, log)
     except PhalanxError as error:
@@ -105,29 +115,44 @@ def _give_reserve(reserve: Reserve, error: FullStoreError, log: logging.Logger) 
     return BROKEN
 
 
-def _state_of(database: Database, options: Options) -> State:
+def _state_of(database: Database, options: Options) -> tuple[State, Beginning]:
     with database.reading() as connection:
-        state = recover(connection, options.store_url)
+        state = recover(connection, database.url)
+        begun = beginning(connection, state, Path(options.data), Clock(state.now).now_ms())
     with database.writing() as connection:
         book = Book(state)
         try:
-            record(state, book.journal, _beginning(state, options), Clock(state.now).now_ms())
+            record(state, book.journal, _first_event(state, begun.term, options), begun.now)
         except ValueError as error:
             raise LoopError(f"the cluster cannot be defined: {error}") from error
         book.write(connection)
+        write_lineage(connection, begun.lineage)
         if settings.get(connection, "secret") is None:
             settings.put(connection, "secret", secrets.token_bytes(32))
         if not has_users(connection):
             _first_admin(connection, options.file("admin.token"))
-    return state
+        _shut_out(connection, begun, options)
+    return state, begun
 
 
-def _beginning(state: State, options: Options) -> ClusterDefined | TermBegun:
+def _first_event(state: State, term: int, options: Options) -> ClusterDefined | TermBegun:
     """What a leader says first: with what it plans, and that nobody before it leads any more."""
     if state.seq >= 0:
-        return TermBegun(state.term + 1, _lacks(options, state.cluster))
+        return TermBegun(term, _lacks(options, state.cluster))
     cluster = _cluster_of(options)
-    return ClusterDefined(cluster, options.policy or cluster.policy, lacks=_lacks(options, cluster))
+    return ClusterDefined(cluster, options.policy or cluster.policy, term=term, lacks=_lacks(options, cluster))
+
+
+def _shut_out(connection: Connection, begun: Beginning, options: Options) -> None:
+    """Keeps out of a restored store which tokens and users were shut out; an admin can always come in."""
+    revocations = Revocations(options.file("backend"))
+    if not begun.told:
+        revocations.revoke(connection, begun.now)
+        return
+    write_restored(connection, begun, revocations.apply(connection, begun.now))
+    admin = locked_out_admin(connection, begun.now)
+    if admin:
+        _give_token(connection, admin, "restored", options.file("admin.token"))
 
 
 def _lacks(options: Options, cluster: Cluster) -> tuple[str, ...]:
@@ -148,10 +173,15 @@ def _nobodys(job: str) -> Job:
 
 def _first_admin(connection: Connection, path: Path) -> None:
     """Makes the first account. Its token is in a file that only this user can read, and nowhere else."""
-    now, token = Clock().now_ms(), new_token()
+    now = Clock().now_ms()
     change(connection, PutUser("admin", new=True), now)
     change(connection, PutRole("admin", ROOT, Role.ADMIN.value), now)
-    change(connection, AddToken(token.id, "admin", "first", token.digest, text_of(ALL_SCOPES)), now)
+    _give_token(connection, "admin", "first", path)
+
+
+def _give_token(connection: Connection, admin: str, name: str, path: Path) -> None:
+    token = new_token()
+    change(connection, AddToken(token.id, admin, name, token.digest, text_of(ALL_SCOPES)), Clock().now_ms())
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token.token + "\n")
@@ -171,7 +201,9 @@ def _cluster_of(options: Options) -> Cluster:
     return flat(options.nodes or 1, options.gpus or 8)
 
 
-def _backend_of(state: State, database: Database, options: Options) -> LiveBackend:
+def _backend_of(
+    state: State, database: Database, history: History, options: Options, admission: Admission
+) -> LiveBackend:
     with database.reading() as connection:
         secret = settings.get(connection, "secret") or b""
 
@@ -179,7 +211,7 @@ def _backend_of(state: State, database: Database, options: Options) -> LiveBacke
         trust = {"PHALANX_CA_FILE": options.tls_cert} if options.tls_cert else {}
         return {
             "PHALANX_PROGRESS_URL": f"{options.url}/api/v1/jobs/{job}/progress",
-            "PHALANX_PROGRESS_TOKEN": attempt_token(secret, job, attempt),
+            "PHALANX_PROGRESS_TOKEN": attempt_token(secret, job, attempt, history.incarnation(job, attempt)),
             **trust,
         }
 
@@ -189,21 +221,72 @@ def _backend_of(state: State, database: Database, options: Options) -> LiveBacke
     if options.backend == "rehearsal":
         return RehearsalBackend(job_of, lambda job: state.record(job).executed_ms(state.now))
 
-    def unix_user(job: Job) -> str:
+    def identity(job: Job) -> UnixIdentity | None:
         with database.reading() as connection:
-            return unix_user_of(connection, job.user) or options.job_user
+            return admission.identity_at_start(connection, job)
 
-    setting = Setting(Path(options.data), job_of, state.cluster, environment, unix_user, options.turn_s * 1000)
+    def secrets_of(job: Job) -> dict[str, str]:
+        if not job.execution.secrets:
+            return {}
+        with database.reading() as connection:
+            return values_for(connection, SecretFolder(options.file("secrets")), job)
+
+    setting = Setting(
+        Path(options.data),
+        job_of,
+        state.cluster,
+        environment,
+        identity,
+        options.turn_s * 1000,
+        tuple(path for path in (*options.private, options.tls_key) if path),
+        secrets_of,
+        history,
+    )
     return open_backend(options.backend, setting)
 
 
-def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Desk]:
+def _history_of(state: State, lineage: Lineage, restored: bool, found: list[FoundAttempt]) -> History:
+    def incarnation(job: str, number: int) -> str:
+        attempt = state.attempt(job, number)
+        return lineage.at(attempt.created_ms) if attempt is not None else lineage.present
+
+    return History(
+        present=lineage.present,
+        incarnations=lineage.ids,
+        incarnation=incarnation,
+        attempts=lambda job: attempts_asked_for(state, job),
+        restored=restored,
+        found=found.append,
+    )
+
+
+def _loop(database: Database, state: State, begun: Beginning, options: Options) -> tuple[Loop, Desk]:
     log = log_to_stderr("loop")
-    backend = _backend_of(state, database, options)
+    found: list[FoundAttempt] = []
+    with database.reading() as connection:
+        restored, far = is_unsettled(connection), reached(connection, state)
+    admission = Admission(options)
+    history = _history_of(state, begun.lineage, restored, found)
+    backend = _backend_of(state, database, history, options, admission)
     with database.writing() as connection:
         newest = newest_first(connection)
-        kept = settings.get(connection, notices.KEY)
+        kept = notices.kept_of(settings.get(connection, notices.KEY))
         settings.put(connection, "backend", _told(backend.offer()))
+    mark, revocations = Mark(options.file("backend")), Revocations(options.file("backend"))
+    mark.begin(begun.lineage.present, far)
+    with database.reading() as connection, suppress(OSError):
+        revocations.learn(connection)
+    told = options.file("run", "restored")
+    told.unlink(missing_ok=True)
+
+    def settle() -> None:
+        if restored:
+            with database.writing() as connection:
+                line = settle_restored(connection, found, begun.now)
+            with suppress(OSError):
+                told.write_text(line)
+            log.warning(line, extra={"found": [f"{each.job}/{each.attempt}" for each in found]})
+
     edition = Edition(options.file("run"))
     edition.advance()
     desk = Desk(options.file("run", "engine.sock"), log.warning)
@@ -213,10 +296,18 @@ def _loop(database: Database, state: State, options: Options) -> tuple[Loop, Des
         desk=desk,
         clock=Clock(state.now),
         edition=edition,
+        heartbeat=Heartbeat(options.file("run")),
         snapshotter=Snapshotter(options.store_url, newest[0].seq if newest else -1, desk.leave_open, log.warning),
         pulse=Pulse(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
+        admission=admission,
         need_room=_Room(options.data),
         tell=log.warning,
+        secrets=SecretFolder(options.file("secrets")),
+        mark=mark,
+        revocations=revocations,
+        lineage=begun.lineage,
+        reached=far,
+        settle=settle,
         notices=kept,
     )
     return Loop(state, around), desk

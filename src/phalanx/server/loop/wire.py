@@ -80,7 +80,7 @@ class RunBeside(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReportProgress(msgspec.Struct, frozen=True, tag=True):
-    """What an attempt says of itself."""
+    """What an attempt says of itself, and the incarnation of the store that started it."""
 
     job: str
     attempt: int
@@ -92,6 +92,7 @@ class ReportProgress(msgspec.Struct, frozen=True, tag=True):
     memory_gb: float = 0.0
     metrics: dict[str, float] = {}
     diverged: tuple[str, ...] = ()
+    incarnation: str = ""
 
 
 class ChangeNode(msgspec.Struct, frozen=True, tag=True):
@@ -160,12 +161,48 @@ class AddToken(msgspec.Struct, frozen=True, tag=True):
     digest: str
     scopes: str
     expires_ms: int | None = None
+    parent: str | None = None
+    """The token that it is made with, and ends with; None for one that a password was traded for."""
 
 
 class RevokeToken(msgspec.Struct, frozen=True, tag=True):
-    """Make a token worthless from now on."""
+    """Make a token worthless from now on, with all tokens that were made with it."""
 
     id: str
+
+
+class RefuseLogin(msgspec.Struct, frozen=True, tag=True):
+    """A password was wrong, at a log-in or (`again`) where a user has to give it once more. The loop only audits it."""
+
+    user: str
+    again: bool = False
+
+
+class PutSecret(msgspec.Struct, frozen=True, tag=True):
+    """Set the value of a secret; with `grants`, each a queue and a user, let these jobs use it and no others."""
+
+    name: str
+    value: str
+    grants: list[tuple[str, str]] | None = None
+
+    def __repr__(self) -> str:
+        """Without the value, which belongs into no log."""
+        return f"PutSecret({self.name!r})"
+
+
+class DropSecret(msgspec.Struct, frozen=True, tag=True):
+    """Remove a secret with its value and its grants."""
+
+    name: str
+
+
+class GrantSecret(msgspec.Struct, frozen=True, tag=True):
+    """Let jobs of a queue and of a user use a secret, or not any more. Empty is every queue, or every user."""
+
+    name: str
+    queue: str
+    user: str
+    revoked: bool = False
 
 
 Mutation = (
@@ -186,6 +223,10 @@ Mutation = (
     | PutRole
     | AddToken
     | RevokeToken
+    | RefuseLogin
+    | PutSecret
+    | DropSecret
+    | GrantSecret
 )
 
 
