@@ -21,7 +21,7 @@ from phalanx.engine.evidence import other
 from phalanx.engine.explain import explain, redacted
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.present import present_reason
-from phalanx.engine.snapshot import dump
+from phalanx.engine.snapshot import dump_hidden, load
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why
 from phalanx.placement.ranks import communication
@@ -34,6 +34,7 @@ from phalanx.server.planner.questions import (
     Differ,
     DifferSettings,
     Foresee,
+    HideValues,
     ListReservations,
     ListUse,
     PlanJobs,
@@ -296,4 +297,9 @@ def _use(question: ListUse, state: State) -> dict[str, Any]:
 
 @_answer.register
 def _snapshot(question: TakeSnapshot, state: State) -> bytes:
-    return dump(state)
+    return dump_hidden(state)
+
+
+@_answer.register
+def _hide(question: HideValues, state: State) -> bytes:
+    return dump_hidden(load(question.snapshot), question.link)

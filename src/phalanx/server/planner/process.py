@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
+import selectors
 import signal
 import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -23,105 +25,217 @@ from phalanx.server.options import options_of
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster
 from phalanx.server.planner.future import pass_time
-from phalanx.server.planner.questions import Reply, TakeSnapshot, encoded, question_of
+from phalanx.server.planner.places import Places
+from phalanx.server.planner.questions import Asked, HideValues, Reply, TakeSnapshot, asked_of, encoded, question_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import Database, open_reader
 from phalanx.server.store.recovery import catch_up, recover
 from phalanx.server.unix import bind_unix
 from phalanx.simulate.forecast import Forecast
 
-AT_ONCE = 4
-"""Questions pondered at a time: whoever comes next is asked to come again."""
+CHEAP_PLACES, CHEAP_OF_ONE = 4, 2
+"""Questions that are soon answered, such as `why`: how many at a time, and how many of one user."""
+
+DEAR_PLACES, DEAR_OF_ONE = 3, 2
+"""The same of those that ponder a decision or a future, such as `plan`. They cannot take a place of the others."""
+
+DEAR_NICE = 5
+"""How much further back those stand for the processor."""
 
 PATIENCE_S = 60
+ARRIVE_S = 10
+"""How long a question may take to arrive."""
+
 LOOK_S = 1.0
-QUESTION_BYTES_MAX = 64 << 20
+QUESTION_BYTES_MAX = 1 << 30
+"""The largest question is a snapshot, which only the server itself asks about."""
+
+READ_BYTES = 1 << 20
+
+BUSY = Refusal(
+    "rate_limited", "many questions of yours are being pondered: ask one after another", {"retry_after_s": 1}
+)
+TOO_LONG = Refusal("unavailable", f"the answer takes longer than {PATIENCE_S} s: ask about less at a time")
+
+
+@dataclass(slots=True, eq=False)
+class Visitor:
+    """A connection that brings one question, and waits for its answer."""
+
+    socket: socket.socket
+    since_s: float
+    received: bytearray = field(default_factory=bytearray)
+    asked: Asked | None = None
 
 
 class Planner:
-    """A State that follows the journal, and copies of it at work."""
+    """A State that follows the journal, and copies of it at work. Nothing here waits for a visitor."""
 
-    def __init__(self, database: Database, url: str) -> None:
+    def __init__(self, database: Database, listener: socket.socket) -> None:
         self._database = database
-        self._url = url
-        self._children: dict[int, float] = {}
         self._forecaster = Forecaster()
+        self._listener = listener
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._arriving: set[Visitor] = set()
+        self._at_work: dict[int, Visitor] = {}
+        self._places: dict[bool, Places[Visitor]] = {
+            True: Places(CHEAP_PLACES, CHEAP_OF_ONE),
+            False: Places(DEAR_PLACES, DEAR_OF_ONE),
+        }
+        self._looked_s = 0.0
         with database.reading() as connection:
-            self.state: State = recover(connection, url)
+            self.state: State = recover(connection, database.url)
         # As the loop's: a clock that somebody sets ahead is no reason to take jobs for overdue.
         self._clock = Clock(self.state.now)
 
-    def catch_up(self) -> None:
-        """Folds in what was journaled meanwhile."""
-        with self._database.reading() as connection:
-            catch_up(connection, self.state, self._url)
+    def turn(self) -> None:
+        """Takes in what arrives, has copies answer as far as there are places, and looks ahead now and then."""
+        for key, _ in self._selector.select(LOOK_S):
+            if key.fileobj is self._listener:
+                self._welcome()
+            elif isinstance(key.data, Visitor):
+                self._read(key.data)
+        self._send_late_away()
+        self._reap()
+        self._begin()
+        if time.monotonic() - self._looked_s > LOOK_S:
+            self._looked_s = time.monotonic()
+            self._catch_up()
+            self._forecaster.look_after(self.state, self._clock.now_ms())
 
-    def receive(self, visitor: socket.socket) -> None:
-        """Has a copy of this process answer. The State is one it may use up."""
-        self.reap()
-        if len(self._children) >= AT_ONCE:
-            busy = Refusal("unavailable", "many questions are being pondered: ask again", {"retry_after_s": 1})
-            _send(visitor, Reply(busy.status, json_of(busy.body)))
+    def _welcome(self) -> None:
+        connection, _ = self._listener.accept()
+        connection.setblocking(False)
+        visitor = Visitor(connection, time.monotonic())
+        self._arriving.add(visitor)
+        self._selector.register(connection, selectors.EVENT_READ, visitor)
+
+    def _read(self, visitor: Visitor) -> None:
+        """Takes in a piece of a question. The end of it is where the visitor says no more."""
+        try:
+            content = visitor.socket.recv(READ_BYTES)
+        except BlockingIOError:
             return
-        self.catch_up()
+        except OSError:
+            self._part(visitor)
+            return
+        visitor.received += content
+        if len(visitor.received) > QUESTION_BYTES_MAX:
+            self._part(visitor)
+        elif not content:
+            self._take(visitor)
+
+    def _take(self, visitor: Visitor) -> None:
+        self._no_longer_arriving(visitor)
+        try:
+            asked = visitor.asked = asked_of(bytes(visitor.received))
+        except msgspec.DecodeError:
+            self._part(visitor)
+            return
+        visitor.received.clear()
+        if not self._places[asked.cheap].wait(asked.user, visitor):
+            _send(visitor.socket, _reply(BUSY))
+            self._part(visitor)
+
+    def _begin(self) -> None:
+        """Has copies of this process answer. The State is one they may use up."""
+        ready = [visitor for places in self._places.values() for visitor in iter(places.take, None)]
+        if not ready:
+            return
+        self._catch_up()
         gc.freeze()
-        child = fork_mortal()
-        if child == 0:
-            os._exit(_answer(visitor, self.state, self._clock.now_ms(), self._forecaster.newest))
-        self._children[child] = time.monotonic()
+        for visitor in ready:
+            assert visitor.asked is not None
+            child = fork_mortal()
+            if child == 0:
+                os._exit(
+                    _answer(visitor.socket, visitor.asked, self.state, self._clock.now_ms(), self._forecaster.newest)
+                )
+            visitor.since_s = time.monotonic()
+            self._at_work[child] = visitor
+            # Readable when the copy ends: a place is free then.
+            self._selector.register(os.pidfd_open(child), selectors.EVENT_READ, child)
 
-    def look_ahead(self) -> None:
-        """Has a forecast made for all who wait, now and then."""
-        self._forecaster.look_after(self.state, self._clock.now_ms())
-
-    def reap(self) -> None:
+    def _reap(self) -> None:
         """Takes leave of copies that are done, and ends those that ponder too long."""
-        for child, began_s in list(self._children.items()):
-            done, _ = os.waitpid(child, os.WNOHANG)
+        for child, visitor in list(self._at_work.items()):
+            done, status = os.waitpid(child, os.WNOHANG)
             if done:
-                del self._children[child]
-            elif time.monotonic() - began_s > PATIENCE_S:
+                self._end(child, visitor, os.waitstatus_to_exitcode(status))
+            elif time.monotonic() - visitor.since_s > PATIENCE_S:
                 os.kill(child, signal.SIGKILL)
 
+    def _end(self, child: int, visitor: Visitor, code: int) -> None:
+        del self._at_work[child]
+        for key in [key for key in self._selector.get_map().values() if key.data == child]:
+            self._selector.unregister(key.fileobj)
+            os.close(key.fd)
+        if visitor.asked is not None:
+            self._places[visitor.asked.cheap].leave(visitor.asked.user)
+        if code == -signal.SIGKILL:
+            _send(visitor.socket, _reply(TOO_LONG))
+        self._part(visitor)
 
-def main(line: str) -> int:
-    """Runs the planner of a server. `line` holds its options."""
-    options = options_of(line)
+    def _send_late_away(self) -> None:
+        latest_s = time.monotonic() - ARRIVE_S
+        for visitor in [visitor for visitor in self._arriving if visitor.since_s < latest_s]:
+            self._part(visitor)
+
+    def _no_longer_arriving(self, visitor: Visitor) -> None:
+        if visitor in self._arriving:
+            self._arriving.remove(visitor)
+            self._selector.unregister(visitor.socket)
+
+    def _part(self, visitor: Visitor) -> None:
+        """Ends a connection, for copies of this process that hold it, too."""
+        self._no_longer_arriving(visitor)
+        with suppress(OSError):
+            visitor.socket.shutdown(socket.SHUT_RDWR)
+        visitor.socket.close()
+
+    def _catch_up(self) -> None:
+        """Folds in what was journaled meanwhile."""
+        with self._database.reading() as connection:
+            catch_up(connection, self.state, self._database.url)
+
+
+def main(handle: str) -> int:
+    """Runs the planner of a server. `handle` is the number of the file that holds its options."""
+    options = options_of(handle)
     log = log_to_stderr("planner")
     # After a crash the loop must be back first: it needs the processor more.
     os.nice(5)
     load_installed_policies(log)
     listener = bind_unix(options.file("run", "planner.sock"))
-    listener.settimeout(LOOK_S)
+    listener.setblocking(False)
     try:
-        planner = Planner(open_reader(options.store_url), options.store_url)
+        planner = Planner(open_reader(options.store_url), listener)
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
-            with suppress(TimeoutError):
-                visitor, _ = listener.accept()
-                with visitor:
-                    planner.receive(visitor)
-            planner.reap()
-            planner.catch_up()
-            planner.look_ahead()
+            planner.turn()
     except PhalanxError as error:
         log.error(str(error))
         return 1
 
 
-def _answer(visitor: socket.socket, state: State, now_ms: int, forecast: Forecast | None) -> int:
+def _answer(visitor: socket.socket, asked: Asked, state: State, now_ms: int, forecast: Forecast | None) -> int:
     """In the copy: nothing of the original's is touched, and nothing is tidied up at the end."""
     visitor.settimeout(PATIENCE_S)
+    if not asked.cheap:
+        os.nice(DEAR_NICE)
     try:
-        with visitor.makefile("rb") as stream:
-            content = stream.read(QUESTION_BYTES_MAX)
-        question = question_of(content)
-        if not isinstance(question, TakeSnapshot):
+        question = question_of(asked)
+        if not isinstance(question, TakeSnapshot | HideValues):
             pass_time(state, now_ms)
         _send(visitor, answer(question, state, forecast))
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return 1
     return 0
+
+
+def _reply(refusal: Refusal) -> Reply:
+    return Reply(refusal.status, json_of(refusal.body))
 
 
 def _send(visitor: socket.socket, reply: Reply) -> None:

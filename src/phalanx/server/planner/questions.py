@@ -54,10 +54,29 @@ class ListUse(msgspec.Struct, frozen=True, tag=True):
 
 
 class TakeSnapshot(msgspec.Struct, frozen=True, tag=True):
-    """The State itself, as bytes."""
+    """The State itself, as bytes, without the values of jobs' variables."""
 
 
-Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListUse | TakeSnapshot
+class HideValues(msgspec.Struct, frozen=True, tag=True):
+    """What is a snapshot without the values of jobs' variables, with the last link of a digest that goes with it?"""
+
+    snapshot: bytes
+    link: bytes
+
+
+Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListUse | TakeSnapshot | HideValues
+
+
+CHEAP = (Why, ListReservations, ListUse)
+"""Questions that are answered in a moment; all others ponder a decision, a future or the whole State."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A question as it comes to the planner: of which user, whether it is soon answered, and the question itself."""
+
+    user: str
+    cheap: bool
+    question: msgspec.Raw
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -68,12 +87,23 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 _question: msgspec.msgpack.Decoder[Question] = msgspec.msgpack.Decoder(Question)
+_asked = msgspec.msgpack.Decoder(Asked)
 _reply = msgspec.msgpack.Decoder(Reply)
 
 
-def question_of(content: bytes) -> Question:
-    """A question from its bytes."""
-    return _question.decode(content)
+def asked_by(user: str, question: Question) -> Asked:
+    """A question of a user."""
+    return Asked(user, isinstance(question, CHEAP), msgspec.Raw(msgspec.msgpack.encode(question)))
+
+
+def asked_of(content: bytes) -> Asked:
+    """What was asked, from its bytes. The question itself is not looked at."""
+    return _asked.decode(content)
+
+
+def question_of(asked: Asked) -> Question:
+    """The question itself."""
+    return _question.decode(asked.question)
 
 
 def reply_of(content: bytes) -> Reply:
@@ -81,6 +111,6 @@ def reply_of(content: bytes) -> Reply:
     return _reply.decode(content)
 
 
-def encoded(message: Question | Reply) -> bytes:
+def encoded(message: Asked | Reply) -> bytes:
     """A question or reply as bytes."""
     return msgspec.msgpack.encode(message)
