@@ -1,4 +1,4 @@
-"""What `up` was told, handed to every process of the tree as one line of JSON."""
+"""What `up` was told, handed to every process of the tree as JSON in a file of memory that it inherits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ PORT = 8470
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How a server runs. Paths are absolute; an empty `store` is a SQLite file in the data folder."""
+    """How a server runs. Paths are absolute; an empty `store` is a SQLite file in the data folder.
+
+    Tasks of users without a Unix user run as `job_user`, or else, where the server is root, as Unix users without a
+    name, counted from `uid_first`. `private` are files and folders outside the data folder that no task may see.
+    """
 
     data: str
     host: str = "127.0.0.1"
@@ -29,10 +33,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str = ""
     alerts: str = ""
     job_user: str = ""
+    uid_first: int = 0
+    private: tuple[str, ...] = ()
     turn_s: int = TURN_MS // 1000
     public_url: str = ""
+    proxies: tuple[str, ...] = ()
     rate_limit: int = 2_000
     body_bytes_max: int = 32 << 20
+    request_timeout_s: int = 30
 
     @property
     def store_url(self) -> str:
@@ -52,17 +60,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """A path in the data folder."""
         return Path(self.data, *names)
 
-    def line(self) -> str:
-        """All of it as one line."""
-        return msgspec.json.encode(self).decode()
+    def in_memory(self) -> int:
+        """A file of memory that holds all of it. Arguments and the disk would show the store's password to others."""
+        handle = os.memfd_create("phalanx-options")
+        os.write(handle, msgspec.json.encode(self))
+        return handle
 
 
-def options_of(line: str) -> Options:
-    """Options from their line."""
-    return msgspec.json.decode(line, type=Options)
-
-
-def default_data() -> str:
-    """Where the data is kept if nobody says otherwise."""
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(state, "phalanx")
+def options_of(handle: str) -> Options:
+    """Options from the inherited file of that number, which is closed: no child of this process is to have it."""
+    number = int(handle)
+    try:
+        # Not by `read`: all who inherit the file share one position in it.
+        return msgspec.json.decode(os.pread(number, os.fstat(number).st_size, 0), type=Options)
+    finally:
+        os.close(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
@@ -21,9 +22,13 @@ from typing import BinaryIO
 
 from msgspec.structs import replace
 
+from phalanx.backends.local.shepherd import sandbox
 from phalanx.errors import PhalanxError
+from phalanx.folders import ROOTS_DATA
+from phalanx.server.accounts.identity import find_uid_first
 from phalanx.server.mortal import die_with_parent
 from phalanx.server.options import Options
+from phalanx.server.store.database import database_file
 
 STARTING_S = 60.0
 """After so long whoever started the server hears that it is still at it: a long journal without a snapshot that this
@@ -36,9 +41,13 @@ AGAIN_S = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 LIVED_S = 30.0
 LAST_BYTES = 4096
-FOLDERS = ("run", "log", "jobs", "backend", "checkpoints", "run/figures")
-PASSED_THROUGH = ("", "jobs", "backend", "checkpoints")
+FOLDERS = ("run", "log", "jobs", "backend", "checkpoints", "homes", "run/figures")
+PASSED_THROUGH = ("", "jobs", "backend", "checkpoints", "homes")
 """Folders that tasks of other Unix users must pass through, without seeing what else is in them."""
+
+
+STORE_VARIABLE = "PHALANX_STORE"
+"""Where `up` finds the URL of the store. Tasks inherit the environment of the loop, so that must not have it."""
 
 
 class UpError(PhalanxError):
@@ -76,17 +85,22 @@ class Tree:
 
     def start(self) -> None:
         """Starts what the server needs to take work."""
-        line, handle = self.options.line(), self.listener.fileno()
-        module = [sys.executable, "-m"]
+        told, listening = self.options.in_memory(), self.listener.fileno()
+        module, handle = [sys.executable, "-m"], str(told)
         self.parts = [
-            Part("loop", [*module, "phalanx.server.loop.process", line]),
+            Part("loop", [*module, "phalanx.server.loop.process", handle], (told,)),
             *(
-                Part(f"api-{number}", [*module, "phalanx.server.api.process", line, str(handle)], (handle,))
+                Part(
+                    f"api-{number}",
+                    [*module, "phalanx.server.api.process", handle, str(listening)],
+                    (told, listening),
+                )
                 for number in range(1, self.options.workers + 1)
             ),
-            Part("planner", [*module, "phalanx.server.planner.process", line], needed=False),
-            *([self._alerts(module, line)] if self.options.alerts else []),
+            Part("planner", [*module, "phalanx.server.planner.process", handle], (told,), needed=False),
         ]
+        if self.options.alerts:
+            self.parts.append(Part("alerts", [*module, "phalanx.server.alerts.process", handle], (told,), needed=False))
         self._start_all(needed=True)
 
     def start_rest(self) -> None:
@@ -97,9 +111,6 @@ class Tree:
         for part in self.parts:
             if part.needed is needed:
                 self._start(part)
-
-    def _alerts(self, module: list[str], line: str) -> Part:
-        return Part("alerts", [*module, "phalanx.server.alerts.process", line], needed=False)
 
     def watch(self) -> None:
         """Starts again what has ended, if its time has come."""
@@ -162,17 +173,21 @@ class Tree:
         return f"; {path} ends: {_message(lines[-1])}" if lines else ""
 
     def _environment(self, part: Part) -> dict[str, str]:
+        environment = {name: value for name, value in os.environ.items() if name != STORE_VARIABLE}
         if not part.name.startswith("api"):
-            return dict(os.environ)
-        return {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self.options.file("run", "figures"))}
+            return environment
+        return {**environment, "PROMETHEUS_MULTIPROC_DIR": str(self.options.file("run", "figures"))}
 
 
 def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str], None]) -> int:
     """Runs a server until SIGTERM or SIGINT. `ready` is called once, when it takes work."""
+    # What these processes have in memory is in no core file: jobs of the same user could have one made.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     options = _prepared(options)
     with ExitStack() as held:
         held.enter_context(_lock(options))
         _check_alerts(options)
+        _check_certificate(options)
         listener, options = _listen(options)
         held.enter_context(listener)
         tree = Tree(options, listener, tell)
@@ -183,13 +198,23 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
             if not _until_ready(tree):
                 return 0 if tree.stopping else 1
             tree.start_rest()
+            _tell_restored(tree)
+            with suppress(OSError):
+                options.file("url").write_text(f"{options.url}\n")
             ready(options)
+            _warn_of_jobs(options, tell)
             while not tree.stopping:
                 tree.watch()
                 time.sleep(0.1)
         finally:
             tree.stop()
     return 0
+
+
+def _tell_restored(tree: Tree) -> None:
+    """Says that the store was restored, if it was: whoever put the backup in its place is there to read it."""
+    with suppress(OSError):
+        tree.tell(tree.options.file("run", "restored").read_text())
 
 
 def _stop(tree: Tree) -> None:
@@ -204,11 +229,54 @@ def _prepared(options: Options) -> Options:
         for folder in FOLDERS:
             (data / folder).mkdir(exist_ok=True)
         if not options.store:
-            (data / "phalanx.db").touch(0o600)
+            _check_not_emptied(data)
+        file = database_file(options.store) if options.store else data / "phalanx.db"
+        if file is not None:
+            file.touch(0o600)
+            file.chmod(0o600)
         _close_to_others(data)
     except OSError as error:
         raise UpError(f"{data}: {error.strerror}: choose another folder with --data") from error
-    return replace(options, data=str(data))
+    beside = [str(file.absolute())] if file is not None and options.store else []
+    options = replace(options, data=str(data), private=(*options.private, *beside))
+    return _with_unix_users(options) if os.getuid() == 0 and options.backend == "local" else options
+
+
+def _with_unix_users(options: Options) -> Options:
+    """Has a server that is root run tasks as other Unix users, and makes sure that they can."""
+    for folder in Path(options.data).resolve().parents:
+        if not folder.stat().st_mode & 0o001:
+            raise UpError(
+                f"{options.data}: jobs of a server that is root run as Unix users of their own, which cannot pass "
+                f"{folder}: choose a --data that they can reach, such as {ROOTS_DATA}"
+            )
+    first = find_uid_first()
+    if not first and not options.job_user:
+        raise UpError(
+            "this process is root and cannot become another user, so every job would be root: start the server as an "
+            "ordinary user, give it CAP_SETUID and CAP_SETGID, or name a user with --job-user"
+        )
+    return replace(options, uid_first=first)
+
+
+def _warn_of_jobs(options: Options, tell: Callable[[str], None]) -> None:
+    """Says aloud what members of a server could do that is not root and cannot hide its files from their jobs."""
+    if options.backend == "local" and os.getuid() != 0 and (why := sandbox.obstacle()):
+        tell(
+            f"WARNING: every job runs as user {os.getuid()} and can read the admin's token and all else of this server "
+            f"({why}): let only people submit whom you trust with it, or run the server as root"
+        )
+
+
+def _check_not_emptied(data: Path) -> None:
+    """Tells a store that lost all it held from one that has held nothing yet."""
+    store, log = data / "phalanx.db", data / "phalanx.db-wal"
+    was_used = store.exists() and (data / "admin.token").exists()
+    if was_used and not store.stat().st_size and not (log.exists() and log.stat().st_size):
+        raise UpError(
+            f"{store}: the store is damaged (it is empty, but was used before): put a backup in its place, "
+            "or start with another --data"
+        )
 
 
 def _close_to_others(data: Path) -> None:
@@ -242,6 +310,21 @@ def _check_alerts(options: Options) -> None:
             read_rules(Path(options.alerts).read_text(), options.alerts)
         except (OSError, UnicodeDecodeError) as error:
             raise UpError(f"{options.alerts}: {error}") from error
+
+
+def _check_certificate(options: Options) -> None:
+    """A certificate or key that cannot be used is told to whoever starts the server, not by every worker in turn."""
+    for name, path in (("--tls-cert", options.tls_cert), ("--tls-key", options.tls_key)):
+        if path and not os.access(path, os.R_OK):
+            raise UpError(f"{name} {path}: there is no such file, or it cannot be read")
+    if options.tls_cert:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(options.tls_cert, options.tls_key)
+        except (ssl.SSLError, OSError) as error:
+            raise UpError(
+                f"--tls-cert {options.tls_cert} --tls-key {options.tls_key}: expected a certificate and the key that "
+                f"belongs to it, in PEM form: {error}"
+            ) from error
 
 
 def _listen(options: Options) -> tuple[socket.socket, Options]:

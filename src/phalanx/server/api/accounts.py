@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
-from phalanx.server.accounts import passwords
-from phalanx.server.accounts.ledger import password_of
-from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Account, Role, Scope, text_of
+from phalanx.backends.local.unix_user import UserError, identity_named
+from phalanx.server.accounts.ledger import beyond, password_of
+from phalanx.server.accounts.roles import ROOT, Account, Role, Scope, text_of
 from phalanx.server.accounts.tokens import new_token
 from phalanx.server.api import models
-from phalanx.server.api.auth import COOKIE, SignedIn, WorkerContext, caller_of
+from phalanx.server.api.auth import COOKIE, SignedIn, WorkerContext, caller_of, origin_of
 from phalanx.server.api.bodies import (
     NAME,
     QUEUE,
@@ -28,7 +28,7 @@ from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.clock import wall_ms
-from phalanx.server.loop.wire import AddToken, Caller, DropUser, PutRole, PutUser, RevokeToken
+from phalanx.server.loop.wire import AddToken, Caller, DropUser, PutRole, PutUser, RefuseLogin, RevokeToken
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import accounts as table
 
@@ -43,13 +43,15 @@ TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
 
 @router.post("/login", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
 async def login(body: LoginBody, request: Request, context: WorkerContext) -> Response:
-    """Trade a user name and password for a token."""
-    kept = await context.read(password_of, body.user)
-    if not await run_in_threadpool(passwords.matches, kept, body.password):
+    """Trade a user name and password for a token of some scopes. Wrong passwords are audited and throttled."""
+    user = "".join(letter if letter.isprintable() else "?" for letter in body.user)
+    caller = Caller(user, "", origin_of(request))
+    kept = await context.read(password_of, user)
+    if not await context.passwords.matches(user, caller.origin, kept, body.password):
+        await context.engine.ask(caller, RefuseLogin(user))
         raise Refusal("unauthenticated", "no such user and password")
-    caller = Caller(body.user, "", request.client.host if request.client else "")
-    made = TokenBody(name=body.name or "login", scopes=[scope.value for scope in ALL_SCOPES], ttl_s=body.ttl_s)
-    return await _make_token(context, caller, body.user, made)
+    made = TokenBody(name=body.name or "login", scopes=body.scopes, ttl_s=body.ttl_s)
+    return await _make_token(context, caller, user, made, wall_ms() + 1000 * body.ttl_s)
 
 
 @router.post("/session", responses=answers(models.MeModel, WRITE))
@@ -81,7 +83,8 @@ async def list_users(account: SignedIn, context: WorkerContext) -> Response:
 async def make_user(body: UserBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Make a user. Roles and tokens are given afterwards."""
     _need_admin(account)
-    kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
+    _need_unix_user(context, body.unix_user)
+    kept = await context.passwords.hashed(body.password) if body.password is not None else None
     await hand_over(
         context, caller_of(request, account), PutUser(body.name, new=True, password=kept, unix_user=body.unix_user)
     )
@@ -92,20 +95,27 @@ async def make_user(body: UserBody, request: Request, account: SignedIn, context
 async def change_user(
     name: UserName, body: UserChangeBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
-    """Change a user's password or Unix user, or shut a user out. Everybody may change their own password."""
+    """Change a user's password or Unix user, or shut a user out.
+
+    Users change their own password with their current one; a first one needs a token with the scope `admin`.
+    """
     if name != account.user or body.disabled is not None or body.unix_user is not None:
         _need_admin(account)
-    elif Scope.WRITE not in account.scopes:
+        _need_unix_user(context, body.unix_user)
+    elif not {Scope.WRITE, Scope.ADMIN} & {*account.scopes}:
         raise Refusal("forbidden", "this token is for looking only")
-    kept = await run_in_threadpool(passwords.hashed, body.password) if body.password is not None else None
+    caller = caller_of(request, account)
+    if body.password is not None and name == account.user:
+        await _confirm(context, caller, account, body.current_password)
+    kept = await context.passwords.hashed(body.password) if body.password is not None else None
     change = PutUser(name, new=False, password=kept, disabled=body.disabled, unix_user=body.unix_user)
-    await hand_over(context, caller_of(request, account), change)
+    await hand_over(context, caller, change)
     return await _user(context, name, 200)
 
 
 @router.delete("/users/{name}", status_code=204, responses=answers(models.ErrorModel, WRITE))
 async def drop_user(name: UserName, request: Request, account: SignedIn, context: WorkerContext) -> Response:
-    """Remove a user with all roles and tokens. Their jobs go on."""
+    """Remove a user with all roles and tokens. Waiting jobs are cancelled, those that run go on."""
     _need_admin(account)
     await hand_over(context, caller_of(request, account), DropUser(name))
     return Response(status_code=204)
@@ -135,7 +145,7 @@ async def list_tokens(account: SignedIn, context: WorkerContext) -> Response:
 
 @router.post("/tokens", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
 async def make_token(body: TokenBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
-    """Make a token. It can do no more than the token it is made with."""
+    """Make a token. It can do no more than the token it is made with, ends no later, and is revoked with it."""
     user = body.user or account.user
     if user != account.user:
         _need_admin(account)
@@ -144,19 +154,19 @@ async def make_token(body: TokenBody, request: Request, account: SignedIn, conte
             raise Refusal("forbidden", f"your own token lacks the scope {scope}")
     if Scope.WRITE not in account.scopes:
         raise Refusal("forbidden", "this token is for looking only")
-    return await _make_token(context, caller_of(request, account), user, body)
+    return await _make_token(context, caller_of(request, account), user, body, _end_ms(body, account))
 
 
-@router.delete("/tokens/{token}", status_code=204, responses=answers(models.ErrorModel, WRITE))
+@router.delete("/tokens/{token}", responses=answers(models.RevokedModel, WRITE))
 async def revoke_token(token: TokenId, request: Request, account: SignedIn, context: WorkerContext) -> Response:
-    """Revoke a token: it is worthless at once."""
+    """Revoke a token, with all that were made with it: they are worthless at once."""
     own = {each["id"] for each in await context.read(table.list_tokens, account.user)}
     if token not in own and not account.may(Role.ADMIN):
         raise Refusal("not_found", f"you have no token {token!r}")
     if token != account.token and Scope.WRITE not in account.scopes:
         raise Refusal("forbidden", "this token is for looking only")
-    await hand_over(context, caller_of(request, account), RevokeToken(token))
-    return Response(status_code=204)
+    answer = await hand_over(context, caller_of(request, account), RevokeToken(token))
+    return Response(answer.body, media_type="application/json")
 
 
 @router.get("/audit", responses=answers(models.AuditListModel, LIST))
@@ -182,6 +192,15 @@ def _me(account: Account) -> dict[str, object]:
     }
 
 
+def _need_unix_user(context: Context, name: str | None) -> None:
+    """Refuses a Unix user that tasks could not run as: the admin can put it right, the user could not."""
+    if name and context.options.backend == "local":
+        try:
+            identity_named(name)
+        except UserError as error:
+            raise Refusal("invalid", str(error)) from None
+
+
 def _need_admin(account: Account) -> None:
     if not account.may(Role.ADMIN):
         raise Refusal("forbidden", "only an admin of the whole cluster may do this")
@@ -191,11 +210,40 @@ def _queue(path: str) -> str:
     return ROOT if path == "-" else path
 
 
-async def _make_token(context: Context, caller: Caller, user: str, body: TokenBody) -> Response:
+async def _confirm(context: Context, caller: Caller, account: Account, password: str | None) -> None:
+    """A user's token alone must not change the password: what it is traded for has more scopes and no end."""
+    kept = await context.read(password_of, account.user)
+    if kept is None:
+        if Scope.ADMIN not in account.scopes:
+            raise Refusal(
+                "forbidden", "a first password needs a token with the scope admin: use one, or have an admin set it"
+            )
+        return
+    if password is None:
+        raise Refusal(
+            "forbidden", "to change your password, send the current one as current_password, or have an admin set it"
+        )
+    if not await context.passwords.matches(account.user, caller.origin, kept, password):
+        await context.engine.ask(caller, RefuseLogin(account.user, again=True))
+        raise Refusal("forbidden", "current_password is not your current password: nothing was changed")
+
+
+def _end_ms(body: TokenBody, account: Account) -> int | None:
+    """When a token ends: never after the one it is made with."""
+    asked_ms = None if body.ttl_s is None else wall_ms() + 1000 * body.ttl_s
+    last_ms = account.expires_ms
+    if last_ms is None or (asked_ms is not None and asked_ms <= last_ms):
+        return asked_ms
+    if "ttl_s" in body.model_fields_set:
+        raise Refusal("forbidden", beyond(last_ms))
+    return last_ms
+
+
+async def _make_token(context: Context, caller: Caller, user: str, body: TokenBody, expires_ms: int | None) -> Response:
     token = new_token()
-    expires_ms = None if body.ttl_s is None else wall_ms() + 1000 * body.ttl_s
     scopes = text_of(Scope(scope) for scope in body.scopes)
-    await hand_over(context, caller, AddToken(token.id, user, body.name, token.digest, scopes, expires_ms))
+    parent = caller.token or None
+    await hand_over(context, caller, AddToken(token.id, user, body.name, token.digest, scopes, expires_ms, parent))
     return as_json(
         {
             "id": token.id,
@@ -204,6 +252,7 @@ async def _make_token(context: Context, caller: Caller, user: str, body: TokenBo
             "name": body.name,
             "scopes": scopes.split(","),
             "expires_ms": expires_ms,
+            "parent": parent,
         },
         201,
     )
@@ -213,7 +262,13 @@ async def _set_role(context: Context, request: Request, account: Account, change
     if not account.may(Role.ADMIN, change.queue):
         raise Refusal("forbidden", f"only an admin of {change.queue or 'the whole cluster'} may give roles there")
     await hand_over(context, caller_of(request, account), change)
-    return await _user(context, change.name, 200)
+    response = await _user(context, change.name, 200)
+    if account.may(Role.ADMIN):
+        return response
+    # An admin of a queue learns nothing of what a user is elsewhere.
+    shown = msgspec.json.decode(response.body)
+    roles = [each for each in shown["roles"] if account.may(Role.ADMIN, each["queue"])]
+    return as_json({**shown, "roles": roles, "unix_user": ""})
 
 
 async def _user(context: Context, name: str, status: int) -> Response:

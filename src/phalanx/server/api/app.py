@@ -10,12 +10,13 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 
-from phalanx.server.api import accounts, applying, beside, errors, events, jobs, logs, nodes, planning, watching, web
+from phalanx.server.api import accounts, applying, errors, jobs, nodes, planning, secrets, watching, web
+from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
 from phalanx.server.api.examples import with_examples
-from phalanx.server.api.guard import Guard
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.streams import beside, events, found, logs
 
 PREFIX = "/api/v1"
 DESCRIPTION = (
@@ -37,13 +38,13 @@ def create_app(context: Context) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.context = context
-    for module in (jobs, logs, nodes, applying, planning, events, accounts, beside):
+    for module in (jobs, logs, found, nodes, applying, planning, events, accounts, secrets, beside):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(watching.router)
     app.include_router(web.router)
     app.add_api_route(f"{PREFIX}/openapi.json", _openapi_route(app), include_in_schema=False)
     errors.install(app)
-    app.add_middleware(Guard, options=context.options, figures=context.figures)
+    app.add_middleware(Guard, context=context)
     return app
 
 

@@ -12,6 +12,7 @@ from phalanx.cluster.formats.settings import Settings, is_settings
 from phalanx.document import DocumentError
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
+from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import PolicyBody
 from phalanx.server.api.context import Context
@@ -56,22 +57,24 @@ async def apply_cluster(
     _need_admin(account)
     if media_of(request) not in ("application/json", "application/yaml"):
         raise Refusal("unsupported_media", "expected a cluster file as application/yaml or application/json")
-    difference, change = await _change_of(text_of(await request.body()), context)
+    difference, change = await _change_of(text_of(await request.body()), account, context)
     if not dry_run and difference["changes"]:
         await hand_over(context, caller_of(request, account), change)
     return as_json(difference)
 
 
-async def _change_of(text: str, context: Context) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
+async def _change_of(
+    text: str, account: Account, context: Context
+) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
     """What a file would change, and what is to be asked for to have it so."""
     try:
-        cluster = read_cluster(text, SOURCE, now_ms=Clock().now_ms())
+        cluster = await read_large(len(text), read_cluster, text, SOURCE, now_ms=Clock().now_ms())
     except DocumentError:
         if not is_settings(text, SOURCE):
             raise
-        difference = msgspec.json.decode(await ask(context, DifferSettings(text, SOURCE)))
+        difference = msgspec.json.decode(await ask(context, account.user, DifferSettings(text, SOURCE)))
         return difference, ChangeSettings(msgspec.convert(difference.pop("settings"), Settings))
-    return msgspec.json.decode(await ask(context, Differ(cluster))), ChangeCluster(cluster)
+    return msgspec.json.decode(await ask(context, account.user, Differ(cluster))), ChangeCluster(cluster)
 
 
 @router.put("/policy", responses=answers(models.PolicyModel, WRITE))

@@ -17,6 +17,7 @@ from phalanx.server.refusal import Refusal
 COOKIE = "phalanx_session"
 SAFE = ("GET", "HEAD")
 TOKEN_MAX = 300
+ORIGIN_MAX = 64
 
 bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token, from `phalanx tokens` or `login`.")
 Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
@@ -30,6 +31,7 @@ async def account_of(request: Request, context: WorkerContext, credentials: Cred
     if account is None:
         raise Refusal("unauthenticated", "expected a valid token in the header 'Authorization: Bearer TOKEN'")
     request.state.user = account.user
+    request.state.token = token
     return account
 
 
@@ -44,7 +46,12 @@ async def attempt_of(request: Request, context: WorkerContext, credentials: Cred
 
 def caller_of(request: Request, account: Account) -> Caller:
     """Who asks, as the audit log keeps it."""
-    return Caller(account.user, account.token, request.client.host if request.client else "")
+    return Caller(account.user, account.token, origin_of(request))
+
+
+def origin_of(request: Request) -> str:
+    """The address that a request comes from: the caller's own, or what a named proxy says it is."""
+    return request.client.host[:ORIGIN_MAX] if request.client else ""
 
 
 def _token_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:

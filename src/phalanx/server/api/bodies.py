@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
+
+from phalanx.server.secrets.folder import VALUE_BYTES_MAX
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 QUEUE = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
+QUEUE_OR_ROOT = f"^-$|{QUEUE}"
 STEPS_MAX = 1 << 53
 YEARS_MS = 100 * 366 * 86_400_000
 
 Count = Annotated[StrictInt, Field(ge=0, le=STEPS_MAX)]
 Number = Annotated[StrictFloat | StrictInt, Field(ge=0, le=1e15)]
 Text = Annotated[StrictStr, Field(max_length=200)]
+Scopes = Annotated[list[Literal["read", "write", "admin"]], Field(min_length=1, max_length=3)]
 Password = Annotated[StrictStr, Field(min_length=8, max_length=1024)]
 
 
@@ -102,7 +106,7 @@ class WhatIfBody(Body):
 
 
 class LoginBody(Body):
-    """A user, a password, and what the token is to be called."""
+    """A user, a password, what the token is to be called, and what it may be used for."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"user": "ada", "password": "correct horse", "name": "laptop"}}
@@ -110,6 +114,7 @@ class LoginBody(Body):
     user: Annotated[StrictStr, Field(max_length=64)]
     password: Annotated[StrictStr, Field(max_length=1024)]
     name: Text = "login"
+    scopes: Scopes = ["read", "write", "admin"]
     ttl_s: Annotated[StrictInt, Field(ge=60, le=366 * 86_400)] = 30 * 86_400
 
 
@@ -135,9 +140,10 @@ class UserBody(Body):
 
 
 class UserChangeBody(Body):
-    """What is to change of a user."""
+    """What is to change of a user. To change your own password, send the `current_password` with it."""
 
     password: Password | None = None
+    current_password: Annotated[StrictStr, Field(max_length=1024)] | None = None
     disabled: StrictBool | None = None
     unix_user: UnixUser | None = None
 
@@ -149,12 +155,52 @@ class RoleBody(Body):
 
 
 class TokenBody(Body):
-    """A new token of one's own, or (for admins) of another user. None never expires."""
+    """A new token of one's own, or (for admins) of another user. It ends no later than the token it is made with.
+
+    Without `ttl_s` it lasts 30 days, or as long as the token it is made with; null is for ever.
+    """
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"name": "ci", "scopes": ["read", "write"], "ttl_s": 604800}}
     )
     name: Annotated[StrictStr, Field(min_length=1, max_length=64)]
     user: Annotated[StrictStr, Field(pattern=NAME)] | None = None
-    scopes: Annotated[list[Literal["read", "write", "admin"]], Field(min_length=1, max_length=3)] = ["read", "write"]
-    ttl_s: Annotated[StrictInt, Field(ge=1, le=10 * 366 * 86_400)] | None = 90 * 86_400
+    scopes: Scopes = ["read", "write"]
+    ttl_s: Annotated[StrictInt, Field(ge=1, le=10 * 366 * 86_400)] | None = 30 * 86_400
+
+
+class SecretGrantBody(Body):
+    """Which jobs may use a secret: at least one of both is given."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"queue": "research"}})
+    queue: Annotated[
+        StrictStr | None,
+        Field(pattern=QUEUE_OR_ROOT, max_length=1000, description="A queue, with all below it; - is every queue."),
+    ] = None
+    user: Annotated[StrictStr | None, Field(pattern=NAME, description="The user of the job.")] = None
+
+
+class SecretBody(Body):
+    """A secret. Its value cannot be read back."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"value": "s3cr3t", "grants": [{"queue": "research"}]}}
+    )
+    value: Annotated[
+        StrictStr,
+        Field(min_length=1, max_length=VALUE_BYTES_MAX, description="Text of at most 65,536 bytes in UTF-8, no NUL."),
+    ]
+    grants: Annotated[
+        list[SecretGrantBody] | None,
+        Field(max_length=1000, description="These instead of those it has; left out, those it has stay."),
+    ] = None
+
+    @field_validator("value")
+    @classmethod
+    def _fits_a_variable(cls, value: str) -> str:
+        """Errors say what is wrong and nothing of the value."""
+        if "\0" in value or len(value.encode(errors="replace")) > VALUE_BYTES_MAX:
+            raise ValueError(f"expected text of at most {VALUE_BYTES_MAX} bytes without NUL")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError("expected text that UTF-8 can hold")
+        return value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -11,13 +13,16 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from phalanx.server.accounts.checker import PasswordChecker
 from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import account_of_digest
 from phalanx.server.accounts.roles import Account
 from phalanx.server.accounts.tokens import digest_of
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
+from phalanx.server.api.streams.slots import OpenConnections
 from phalanx.server.clock import wall_ms
+from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.options import Options
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
@@ -26,6 +31,9 @@ from phalanx.server.store.database import Database
 Found = TypeVar("Found")
 
 ACCOUNTS_KEPT = 10_000
+FILE_THREADS = 4
+"""How many threads of a worker read log files. A disk that hangs stops logs only, never reads of the store."""
+
 GPU_TYPES_MS = 200
 """How old what is known of GPU types may be: they change seldom, and are asked for with every submission."""
 
@@ -39,6 +47,12 @@ class Context:
     engine: Engine
     figures: HttpFigures
     edition: Edition
+    heartbeat: Heartbeat
+    connections: OpenConnections = field(default_factory=OpenConnections)
+    _files: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
+    )
+    passwords: PasswordChecker = field(default_factory=PasswordChecker)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
     _gpu_types: tuple[int, tuple[str, ...]] = (0, ())
@@ -51,6 +65,10 @@ class Context:
     def _read(self, query: Callable[..., Found], *arguments: object) -> Found:
         with self.database.reading() as connection:
             return query(connection, *arguments)
+
+    async def of_file(self, look: Callable[..., Found], *arguments: object) -> Found:
+        """Reads from a file of a job beside everything else, on threads that nothing else uses."""
+        return await asyncio.get_running_loop().run_in_executor(self._files, look, *arguments)
 
     async def account(self, token: str) -> Account | None:
         """The account that a token stands for. Known ones are kept while no account changes."""

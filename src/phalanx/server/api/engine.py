@@ -7,6 +7,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from phalanx.server.log import last_error
 from phalanx.server.loop.wire import LENGTH, Answer, Caller, Mutation, News, Request, framed, message_of
 from phalanx.server.refusal import Refusal
@@ -42,7 +44,7 @@ class Engine:
     async def keep_connected(self) -> None:
         """Connects, listens, and connects again, until cancelled."""
         while True:
-            with suppress(OSError, asyncio.IncompleteReadError):
+            with suppress(OSError, asyncio.IncompleteReadError, msgspec.DecodeError):
                 with short_address(self._path) as address:
                     reader, self._writer = await asyncio.open_unix_connection(address, limit=BUFFER_BYTES)
                 try:
@@ -54,7 +56,7 @@ class Engine:
     async def ask(self, caller: Caller, body: Mutation) -> Answer:
         """Hands a mutation over and waits until it is durable. A refusal of the loop is an answer too."""
         writer = self._writer
-        if writer is None:
+        if writer is None or writer.is_closing():
             raise Refusal("unavailable", f"{self.trouble}: try again in a moment", {"retry_after_s": 1})
         number = next(self._numbers)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -63,7 +65,8 @@ class Engine:
             writer.write(framed(Request(number, caller, body)))
             await writer.drain()
             return await future
-        except (ConnectionError, BrokenPipeError):
+        except (OSError, RuntimeError):
+            # A transport that is closing may refuse to write with a RuntimeError.
             raise _broken() from None
         finally:
             self._waiting.pop(number, None)

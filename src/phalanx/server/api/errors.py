@@ -8,10 +8,11 @@ import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from phalanx.document import DocumentError
 from phalanx.server.refusal import CODES, Refusal
-from phalanx.server.store.database import StoreError
+from phalanx.server.store.database import DamagedStoreError, StoreError
 
 log = logging.getLogger("phalanx.api")
 
@@ -29,6 +30,16 @@ def refused(refusal: Refusal) -> Response:
     return Response(content, refusal.status, headers, media_type="application/json")
 
 
+def refusal_of(error: Refusal | StoreError) -> Refusal:
+    """What a client is told of an error. Where the store is, is for the log alone."""
+    if isinstance(error, Refusal):
+        return error
+    log.error(str(error))
+    if isinstance(error, DamagedStoreError):
+        return Refusal("unavailable", "the store is damaged: an operator must put a backup in its place")
+    return Refusal("unavailable", "the store cannot be read at the moment: try again", {"retry_after_s": 1})
+
+
 def install(app: FastAPI) -> None:
     """Has every error of an app answered in the one form."""
     app.add_exception_handler(Refusal, _refusal)
@@ -36,6 +47,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(DocumentError, _document)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(StoreError, _store)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _defect)
 
 
@@ -68,8 +80,13 @@ async def _http(_: Request, error: Exception) -> Response:
 
 
 async def _store(_: Request, error: Exception) -> Response:
-    log.error(str(error))
-    return refused(Refusal("unavailable", "the store cannot be read at the moment: try again", {"retry_after_s": 1}))
+    assert isinstance(error, StoreError)
+    return refused(refusal_of(error))
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    """For a client that left while it sent its request: it reads no answer."""
+    return Response(status_code=400)
 
 
 async def _defect(request: Request, error: Exception) -> Response:

@@ -83,6 +83,14 @@ _TOKEN = {
     "created_ms": _AT_MS,
     "expires_ms": _AT_MS + 604_800_000,
     "revoked_ms": None,
+    "parent": "ba9876543210",
+}
+_SECRET = {
+    "name": "WANDB_API_KEY",
+    "grants": [{"queue": "research", "user": ""}],
+    "has_value": True,
+    "created_ms": _AT_MS,
+    "updated_ms": _AT_MS,
 }
 _AUDITED = {
     "number": 17,
@@ -107,6 +115,22 @@ _PLANNED = {
     "expected_start_ms": _AT_MS,
     "communication_ms": 1.7,
     "why": "",
+}
+
+
+_FOUND = {
+    "id": "4822-1-3f9c2a7b10d4e865",
+    "job": "4822",
+    "attempt": 1,
+    "incarnation": "3f9c2a7b10d4e865",
+    "queue": "research",
+    "user": "ada",
+    "found_ms": _AT_MS,
+    "found_by": "a41b0c9d5e6f7283",
+    "ran": True,
+    "outcome": "stopped",
+    "reason": "restored",
+    "path": "/var/lib/phalanx/jobs/4822/1",
 }
 
 
@@ -142,6 +166,8 @@ EXAMPLES: dict[str, Any] = {
         "placement": "topology",
         "term": 3,
     },
+    "FoundListModel": _page(_FOUND),
+    "FoundModel": _FOUND,
     "JobDetailModel": {
         **JOB_EXAMPLE,
         "spec": {"id": "4821", "name": "llama-70b"},
@@ -167,6 +193,7 @@ EXAMPLES: dict[str, Any] = {
         "name": "ci",
         "scopes": ["read", "write"],
         "expires_ms": _AT_MS + 604_800_000,
+        "parent": "ba9876543210",
     },
     "NodeListModel": _page(_NODE),
     "NodeModel": _NODE,
@@ -176,7 +203,10 @@ EXAMPLES: dict[str, Any] = {
     "PolicyModel": {"policy": "priority", "placement": "topology"},
     "QueueListModel": _page(_QUEUE),
     "ReservationListModel": _page(_RESERVATION),
+    "RevokedModel": {"id": "0123456789ab", "revoked": 3},
     "RoleBody": {"role": "member"},
+    "SecretListModel": _page(_SECRET),
+    "SecretModel": _SECRET,
     "SessionBody": {"token": "phx_0123456789ab_…"},
     "SubmittedModel": {**JOB_EXAMPLE, "members": []},
     "TokenListModel": _page(_TOKEN),

@@ -117,12 +117,12 @@ class JobReader:
                 jobs.append(self.one(text, gpu_types, now_ms))
         return jobs
 
-    def batch(self, files: Sequence[Any], gpu_types: Collection[str], now_ms: int) -> Batch:
-        """The jobs of many files, by kinds; the first that cannot be read is told by its place."""
+    def batch(self, content: bytes, gpu_types: Collection[str], now_ms: int) -> Batch:
+        """The jobs of a batch, by kinds; the first that cannot be read is told by its place."""
         kinds: list[Job] = []
         named: list[tuple[int, str]] = []
         places: dict[bytes, int] = {}
-        for index, file in enumerate(files):
+        for index, file in enumerate(files_of(content)):
             with _told_by_place(index):
                 rest, name = _rest_of(file)
                 if rest not in places:
@@ -167,16 +167,29 @@ def _rest_of(file: Any) -> tuple[bytes, str | None]:
     return msgspec.json.encode(rest), name
 
 
-def files_of(content: bytes) -> list[Any]:
-    """The job files of a batch."""
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    jobs: list[msgspec.Raw]
+
+
+def files_of(content: bytes) -> Iterator[Any]:
+    """The job files of a batch, read one after another: other threads run between two."""
     try:
-        batch = msgspec.json.decode(content)
+        files = msgspec.json.decode(content, type=_Batch).jobs
+    except msgspec.ValidationError:
+        files = []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Refusal("bad_request", f"expected JSON: {error}") from None
-    files = batch.get("jobs") if isinstance(batch, dict) and list(batch) == ["jobs"] else None
-    if not isinstance(files, list) or not 1 <= len(files) <= BATCH_MAX:
+        raise _no_json(error) from None
+    if not 1 <= len(files) <= BATCH_MAX:
         raise Refusal("invalid", f'expected {{"jobs": [...]}} with 1 to {BATCH_MAX} job files')
-    return files
+    for file in files:
+        try:
+            yield msgspec.json.decode(file)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise _no_json(error) from None
+
+
+def _no_json(error: Exception) -> Refusal:
+    return Refusal("bad_request", f"expected JSON: {error}")
 
 
 def text_of(content: bytes) -> str:

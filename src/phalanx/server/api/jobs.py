@@ -12,15 +12,18 @@ import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from phalanx.engine.records import JobState
-from phalanx.server.accounts.roles import Account, Role
+from phalanx.server.accounts.roles import Account
 from phalanx.server.api import models
+from phalanx.server.api.admission.large import read_large
+from phalanx.server.api.admission.owner import owned
 from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, Nothing, ProgressBody, ResizeBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
-from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, files_of, text_of
+from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, text_of
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.clock import wall_ms
+from phalanx.server.hidden_env import without_values
 from phalanx.server.loop.wire import (
     Answer,
     AskCheckpoint,
@@ -73,7 +76,8 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
         raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
     content = await request.body()
     types = await context.gpu_types()
-    job = await waiting_for(_owned(_reader.one(text_of(content), types, wall_ms()), account), account, context)
+    read = await read_large(len(content), _reader.one, text_of(content), types, wall_ms())
+    job = await waiting_for(await owned(read, account, context), account, context)
     answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
     taken = msgspec.json.decode(answer.body)
     ids, item = taken["ids"], taken["first"]
@@ -120,13 +124,14 @@ async def submit_batch(
         raise Refusal("unsupported_media", "expected application/json")
     content = await request.body()
     types = await context.gpu_types()
-    kinds, named = _reader.batch(files_of(content), types, wall_ms())
+    kinds, named = await read_large(len(content), _reader.batch, content, types, wall_ms())
     names = {name for _, name in named}
     first = {kind: index for index, (kind, _) in reversed(list(enumerate(named)))}
     jobs = [
-        await waiting_for(_owned(job, account), account, context, names, first[kind]) for kind, job in enumerate(kinds)
+        await waiting_for(await owned(job, account, context), account, context, names, first[kind])
+        for kind, job in enumerate(kinds)
     ]
-    submission = _submission(jobs, idempotency_key, content, named)
+    submission = await read_large(len(content), _submission, jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
     return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
@@ -173,9 +178,14 @@ async def list_jobs(
 
 @router.get("/jobs/{job}", responses=answers(models.JobDetailModel))
 async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
-    """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last."""
+    """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last.
+
+    To callers who may not change the job, each value of a variable in `spec.execution.env` is `…`.
+    """
     item = await find(job, account, context)
     spec = await context.read(table.spec_of, item["id"])
+    if not account.may_change(item["queue"], item["user"]):
+        spec = without_values(spec)
     attempts = await context.read(table.attempts_of, item["id"])
     present = attempts[-1] if attempts and attempts[-1]["phase"] != "ended" else None
     progress = await context.read(table.progress_of, item["id"])
@@ -263,7 +273,8 @@ async def report_progress(
     said = body.model_dump()
     metrics = {name: value for name, value in body.metrics.items() if value is not None}
     diverged = tuple(name for name, value in body.metrics.items() if value is None)
-    report = ReportProgress(attempt.job, attempt.attempt, **{**said, "metrics": metrics, "diverged": diverged})
+    more = {"metrics": metrics, "diverged": diverged, "incarnation": attempt.incarnation}
+    report = ReportProgress(attempt.job, attempt.attempt, **{**said, **more})
     answer = await hand_over(context, caller, report)
     return Response(answer.body, media_type="application/json")
 
@@ -274,7 +285,7 @@ async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
         item = await context.read(table.one, ref)
         found = [item] if item is not None else []
     else:
-        found = await context.read(table.named, ref)
+        found = await context.read(table.named, ref, account.seen_queues)
     seen = [item for item in found if account.sees(item["queue"])]
     if not seen or len(seen) > 1:
         members = await members_of(ref, account, context)
@@ -294,7 +305,7 @@ async def members_of(ref: str, account: Account, context: Context) -> list[dict[
     """The members of the array of an id, or of a name that the members of one array have; none if it is no array."""
     array = ref if _ARRAY.fullmatch(ref) else ""
     if not _ID.fullmatch(ref):
-        named = [item for item in await context.read(table.named, ref) if account.sees(item["queue"])]
+        named = await context.read(table.named, ref, account.seen_queues)
         arrays = {item["array_of"]: None for item in named}
         array = next(iter(arrays)) if len(arrays) == 1 and len(named) > 1 else ""
     members = await context.read(table.members, array) if array else []
@@ -349,15 +360,6 @@ async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
 
 def _submission(jobs: list[Job], key: str, content: bytes, named: Sequence[tuple[int, str]] = ()) -> SubmitJobs:
     return SubmitJobs(jobs, key, sha256(content).hexdigest() if key else "", list(named))
-
-
-def _owned(job: Job, account: Account) -> Job:
-    """A job as its submitter's own. Operators may submit for others."""
-    if not account.may(Role.MEMBER, job.queue):
-        raise Refusal("forbidden", f"you may not submit to the queue {job.queue!r}: ask an admin for the role member")
-    if job.user and job.user != account.user and not account.may(Role.OPERATOR, job.queue):
-        raise Refusal("forbidden", f"only operators of {job.queue!r} may submit for somebody else")
-    return job if job.user else replace(job, user=account.user)
 
 
 async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = (), index: int = 0) -> Job:

@@ -431,7 +431,7 @@ class UserModel(Answered):
     disabled: bool
     has_password: bool
     created_ms: int
-    unix_user: str = Field(description="The Unix user that their tasks run as; empty: the server's `--job-user`.")
+    unix_user: str = Field(description="The Unix user that their tasks run as; empty: none of their own.")
     roles: list[GrantModel]
 
 
@@ -452,6 +452,7 @@ class TokenModel(Answered):
     created_ms: int
     expires_ms: int | None
     revoked_ms: int | None
+    parent: str | None
 
 
 class TokenListModel(Answered):
@@ -470,6 +471,38 @@ class NewTokenModel(Answered):
     name: str
     scopes: list[str]
     expires_ms: int | None
+    parent: str | None
+
+
+class RevokedModel(Answered):
+    """A token that was revoked, and how many were with it: itself, and those that were made with it."""
+
+    id: str
+    revoked: int
+
+
+class SecretGrantModel(Answered):
+    """Jobs of this queue, with all below it, and of this user may use a secret. Empty is every queue, or every user."""
+
+    queue: str
+    user: str
+
+
+class SecretModel(Answered):
+    """A secret, without its value."""
+
+    name: str
+    grants: list[SecretGrantModel]
+    has_value: bool = Field(description="Whether its file is there.")
+    created_ms: int | None = Field(description="Null for one that was put into the folder by hand.")
+    updated_ms: int | None
+
+
+class SecretListModel(Answered):
+    """Secrets."""
+
+    items: list[SecretModel]
+    next: str | None = None
 
 
 class AuditModel(Answered):
@@ -491,6 +524,30 @@ class AuditListModel(Answered):
 
     items: list[AuditModel]
     next: str | None
+
+
+class FoundModel(Answered):
+    """An attempt that the store, restored from a backup, does not know. `ran` says whether it had to be ended."""
+
+    id: str
+    job: str
+    attempt: int
+    incarnation: str
+    queue: str
+    user: str
+    found_ms: int
+    found_by: str
+    ran: bool
+    outcome: str
+    reason: str
+    path: str
+
+
+class FoundListModel(Answered):
+    """Attempts that were found after a restore, the newest first."""
+
+    items: list[FoundModel]
+    next: str | None = None
 
 
 class AlertModel(Answered):

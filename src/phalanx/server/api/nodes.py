@@ -75,17 +75,17 @@ async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     counted = await context.read(job_table.counted)
     quotas = (await context.cluster()).get("queues", {})
     owners = await context.read(virtual_clusters_of)
-    use = await _use(context) if quotas else {}
+    use = await _use(account.user, context) if quotas else {}
     rows = queue_rows(counted, quotas, use.get("spent", {}), owners, use.get("used", {}))
     return as_list([row for row in rows if account.sees(row["name"])])
 
 
-async def _use(context: Context) -> dict[str, Any]:
+async def _use(user: str, context: Context) -> dict[str, Any]:
     """What queues have of what they are allotted, and have had of their budgets; nothing while the planner cannot
     say.
     """
     try:
-        use: dict[str, Any] = msgspec.json.decode(await ask(context, ListUse()))
+        use: dict[str, Any] = msgspec.json.decode(await ask(context, user, ListUse()))
     except Refusal:
         return {}
     return use

@@ -7,10 +7,11 @@ import time
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
+from phalanx.server.api.admission.large import LargeRoute, read_large
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.bodies import PlanBody, WhatIfBody
 from phalanx.server.api.context import Context
@@ -26,6 +27,7 @@ from phalanx.server.planner.questions import (
     Question,
     TakeSnapshot,
     Why,
+    asked_by,
     encoded,
     reply_of,
 )
@@ -34,7 +36,7 @@ from phalanx.server.store import nodes as node_table
 from phalanx.server.unix import short_address
 from phalanx.workload.job import Job
 
-router = APIRouter(tags=["planning"])
+router = APIRouter(tags=["planning"], route_class=LargeRoute)
 _reader = JobReader()
 
 PATIENCE_S = 90.0
@@ -46,26 +48,27 @@ AGAIN_S = 0.1
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
-    told = await ask(context, Why(item["id"], list(account.seen_queues)))
+    told = await ask(context, account.user, Why(item["id"], list(account.seen_queues)))
     return Response(told, media_type="application/json")
 
 
 @router.post("/plan", responses=answers(models.PlanModel, WRITE))
-async def plan(body: PlanBody, account: SignedIn, context: WorkerContext) -> Response:
+async def plan(body: PlanBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Decide where jobs would go if they were submitted now, on the live state, and change nothing."""
-    jobs = await _jobs(body.jobs, account, context)
-    told = await ask(context, PlanJobs(jobs, list(account.seen_queues)))
+    jobs = await _jobs(body.jobs, request, account, context)
+    told = await ask(context, account.user, PlanJobs(jobs, list(account.seen_queues)))
     return Response(told, media_type="application/json")
 
 
 @router.post("/what-if", responses=answers(models.WhatIfModel, WRITE))
-async def what_if(body: WhatIfBody, account: SignedIn, context: WorkerContext) -> Response:
+async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Show two futures of the live state: as it is, and with something changed."""
     if not account.sees(""):
         raise Refusal("forbidden", "what-if tells of everybody's jobs: it needs the role viewer of the whole cluster")
-    jobs = await _jobs(body.jobs, account, context)
+    jobs = await _jobs(body.jobs, request, account, context)
     base, changed = await asyncio.gather(
-        ask(context, Foresee()), ask(context, Foresee(jobs, body.fail, body.policy or "", body.add_nodes, body.like))
+        ask(context, account.user, Foresee()),
+        ask(context, account.user, Foresee(jobs, body.fail, body.policy or "", body.add_nodes, body.like)),
     )
     return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
 
@@ -73,26 +76,29 @@ async def what_if(body: WhatIfBody, account: SignedIn, context: WorkerContext) -
 @router.get("/reservations", responses=answers(models.ReservationListModel))
 async def list_reservations(account: SignedIn, context: WorkerContext) -> Response:
     """List who has been promised which nodes from when on."""
-    items = msgspec.json.decode(await ask(context, ListReservations()))["items"]
+    items = msgspec.json.decode(await ask(context, account.user, ListReservations()))["items"]
     seen = await _seen(context, account, [item["job"] for item in items])
     return as_list([item for item in items if item["job"] in seen])
 
 
 @router.get("/snapshot", responses=content("application/octet-stream", READ))
 async def snapshot(account: SignedIn, context: WorkerContext) -> Response:
-    """Download the State as it is, for `phalanx why --state` and for replays elsewhere."""
+    """Download the State as it is, for `phalanx why --state` and for replays elsewhere.
+
+    Each value of a variable of a job is `…` in it, and its digest begins anew.
+    """
     if not account.may(Role.ADMIN):
         raise Refusal("forbidden", "a snapshot holds everybody's jobs: only an admin may take one")
-    return Response(await ask(context, TakeSnapshot()), media_type="application/octet-stream")
+    return Response(await ask(context, account.user, TakeSnapshot()), media_type="application/octet-stream")
 
 
-async def ask(context: Context, question: Question) -> bytes:
-    """Has the planner answer. What it refuses is raised."""
+async def ask(context: Context, user: str, question: Question) -> bytes:
+    """Has the planner answer a user. What it refuses is raised."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             reader, writer = await _planner(context)
             try:
-                writer.write(encoded(question))
+                writer.write(encoded(asked_by(user, question)))
                 writer.write_eof()
                 reply = reply_of(await reader.read(-1))
             finally:
@@ -118,9 +124,10 @@ async def _planner(context: Context) -> tuple[asyncio.StreamReader, asyncio.Stre
         await asyncio.sleep(AGAIN_S)
 
 
-async def _jobs(files: list[dict[str, Any] | str], account: Account, context: Context) -> list[Job]:
+async def _jobs(files: list[dict[str, Any] | str], request: Request, account: Account, context: Context) -> list[Job]:
+    size = len(await request.body())
     types = await context.gpu_types()
-    jobs = _reader.many(files, types, wall_ms())
+    jobs = await read_large(size, _reader.many, files, types, wall_ms())
     for job in jobs:
         if not account.sees(job.queue):
             raise Refusal("forbidden", f"you may not look at the queue {job.queue!r}")

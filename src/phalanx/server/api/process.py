@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import sys
+from collections.abc import Sequence
+from ipaddress import ip_network
 
 import uvicorn
 
 from phalanx.server.accounts.edition import Edition
+from phalanx.server.api.admission.bounded_http import bounded_http
 from phalanx.server.api.app import create_app
 from phalanx.server.api.context import Context
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
+from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.log import log_to_stderr
 from phalanx.server.options import Options, options_of
 from phalanx.server.store.database import open_reader
@@ -20,14 +25,19 @@ from phalanx.server.store.database import open_reader
 GRACE_S = 3
 """How long streams and requests may go on when the worker is told to stop."""
 
-HEAD_BYTES_MAX = 64 << 10
+FILES_MAX = 65_536
+"""How many files a worker may have open, where the system lets it: every connection is one."""
+
+TYPED_BYTES_MAX = 1 << 20
+"""How large a message of a web socket may be. None is compressed: a small one could become very large."""
 
 
-def main(line: str, handle: str) -> int:
-    """Serves until told to stop. `handle` is the number of the listening socket."""
-    options = options_of(line)
+def main(handle: str, listening: str) -> int:
+    """Serves until told to stop, with the numbers of the file that holds the options and of the listening socket."""
+    options = options_of(handle)
     log_to_stderr("api")
-    listener = socket.socket(fileno=int(handle))
+    _allow_files()
+    listener = socket.socket(fileno=int(listening))
     config = uvicorn.Config(
         create_app(context_for(options)),
         log_config=None,
@@ -35,12 +45,32 @@ def main(line: str, handle: str) -> int:
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
         timeout_keep_alive=75,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        http=bounded_http(options.request_timeout_s),
+        # Named, whatever the environment says: from any other address the header is a claim that no proxy checked.
+        proxy_headers=bool(options.proxies),
+        forwarded_allow_ips=trusted(options.proxies),
+        ws_max_size=TYPED_BYTES_MAX,
+        ws_per_message_deflate=False,
         ssl_certfile=options.tls_cert or None,
         ssl_keyfile=options.tls_key or None,
     )
     uvicorn.Server(config).run(sockets=[listener])
     return 0
+
+
+def trusted(proxies: Sequence[str]) -> list[str]:
+    """The proxies, also as a socket sees them that takes IPv4 and IPv6."""
+    networks = [ip_network(proxy) for proxy in proxies]
+    mapped = [f"::ffff:{each.network_address}/{96 + each.prefixlen}" for each in networks if each.version == 4]
+    return [*map(str, networks), *mapped]
+
+
+def _allow_files() -> None:
+    """Raises the soft limit, which is often 1,024: as many half-sent requests would keep all others out."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def context_for(options: Options) -> Context:
@@ -51,6 +81,7 @@ def context_for(options: Options) -> Context:
         Engine(options.file("run", "engine.sock"), options.file("log", "loop.log")),
         HttpFigures(),
         Edition(options.file("run")),
+        Heartbeat(options.file("run")),
     )
 
 

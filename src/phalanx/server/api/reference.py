@@ -43,7 +43,18 @@ most 32 MB, all others at most 4 MB. What is larger is `too_large`.
 **Times** are milliseconds since 1970. `{job}` is an id, or a name that only one live job has.
 
 **Events** (`GET /events`) are server-sent: `id` is the number of the journal record, and a stream that broke off goes
-on with `Last-Event-ID`.
+on with `Last-Event-ID`, a number from 0 to 2^62; any other is a `bad_request`.
+
+**Commands beside a task** run over a web socket at `/jobs/{job}/exec?rank=0&arg=WORD&arg=WORD`, in a terminal with
+`&tty=ROWSxCOLUMNS`, for callers who may change the job. Binary messages are what is typed, at most 1 MiB each, and
+printed.
+The caller may send the texts `{"eof": true}` and `{"resize": [ROWS, COLUMNS]}`; the last message is the text
+`{"exit": CODE}` (negative for a signal) or `{"error": MESSAGE}`.
+
+**Open connections** last as long as the right to them. When the token is revoked or expires, its user is disabled or
+deleted, or the role is taken away, event streams and logs are cut, and commands are hung up with the close code 1008
+and the reason, within two seconds. In each API worker a user has at most 8 commands, 32 followed logs and 32 event
+streams open, and all users together 128, 512 and 512; one more is `rate_limited`.
 
 **Errors** are `{"code", "message", "detail"}`:
 """

@@ -11,6 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import Connection, select
 from starlette.concurrency import run_in_threadpool
 
+from phalanx.engine.journal import GENESIS
+from phalanx.engine.snapshot import seq_of
 from phalanx.server.accounts.roles import Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext
@@ -18,9 +20,9 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
 from phalanx.server.api.pages import as_list
 from phalanx.server.api.planning import ask
-from phalanx.server.bundle import bundle
+from phalanx.server.bundle import Parts, bundle, journal_between, start_of
 from phalanx.server.metrics import ClusterMetrics
-from phalanx.server.planner.questions import TakeSnapshot
+from phalanx.server.planner.questions import HideValues, TakeSnapshot
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
 from phalanx.server.store.tables import alerts
@@ -56,14 +58,38 @@ async def list_alerts(account: SignedIn, context: WorkerContext) -> Response:
 
 @router.get("/api/v1/debug/bundle", responses=content("application/zip", READ))
 async def debug_bundle(account: SignedIn, context: WorkerContext) -> Response:
-    """Download what somebody else needs to see what happened here, with a replayable snapshot."""
+    """Download what somebody else needs to see what happened here, with a replayable snapshot.
+
+    Each value of a variable of a job is `…` in it.
+    """
     if not account.may(Role.ADMIN):
         raise Refusal("forbidden", "a bundle holds everybody's jobs: only an admin may take one")
-    state = await ask(context, TakeSnapshot())
+    parts = await _parts(context, account.user)
     figures = await run_in_threadpool(_metrics, context)
-    made = await context.read(bundle, context.options, state, figures)
+    made = await context.read(bundle, context.options, parts, figures)
     headers = {"Content-Disposition": 'attachment; filename="phalanx-bundle.zip"'}
     return Response(made, media_type="application/zip", headers=headers)
+
+
+async def _parts(context: Context, user: str) -> Parts:
+    """The State, the journal up to it, and of a long one the State at which it begins, all without values of variables.
+
+    The planner reads and writes the States: they may be large, and it knows their policies.
+    """
+    state = await ask(context, user, TakeSnapshot())
+    until = seq_of(state)
+    start = await context.read(start_of, until)
+    first, beginning = -1, b""
+    if start is not None:
+        try:
+            beginning = await ask(context, user, HideValues(start.content, GENESIS))
+            first = start.seq
+        except Refusal as refusal:
+            # One that cannot be read, such as that of another release, is done without: the journal is given whole.
+            if refusal.code != "invalid":
+                raise
+    lines, link = await context.read(journal_between, first, until)
+    return Parts(await ask(context, user, HideValues(state, link)), lines, beginning)
 
 
 def _metrics(context: Context) -> bytes:

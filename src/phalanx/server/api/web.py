@@ -49,9 +49,10 @@ async def alive() -> Response:
 
 @router.get("/readyz")
 async def ready(context: WorkerContext) -> Response:
-    """Whether the server takes work: the loop has its State, and the store can be read."""
-    if not context.engine.connected:
-        return as_json({"ready": False, "why": context.engine.trouble}, 503, {"Retry-After": "1"})
+    """Whether the server takes work: the loop has its State and moves, and the store can be read."""
+    trouble = context.heartbeat.trouble if context.engine.connected else context.engine.trouble
+    if trouble:
+        return as_json({"ready": False, "why": trouble}, 503, {"Retry-After": "1"})
     await context.cluster()
     return as_json({"ready": True, "seq": context.engine.news.seq})
 

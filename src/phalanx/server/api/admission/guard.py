@@ -1,19 +1,24 @@
-"""The guard before the routes: size and rate of requests, headers of responses, figures and the access log."""
+"""The guard before the routes: rate, size and token of requests, headers of responses, figures and the access log."""
 
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from phalanx.server.api.errors import refused
-from phalanx.server.api.figures import HttpFigures
-from phalanx.server.options import Options
+from phalanx.server.api.auth import account_of, attempt_of, bearer
+from phalanx.server.api.context import Context
+from phalanx.server.api.errors import refusal_of, refused
 from phalanx.server.refusal import Refusal
+from phalanx.server.store.database import StoreError
 from phalanx.workload.formats.limits import JOB_LIMITS
 
 log = logging.getLogger("phalanx.access")
@@ -38,22 +43,50 @@ PROBED = "/readyz"
 
 CALLERS_KEPT = 10_000
 
-LARGE = ("/api/v1/jobs:batch", "/api/v1/cluster", "/api/v1/plan", "/api/v1/what-if")
-"""Where many jobs or a whole cluster come in one body."""
+API = "/api/v1"
+OPEN = (f"{API}/login", f"{API}/session")
+"""Routes of the API that need no token: here one is had, or looked at."""
 
-BODY_BYTES_MAX = 4 * JOB_LIMITS.text
-"""How large any other body may be: as one job file of the widest characters."""
+PROGRESS = re.compile(rf"{API}/jobs/[^/]+/progress")
+"""Where attempts report, with tokens of their own."""
+
+BODY_BYTES_MAX = 256 << 10
+"""How large a body may be where nothing else is said: the largest is a report of 100 metrics."""
+
+FEW_JOBS_BYTES_MAX = 4 * JOB_LIMITS.text
+"""How large one job file of the widest characters may be, and up to 100 job files that are asked about."""
+
+SMALL_BYTES_MAX = 16 << 10
+"""How large a body without a token may be: a name and a password, every character of them escaped."""
+
+BODY_BYTES = {
+    f"{API}/jobs": FEW_JOBS_BYTES_MAX,
+    f"{API}/plan": FEW_JOBS_BYTES_MAX,
+    f"{API}/what-if": FEW_JOBS_BYTES_MAX,
+    **dict.fromkeys(OPEN, SMALL_BYTES_MAX),
+}
+MANY_JOBS = (f"{API}/jobs:batch", f"{API}/cluster")
+"""Where thousands of jobs, or a whole cluster, come in one body."""
+
+LARGE_AT_ONCE = 2
+"""Bodies above `BODY_BYTES_MAX` that a worker takes of one user at a time: each is kept in memory while it is read."""
 
 
 class Guard:
-    """Wraps the app. One caller is one address: its requests in a row are bounded, and refill steadily."""
+    """Wraps the app. One caller is one address: its requests in a row are bounded, and refill steadily.
 
-    def __init__(self, app: ASGIApp, options: Options, figures: HttpFigures) -> None:
+    Of a request without a valid token no byte of the body is read. What is refused with a body still to come is closed.
+    """
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        options = context.options
         self._app = app
-        self._figures = figures
-        self._large_bytes_max = options.body_bytes_max
+        self._context = context
+        self._figures = context.figures
+        self._many_jobs_bytes_max = options.body_bytes_max
         self._rate = RateLimit(options.rate_limit)
         self._headers = [*HEADERS, STRICT_TRANSPORT] if options.tls_cert else HEADERS
+        self._large: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -71,12 +104,18 @@ class Guard:
                 self._figures.count(scope["method"], route_of(scope), status, time.perf_counter() - start)
             await send(message)
 
-        refusal = self._refusal(scope)
-        if refusal is not None:
+        try:
+            self._check_rate_and_size(scope)
+            user = await self._user_of(scope)
+            with self._share(user, scope):
+                await self._app(scope, self._bounded(receive, self._body_max(scope)), send_guarded)
+        except (Refusal, StoreError) as error:
+            refusal = refusal_of(error)
             self._figures.refused.labels(refusal.code).inc()
-            await refused(refusal)(scope, receive, send_guarded)
-            return
-        await self._app(scope, self._bounded(receive, self._body_max(scope)), send_guarded)
+            answer = refused(refusal)
+            if _announces_body(scope):
+                answer.headers["Connection"] = "close"
+            await answer(scope, receive, send_guarded)
         seconds = time.perf_counter() - start
         if (status >= 400 or seconds > SLOW_S) and scope["path"] != PROBED:
             log.info(
@@ -91,18 +130,49 @@ class Guard:
                 },
             )
 
-    def _refusal(self, scope: Scope) -> Refusal | None:
+    def _check_rate_and_size(self, scope: Scope) -> None:
         if not self._rate.allows((scope.get("client") or ("",))[0]):
-            return Refusal("rate_limited", "too many requests from one address: slow down", {"retry_after_s": 1})
+            raise Refusal("rate_limited", "too many requests from one address: slow down", {"retry_after_s": 1})
         length = _header(scope, b"content-length")
         body_max = self._body_max(scope)
         if length is not None and (not length.isdigit() or int(length) > body_max):
-            return _too_large(body_max)
-        return None
+            raise _too_large(body_max)
+
+    async def _user_of(self, scope: Scope) -> str:
+        """The user behind a request, or the attempt; empty where neither is needed."""
+        path = scope["path"]
+        if path in OPEN or not path.startswith((f"{API}/", "/metrics")):
+            return ""
+        request = Request(scope)
+        credentials = await bearer(request)
+        if PROGRESS.fullmatch(path):
+            attempt = await attempt_of(request, self._context, credentials)
+            return f"job {attempt.job}"
+        return (await account_of(request, self._context, credentials)).user
+
+    @contextmanager
+    def _share(self, user: str, scope: Scope) -> Iterator[None]:
+        """Bounds how many large bodies of one user are under way."""
+        length = _header(scope, b"content-length")
+        at_most = int(length) if length is not None else self._body_max(scope)
+        if not _announces_body(scope) or at_most <= BODY_BYTES_MAX:
+            yield
+            return
+        if self._large[user] >= LARGE_AT_ONCE:
+            message = f"{LARGE_AT_ONCE} large requests of {user} are being read: send one after another"
+            raise Refusal("rate_limited", message, {"retry_after_s": 1})
+        self._large[user] += 1
+        try:
+            yield
+        finally:
+            self._large[user] -= 1
+            if not self._large[user]:
+                del self._large[user]
 
     def _body_max(self, scope: Scope) -> int:
-        """How many bytes a request may bring. They are kept in memory before anybody asks who sends them."""
-        return self._large_bytes_max if scope["path"] in LARGE else min(BODY_BYTES_MAX, self._large_bytes_max)
+        """How many bytes a request may bring: as many as what its route carries needs."""
+        most = self._many_jobs_bytes_max
+        return most if scope["path"] in MANY_JOBS else min(BODY_BYTES.get(scope["path"], BODY_BYTES_MAX), most)
 
     def _bounded(self, receive: Receive, body_max: int) -> Receive:
         """Bodies that do not tell their length are counted as they come."""
@@ -144,6 +214,10 @@ def route_of(scope: Scope) -> str:
     route: Any = scope.get("route")
     path: str = getattr(route, "path", "")
     return path or "-"
+
+
+def _announces_body(scope: Scope) -> bool:
+    return _header(scope, b"transfer-encoding") is not None or _header(scope, b"content-length") not in (None, b"0")
 
 
 def _too_large(body_max: int) -> Refusal:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Header, Query, Request
 from sqlalchemy import Connection, select
-from starlette.responses import StreamingResponse
 
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, content
+from phalanx.server.api.streams.held import HeldResponse
+from phalanx.server.api.streams.standing import Standing
+from phalanx.server.hidden_env import without_values
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.journal import Entry, entries
 from phalanx.server.store.tables import jobs
@@ -24,6 +27,9 @@ CHUNK = 500
 QUIET_S = 15.0
 """After so long without an event a comment is sent, so that nobody on the way takes the stream for dead."""
 
+SEQ_MAX = 1 << 62
+_SEQ = re.compile(r"[0-9]{1,19}")
+
 ABOUT_JOBS = ("claims", "actions", "verdicts", "reservations")
 """The parts of a Decision that are about one job each."""
 
@@ -33,34 +39,43 @@ async def stream_events(
     request: Request,
     account: SignedIn,
     context: WorkerContext,
-    since: Annotated[int | None, Query(ge=-1, le=1 << 62, description="Begin after this record.")] = None,
-    last_event_id: Annotated[str, Header(max_length=30, description="Goes on where a stream broke off.")] = "",
+    since: Annotated[int | None, Query(ge=-1, le=SEQ_MAX, description="Begin after this record.")] = None,
+    last_event_id: Annotated[str, Header(description="Goes on where a stream broke off.")] = "",
     follow: Annotated[bool, Query(description="Wait for more when all has been sent.")] = True,
-) -> StreamingResponse:
-    """Stream journal records as server-sent events; without `since`, those that are made from now on."""
-    if last_event_id and not last_event_id.isdecimal():
-        raise Refusal("bad_request", "expected in Last-Event-ID the number of a record")
+) -> HeldResponse:
+    """Stream journal records as server-sent events; without `since`, those that are made from now on.
+
+    Of jobs that the caller may not change, each value of a variable is `…`.
+    """
     if not account.seen_queues:
         raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")
-    start = int(last_event_id) if last_event_id else since if since is not None else context.engine.news.seq
-    body = _stream(request, account, context, start, follow)
-    return StreamingResponse(body, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    start = _seq_of(last_event_id) if last_event_id else since if since is not None else context.engine.news.seq
+    standing = Standing(context, request.state.token, lambda account: bool(account.seen_queues))
+    headers = {"X-Accel-Buffering": "no"}
+    body = _stream(standing, context, start, follow)
+    return HeldResponse(body, "text/event-stream", headers, standing, account.user, context.connections.streams)
 
 
-async def _stream(request: Request, account: Account, context: Context, seq: int, follow: bool) -> AsyncIterator[bytes]:
-    with context.figures.streams.track_inprogress():
-        yield b": phalanx journal\n\n"
-        while not await request.is_disconnected():
-            chunk, lines = await context.read(_chunk, seq, account)
-            if chunk:
-                yield b"".join(lines)
-                seq = chunk
-                continue
-            if not follow:
-                return
-            await context.engine.beyond(seq, QUIET_S)
-            if context.engine.news.seq <= seq:
-                yield b": still here\n\n"
+def _seq_of(last_event_id: str) -> int:
+    """The record that a stream broke off after."""
+    if not _SEQ.fullmatch(last_event_id) or int(last_event_id) > SEQ_MAX:
+        raise Refusal("bad_request", f"expected in Last-Event-ID the number of a record, from 0 to {SEQ_MAX}")
+    return int(last_event_id)
+
+
+async def _stream(standing: Standing, context: Context, seq: int, follow: bool) -> AsyncGenerator[bytes, None]:
+    yield b": phalanx journal\n\n"
+    while True:
+        chunk, lines = await context.read(_chunk, seq, await standing.account())
+        if chunk is not None:
+            yield b"".join(lines)
+            seq = chunk
+            continue
+        if not follow:
+            return
+        await context.engine.beyond(seq, QUIET_S)
+        if context.engine.news.seq <= seq:
+            yield b": still here\n\n"
 
 
 def _chunk(connection: Connection, seq: int, account: Account) -> tuple[int | None, list[bytes]]:
@@ -73,7 +88,15 @@ def _chunk(connection: Connection, seq: int, account: Account) -> tuple[int | No
         queues = _queues(connection, [job for _, body in shown for job in _jobs_in(body)])
         seen = {job for job, queue in queues.items() if account.sees(queue)}
         shown = [(entry, cut) for entry, body in shown if (cut := _cut(body, seen)) is not None]
-    return found[-1].seq, [_event(entry, body) for entry, body in shown]
+    return found[-1].seq, [_event(entry, _without_values(body, account)) for entry, body in shown]
+
+
+def _without_values(body: dict[str, Any], account: Account) -> dict[str, Any]:
+    """A record without the values of variables of a job that the account may not change."""
+    job = body.get("job")
+    if not isinstance(job, dict) or account.may_change(job.get("queue", ""), job.get("user", "")):
+        return body
+    return {**body, "job": without_values(job)}
 
 
 def _body(entry: Entry) -> dict[str, Any]:

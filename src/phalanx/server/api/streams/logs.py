@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import StreamingResponse
 
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, content
 from phalanx.server.api.jobs import Ref, find
+from phalanx.server.api.streams.held import HeldResponse
+from phalanx.server.api.streams.standing import Standing
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as table
 
@@ -35,7 +36,7 @@ async def read_logs(
     offset: Annotated[int, Query(ge=0, le=1 << 62, description="Begin at this byte.")] = 0,
     tail: Annotated[int | None, Query(ge=0, le=1 << 30, description="Begin so many bytes before the end.")] = None,
     follow: Annotated[bool, Query(description="Wait for more until the attempt has ended.")] = False,
-) -> StreamingResponse:
+) -> HeldResponse:
     """Read what a task of a job has printed. `X-Phalanx-Offset` is where the answer begins."""
     item = await find(job, account, context)
     number = attempt or item["attempts"]
@@ -44,42 +45,45 @@ async def read_logs(
     if number > item["attempts"]:
         raise Refusal("not_found", f"job {item['id']} has had {item['attempts']} attempts, not {number}")
     path = context.options.file("jobs", item["id"], str(number), f"{rank}.{stream}")
-    if not follow and not path.is_file():
+    if not follow and not await context.of_file(path.is_file):
         raise Refusal(
             "not_found", f"attempt {item['id']}/{number} has no task of rank {rank} that has printed anything"
         )
     if tail is not None:
-        offset = max(_size(path) - tail, 0)
-    body = _follow(request, context, path, offset, item["id"], number) if follow else _read(path, offset)
+        offset = max(await context.of_file(_size, path) - tail, 0)
+    body = _follow(context, path, offset, item["id"], number) if follow else read_log(context, path, offset)
     headers = {"X-Phalanx-Offset": str(offset), "X-Phalanx-Attempt": str(number)}
-    return StreamingResponse(body, media_type="text/plain; charset=utf-8", headers=headers)
+    standing = Standing(context, request.state.token, lambda account: account.sees(item["queue"]))
+    slots = context.connections.followers if follow else None
+    return HeldResponse(body, "text/plain; charset=utf-8", headers, standing, account.user, slots)
 
 
-async def _read(path: Path, offset: int) -> AsyncIterator[bytes]:
+async def read_log(context: Context, path: Path, offset: int) -> AsyncGenerator[bytes, None]:
     """What is there now; what is printed meanwhile is for the next request."""
-    end = _size(path)
+    end = await context.of_file(_size, path)
     while offset < end:
-        piece = await asyncio.to_thread(_piece, path, offset, min(PIECE_BYTES, end - offset))
+        piece = await context.of_file(_piece, path, offset, min(PIECE_BYTES, end - offset))
         if not piece:
             return
         yield piece
         offset += len(piece)
 
 
-async def _follow(
-    request: Request, context: Context, path: Path, offset: int, job: str, attempt: int
-) -> AsyncIterator[bytes]:
-    with context.figures.streams.track_inprogress():
-        while not await request.is_disconnected():
+async def _follow(context: Context, path: Path, offset: int, job: str, attempt: int) -> AsyncGenerator[bytes, None]:
+    ended, known = False, None
+    while True:
+        # An attempt ends by a record of the journal, so that there is nothing to look up before the next.
+        if context.engine.news.seq != known:
+            known = context.engine.news.seq
             ended = await _ended(context, job, attempt)
-            piece = await asyncio.to_thread(_piece, path, offset, PIECE_BYTES)
-            if piece:
-                yield piece
-                offset += len(piece)
-            elif ended:
-                return
-            else:
-                await asyncio.sleep(LOOK_S)
+        piece = await context.of_file(_piece, path, offset, PIECE_BYTES)
+        if piece:
+            yield piece
+            offset += len(piece)
+        elif ended:
+            return
+        else:
+            await asyncio.sleep(LOOK_S)
 
 
 async def _ended(context: Context, job: str, attempt: int) -> bool:
