@@ -109,9 +109,21 @@ class Client:
             while piece := response.read1(PIECE_BYTES):
                 yield piece
         except (OSError, http.client.HTTPException) as error:
+            self.close()
+            self._need_token()
             raise Unreachable(f"{self.context.addr}: the line broke ({error or type(error).__name__})") from None
         finally:
             self.close()
+
+    def _need_token(self) -> None:
+        """Tells of a token that is no longer good: the server cuts what goes on under it."""
+        asking = Client(self.context, self._patience_s, tries_max=1)
+        try:
+            asking.get("/me")
+        except Unreachable:
+            return
+        finally:
+            asking.close()
 
     def close(self) -> None:
         """Ends the connection."""

@@ -7,12 +7,16 @@ import stat
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from phalanx.cli.output import as_yaml
 from phalanx.errors import PhalanxError
+from phalanx.folders import default_data
 
 DEFAULT_ADDR = "http://127.0.0.1:8470"
 PRIVATE = 0o600
+LISTENS = "0A"
+"""The state of a listening socket in the kernel's tables."""
 
 
 class ConfigError(PhalanxError):
@@ -104,7 +108,7 @@ def current_context() -> Context:
     addr = os.environ.get("PHALANX_ADDR") or chosen.addr
     token = _token_given() or (chosen.token if addr == chosen.addr else "")
     if not token and addr == DEFAULT_ADDR:
-        token = _token_left_here()
+        addr, token = _server_left_here(addr)
     return Context(addr.rstrip("/"), token, os.environ.get("PHALANX_CA_FILE") or chosen.ca_file)
 
 
@@ -120,9 +124,29 @@ def _token_given() -> str:
         raise ConfigError(f"PHALANX_TOKEN_FILE={path}: {reason}") from None
 
 
-def _token_left_here() -> str:
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+def _server_left_here(addr: str) -> tuple[str, str]:
+    """Where this user's server is and the token it left; no token if another user listens there meanwhile."""
+    folder = Path(default_data())
     try:
-        return (state / "phalanx" / "admin.token").read_text("utf-8").strip()
+        token = (folder / "admin.token").read_text("utf-8").strip()
+        said = folder / "url"
+        addr = said.read_text("utf-8").strip() if said.exists() else addr
+        owner = (folder / "admin.token").stat().st_uid
     except OSError:
-        return ""
+        return addr, ""
+    return addr, "" if _listener_of(addr) not in (None, owner) else token
+
+
+def _listener_of(addr: str) -> int | None:
+    """The Unix user that listens at a port of this machine; None if none does, or the kernel does not tell."""
+    port = urlsplit(addr).port
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            _, local, _, state, _, _, _, uid, *_ = line.split()
+            if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
+                return int(uid)
+    return None

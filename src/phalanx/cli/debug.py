@@ -22,7 +22,8 @@ def debug() -> None:
 def bundle(file: str) -> None:
     """Write the journal, the state, logs, metrics and versions of the server to FILE, phalanx-bundle.zip by default.
 
-    Commands and environments of jobs are in it, tokens and passwords are not. Only an admin may take one.
+    Commands of jobs are in it; values of their variables, secrets, tokens and passwords are not. Only an admin may take
+    one.
     """
     target, part = Path(file), Path(f"{file}.part")
     try:

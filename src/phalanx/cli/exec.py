@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often the size of the terminal is looked at."""
 
+RIGHT_LOST = 1008
+"""The code by which the server closes the line of a caller that may no longer run the command."""
+
 FEED_END_S = 1.0
 """How long whoever passes input on may take to notice that nobody wants it any more."""
 
@@ -137,14 +140,18 @@ def _attended(line: ClientConnection) -> int:
 
 def _printed(line: ClientConnection) -> int:
     """Prints what comes; the exit code of the command."""
-    for message in line:
-        if isinstance(message, bytes):
+    from websockets.exceptions import ConnectionClosed
+
+    try:
+        while isinstance(message := line.recv(), bytes):
             sys.stdout.buffer.write(message)
             sys.stdout.buffer.flush()
-            continue
-        told = json.loads(message)
-        if "error" in told:
-            raise ExecError(told["error"])
-        code = int(told["exit"])
-        return code if code >= 0 else 128 - code
-    raise ExecError("the line broke before the command ended")
+    except ConnectionClosed as closed:
+        if closed.rcvd is not None and closed.rcvd.code == RIGHT_LOST:
+            raise Refused(f"{closed.rcvd.reason}; the command was hung up") from None
+        raise ExecError("the line broke before the command ended") from None
+    told = json.loads(message)
+    if "error" in told:
+        raise ExecError(told["error"])
+    code = int(told["exit"])
+    return code if code >= 0 else 128 - code

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from phalanx.cli.client import connect
 from phalanx.cli.job_rows import COLUMNS, LIVE, job_row
-from phalanx.cli.output import Output, emit, output_option
+from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
+from phalanx.cli.when import clock
+
+FOUND_COLUMNS = (
+    Column("job"),
+    Column("attempt"),
+    Column("queue", least=8, tail=True, spare=True),
+    Column("user", least=6, spare=True),
+    Column("found"),
+    Column("outcome"),
+    Column("path", "LOGS", least=12, tail=True),
+    Column("id", wide=True),
+    Column("incarnation", wide=True),
+    Column("reason", wide=True),
+)
 
 
 @click.command()
@@ -19,6 +35,9 @@ from phalanx.cli.watch import shown, watch_option
 @click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Only of one kind.")
 @click.option("--label", default="", metavar="KEY=VALUE", help="Only with a label.")
 @click.option("--array", "array_of", default="", metavar="ID", help="Only the members of an array.")
+@click.option(
+    "--found", is_flag=True, help="Instead, attempts that a store restored from a backup does not know, and their logs."
+)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
 @watch_option
 @output_option
@@ -31,6 +50,7 @@ def jobs(
     kind: str | None,
     label: str,
     array_of: str,
+    found: bool,
     limit: int,
     watch: bool,
     output: Output,
@@ -42,12 +62,19 @@ def jobs(
     client = connect()
 
     def show() -> None:
-        found = client.items(
+        if found:
+            emit([_found_row(each) for each in client.get("/found")["items"][:limit]], FOUND_COLUMNS, output)
+            return
+        listed = client.items(
             "/jobs", limit, state=states, queue=queue, user=user, name=name, kind=kind, label=label, array_of=array_of
         )
-        rows = [job_row(job) for job in found]
+        rows = [job_row(job) for job in listed]
         emit(rows, COLUMNS, output)
         if not rows and states == LIVE and output in ("table", "wide") and not watch:
             click.echo("no such job waits or runs; `phalanx jobs --all` lists those that are over, too", err=True)
 
     shown(show, watch)
+
+
+def _found_row(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "found": clock(found["found_ms"])}

@@ -19,10 +19,27 @@ DAY_S = 86_400
 @click.option("--context", "name", default="default", show_default=True, help="The name to keep it under.")
 @click.option("--user", help="Log in with a password, which is asked for.")
 @click.option("--token-stdin", is_flag=True, help="Take a token from standard input instead.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(["read", "write", "admin"]),
+    multiple=True,
+    help="With --user: what the token may be used for. Default: all that you may do.",
+)
 @click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long it is to last.")
 @click.option("--ca-file", default="", metavar="FILE", help="Certificates to trust beside the system's.")
-def login(addr: str | None, name: str, user: str | None, token_stdin: bool, days: int, ca_file: str) -> None:
+def login(
+    addr: str | None,
+    name: str,
+    user: str | None,
+    token_stdin: bool,
+    scopes: tuple[str, ...],
+    days: int,
+    ca_file: str,
+) -> None:
     """Log in to the server at ADDR and keep the token in the config file, which only you can read."""
+    if scopes and (token_stdin or not user):
+        raise click.UsageError("--scope goes with --user; the scopes of a token are those it was made with")
     found = current_context()
     context = Context((addr or found.addr).rstrip("/"), "", ca_file or found.ca_file)
     if token_stdin:
@@ -30,7 +47,8 @@ def login(addr: str | None, name: str, user: str | None, token_stdin: bool, days
     elif user:
         password = asked_password("Password")
         body = {"user": user, "password": password, "name": socket.gethostname(), "ttl_s": days * DAY_S}
-        token = connect(context).post("/login", body)["token"]
+        chosen = {"scopes": list(scopes)} if scopes else {}
+        token = connect(context).post("/login", {**body, **chosen})["token"]
     elif found.token and found.addr == context.addr:
         token = found.token
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -88,7 +89,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         _list_templates(output)
         return Exit.OK
     client = connect()
-    texts = _texts(ctx.meta.get("command", []), given, os.getcwd() if client.is_here else "", client)
+    texts = _texts(ctx.meta.get("command", []), given, "" if given["workdir"] else _here(client), client)
     if dry_run:
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
@@ -100,6 +101,18 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
     _tell_of_deadlines(client, texts, made)
     _tell_of_misfits(client, made)
     return _attend(client, made, wait, follow)
+
+
+def _here(client: Client) -> str:
+    """The folder that jobs start in: this one, if the server is here and its jobs, which are never root, can pass."""
+    if not client.is_here:
+        return ""
+    here = Path.cwd()
+    closed = next((folder for folder in (here, *here.parents) if not folder.stat().st_mode & 0o001), None)
+    if os.getuid() == 0 and closed is not None:
+        click.echo(f"jobs do not run as root and cannot enter {closed}: it starts in a folder of its own", err=True)
+        return ""
+    return str(here)
 
 
 def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import quote
 
 import click
@@ -17,6 +18,7 @@ COLUMNS = (
     Column("scopes"),
     Column("expires"),
     Column("revoked"),
+    Column("parent"),
     Column("created", wide=True),
 )
 DAY_S = 86_400
@@ -51,18 +53,26 @@ def tokens(ctx: click.Context, output: Output) -> None:
     show_default=True,
     help="What it may be used for.",
 )
-@click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long it lasts.")
+@click.option(
+    "--days", type=click.IntRange(1, 3650), help="How long it lasts. Default: 30, or as long as your own token."
+)
 @click.option("--user", default="", help="Whose it is to be; only an admin makes tokens for others. Default: yours.")
-def add(name: str, scopes: tuple[str, ...], days: int, user: str) -> None:
-    """Make a token called NAME and print it."""
-    body = {"name": name, "scopes": list(scopes), "ttl_s": days * DAY_S, **({"user": user} if user else {})}
+def add(name: str, scopes: tuple[str, ...], days: int | None, user: str) -> None:
+    """Make a token called NAME and print it. It ends, at the latest, with the token it is made with: yours."""
+    body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
+    if days is not None:
+        body["ttl_s"] = days * DAY_S
+    if user:
+        body["user"] = user
     made = connect().post("/tokens", body)
     click.echo(made["token"])
+    click.echo(f"token {made['id']} ends {clock(made['expires_ms'])}, or when {made['parent']} is revoked", err=True)
 
 
 @tokens.command()
 @click.argument("token_id", metavar="ID")
 def revoke(token_id: str) -> None:
-    """Have the token ID let nobody in any more."""
-    connect().change("DELETE", f"/tokens/{quote(token_id, safe='')}")
-    click.echo(f"token {token_id} lets nobody in any more", err=True)
+    """Revoke the token ID, with all tokens that were made with it."""
+    others = connect().change("DELETE", f"/tokens/{quote(token_id, safe='')}")["revoked"] - 1
+    tokens_made = f" and {others} made with it" if others else ""
+    click.echo(f"revoked token {token_id}{tokens_made}", err=True)

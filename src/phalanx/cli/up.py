@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import click
 
+from phalanx.cli.context import config_path
 from phalanx.cli.output import Output, as_json, as_yaml
 from phalanx.errors import PhalanxError
+from phalanx.folders import default_data
 
 if TYPE_CHECKING:
     from phalanx.server.options import Options
@@ -28,13 +32,26 @@ class ListenError(PhalanxError):
 @click.option("--cluster", metavar="FILE", help="The cluster, at the first start. `apply` changes it later.")
 @click.option("--policy", default="", metavar="NAME[:key=value,…]", help="The policy, at the first start.")
 @click.option("--backend", default="local", show_default=True, help="What runs jobs; `rehearsal` runs nothing.")
-@click.option("--store", default="", metavar="URL", help="A PostgreSQL database instead of the embedded store.")
+@click.option(
+    "--store",
+    default="",
+    metavar="URL",
+    envvar="PHALANX_STORE",
+    help="A PostgreSQL database instead of the embedded store. With a password: set PHALANX_STORE instead.",
+)
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, help="Processes that serve HTTP.")
 @click.option("--tls-cert", default="", metavar="FILE", help="Serve HTTPS with this certificate.")
 @click.option("--tls-key", default="", metavar="FILE", help="The key of the certificate.")
 @click.option("--alerts", default="", metavar="FILE", help="Rules that watch over GPUs, jobs and nodes.")
 @click.option(
     "--url", default="", metavar="URL", help="Where jobs and people reach it, if not at the --listen address."
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDR[,…]",
+    help="Believe X-Forwarded-For of the proxies at this address or network; otherwise of none.",
 )
 @click.option("--job-user", default="", metavar="NAME", help="The Unix user of tasks whose user has none of their own.")
 @click.option(
@@ -45,6 +62,15 @@ class ListenError(PhalanxError):
     show_default=True,
     metavar="SECONDS",
     help="How long a job that takes a GPU in turns runs before the next does.",
+)
+@click.option(
+    "--request-timeout",
+    "request_timeout_s",
+    type=click.IntRange(1, 3_600),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a request may take to arrive, with its body.",
 )
 @click.option("--ready-file", default="", metavar="FILE", help="Write there, when ready, what `-o json` prints.")
 @click.option(
@@ -64,18 +90,21 @@ def up(
     tls_key: str,
     alerts: str,
     url: str,
+    proxies: tuple[str, ...],
     job_user: str,
     turn_s: int,
+    request_timeout_s: int,
     ready_file: str,
     output: Output,
 ) -> int:
     """Run a server here until it is interrupted. Jobs go on when it stops, and are found again when it starts."""
-    from phalanx.server.options import Options, default_data
+    from phalanx.server.options import Options
     from phalanx.server.up import up as run
 
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key go together")
     host, port = address_of(listen)
+    _warn_of_password(store)
     options = Options(
         data=data or default_data(),
         host=host,
@@ -91,8 +120,11 @@ def up(
         tls_key=_absolute(tls_key),
         alerts=_absolute(alerts),
         public_url=_checked_url(url),
+        proxies=_networks(proxies),
         job_user=_known_user(job_user),
+        private=_private(),
         turn_s=turn_s,
+        request_timeout_s=request_timeout_s,
     )
     first = not options.file("admin.token").exists()
 
@@ -113,18 +145,46 @@ def address_of(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _warn_of_password(store: str) -> None:
+    """Arguments are seen by every user of the machine."""
+    from phalanx.server.store.database import has_password
+
+    source = click.get_current_context().get_parameter_source("store")
+    if source is click.core.ParameterSource.COMMANDLINE and has_password(store):
+        told = "other users of this machine see it: set PHALANX_STORE to the URL instead, or keep it in ~/.pgpass"
+        click.echo(f"phalanx: warning: --store has a password, and {told}", err=True)
+
+
 def _checked_url(url: str) -> str:
     if url and not url.startswith(("http://", "https://")):
         raise ListenError(f"--url {url}: expected http://HOST:PORT or https://HOST")
     return url.rstrip("/")
 
 
+def _networks(texts: tuple[str, ...]) -> tuple[str, ...]:
+    words = [word.strip() for text in texts for word in text.split(",")]
+    try:
+        return tuple(str(ip_network(word)) for word in words)
+    except ValueError as error:
+        raise ListenError(f"--proxy {error}: expected an address such as 10.0.0.7, or a network: 10.0.0.0/24") from None
+
+
 def _known_user(name: str) -> str:
     """A Unix user that this server can run tasks as."""
-    from phalanx.backends.local.unix_user import user_ids
+    from phalanx.backends.local.unix_user import identity_named
 
-    user_ids(name)
+    if name:
+        identity_named(name)
     return name
+
+
+def _private() -> tuple[str, ...]:
+    """Where the client of the server's user keeps tokens: made now, so that it can be kept from jobs."""
+    path = config_path()
+    if os.environ.get("PHALANX_CONFIG"):
+        return (str(path.absolute()),)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return (str(path.parent.absolute()), os.path.expanduser("~/.pgpass"))
 
 
 def _absolute(path: str) -> str:
@@ -137,8 +197,11 @@ def _ready(options: Options) -> dict[str, object]:
 
 
 def _write_whole(path: str, content: str) -> None:
-    """Whoever waits for the file finds all of it."""
-    with open(f"{path}.new", "w") as file:
+    """A program that waits for the file finds all of it, and a link of another user leads nowhere."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{path}.new")
+    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(handle, "w") as file:
         file.write(content)
     os.replace(f"{path}.new", path)
 

@@ -19,7 +19,7 @@ ROLES = click.Choice(["admin", "operator", "member", "viewer"])
 @click.pass_context
 @output_option
 def users(ctx: click.Context, output: Output) -> None:
-    """List the users with their roles; see also `users add|remove|grant|revoke|password|unix-user`."""
+    """List the users with their roles; see also `users add|remove|grant|revoke|password|disable|enable|unix-user`."""
     if ctx.invoked_subcommand is None:
         emit([_row(user) for user in connect().get("/users")["items"]], COLUMNS, output)
 
@@ -29,9 +29,7 @@ def users(ctx: click.Context, output: Output) -> None:
 @click.option("--password", is_flag=True, help="Ask for a password. Without one, the user logs in by tokens only.")
 @click.option("--role", type=ROLES, help="A role to begin with.")
 @click.option("--queue", default="", help="Where the role holds: a queue and all below it. Default: everywhere.")
-@click.option(
-    "--unix-user", default="", help="The Unix user that their tasks run as. Default: the server's --job-user."
-)
+@click.option("--unix-user", default="", help="The Unix user that their tasks run as. Default: none of their own.")
 def add(name: str, password: bool, role: str | None, queue: str, unix_user: str) -> None:
     """Add the user NAME."""
     client = connect()
@@ -50,7 +48,7 @@ def add(name: str, password: bool, role: str | None, queue: str, unix_user: str)
 def remove(name: str) -> None:
     """Remove the user NAME with all tokens."""
     connect().change("DELETE", f"/users/{quote(name, safe='')}")
-    click.echo(f"removed {name}; their jobs go on", err=True)
+    click.echo(f"removed {name}; waiting jobs are cancelled, those that run go on", err=True)
 
 
 @users.command()
@@ -75,15 +73,37 @@ def revoke(name: str, queue: str) -> None:
 @users.command()
 @click.argument("name")
 def password(name: str) -> None:
-    """Set the password of the user NAME, which is asked for."""
-    connect().change("PATCH", f"/users/{quote(name, safe='')}", {"password": _new_password()})
+    """Set the password of the user NAME, which is asked for: your own after the current one, another's as an admin."""
+    client = connect()
+    body = {}
+    if client.get("/me")["user"] == name:
+        current = asked_password("Current password (empty if you have none)", optional=True)
+        body = {"current_password": current} if current else {}
+    client.change("PATCH", f"/users/{quote(name, safe='')}", {**body, "password": _new_password()})
+    click.echo(f"{name} has a new password", err=True)
+
+
+@users.command()
+@click.argument("name")
+def disable(name: str) -> None:
+    """Shut the user NAME out: no token and no password lets them in, and their waiting jobs are held."""
+    connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": True})
+    click.echo(f"{name} is shut out; waiting jobs are held, those that run go on", err=True)
+
+
+@users.command()
+@click.argument("name")
+def enable(name: str) -> None:
+    """Let the user NAME in again. Jobs that were held are let go by `phalanx release`."""
+    connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": False})
+    click.echo(f"{name} may come in again; `phalanx release JOB` lets held jobs start", err=True)
 
 
 @users.command("unix-user")
 @click.argument("name")
 @click.argument("unix_user", metavar="UNIX_USER")
 def unix_user(name: str, unix_user: str) -> None:
-    """Have the tasks of the user NAME run as UNIX_USER from their next start on; '' is the server's --job-user."""
+    """Have the tasks of the user NAME run as UNIX_USER from their next submission on; '' is none of their own."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"unix_user": unix_user})
 
 
@@ -91,10 +111,13 @@ def _new_password() -> str:
     return asked_password("New password", confirm=True)
 
 
-def asked_password(prompt: str, confirm: bool = False) -> str:
+def asked_password(prompt: str, confirm: bool = False, optional: bool = False) -> str:
     """A password that somebody types, or the next line of a pipe."""
     if sys.stdin.isatty():
-        return str(click.prompt(prompt, hide_input=True, confirmation_prompt=confirm, err=True))
+        default = "" if optional else None
+        return str(
+            click.prompt(prompt, default, hide_input=True, confirmation_prompt=confirm, show_default=False, err=True)
+        )
     return sys.stdin.readline().rstrip("\n")
 
 
