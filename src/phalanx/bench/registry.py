@@ -111,6 +111,12 @@ def _server(part: str) -> Callable[[bool, Tell], list[Row]]:
     return run
 
 
+def _attacked(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import attacked
+
+    return attacked.run(attacked.QUICK if quick else attacked.FULL, tell)
+
+
 def _estimates(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import estimates
 
@@ -173,6 +179,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "rates": Part("submissions of 32 clients, each on the disk before it is acknowledged", _server("rates")),
         "pages": Part("pages of lists among 100,000 jobs, and ready again after kill -9", _server("pages")),
         "beside": Part("reads beside a decision of two seconds", _server("beside")),
+        "attacked": Part("reads of other users while one, or a stranger, attacks the server", _attacked),
         "submit": Part("one process per submission: `phalanx submit` beside Slurm's `sbatch`", _submitting),
         "fresh": Part("a fresh clone from `scripts/up` to the first job that has ended", _fresh),
         "likeness": Part("a live run decided again from its journal, and simulated", _likeness),
