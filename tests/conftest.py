@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -98,7 +100,14 @@ NEEDS = {
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell that starts the suite in the background has SIGINT ignored, and so would every program that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if os.getuid() == 0 and config.option.basetemp is None:
+        # Jobs of a server that is root run as other users, who cannot pass the folder that pytest keeps for root.
+        config.option.basetemp = tempfile.mkdtemp(prefix="phalanx-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
     config.addinivalue_line("markers", f"needs(*names): runs only where these are: {', '.join(NEEDS)}")
     config.addinivalue_line("markers", "long: takes so long that `scripts/test fast` leaves it out")
 

@@ -23,7 +23,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def phalanx(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> Phalanx:
-    """Runs a verb against the server and gives what it printed."""
+    """Runs a verb against the server and gives what it printed. Its jobs may be of a user that is not this one."""
+    tmp_path.chmod(0o755)
     monkeypatch.setenv("PHALANX_ADDR", server.url)
     monkeypatch.setenv("PHALANX_TOKEN_FILE", server.token_file)
     monkeypatch.setenv("PHALANX_CONFIG", str(tmp_path / "config.yaml"))

@@ -27,6 +27,9 @@ class Server:
 
     def start(self) -> None:
         """Starts it, again at the same port, and waits until it is ready."""
+        for folder in self.data.parents:
+            # Jobs of a server that is root run as other users, whom pytest keeps out.
+            folder.chmod(folder.stat().st_mode | 0o011)
         options = ["--data", str(self.data), "--listen", f"127.0.0.1:{self._port}", "--nodes", "2", "--gpus", "4"]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "phalanx", "up", "-o", "json", *options], stdout=subprocess.PIPE, text=True

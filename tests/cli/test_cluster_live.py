@@ -205,6 +205,65 @@ def test_a_user_logs_in_with_a_password_and_a_wrong_one_is_refused(
     assert phalanx("login", server.url, "--user", "eve").code == Exit.REFUSED
 
 
+def test_a_log_in_asks_for_scopes(phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery staple\n" * 2))
+    assert phalanx("users", "add", "zoe", "--password", "--role", "admin").code == 0
+    refused = phalanx("login", server.url, "--scope", "read")
+    assert refused.code == 2
+    assert "--scope goes with --user" in refused.err
+    monkeypatch.delenv("PHALANX_TOKEN_FILE")
+    assert phalanx("login", server.url, "--user", "zoe", "--scope", "read").code == 0
+    assert phalanx("jobs").code == 0
+    assert phalanx("users").code == Exit.REFUSED
+
+
+def test_a_user_changes_their_password_with_the_current_one(
+    phalanx: Phalanx, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("the first password\n" * 2))
+    assert phalanx("users", "add", "mia", "--password", "--role", "viewer").code == 0
+    admin = os.environ["PHALANX_TOKEN_FILE"]
+    monkeypatch.delenv("PHALANX_TOKEN_FILE")
+    assert phalanx("login", server.url, "--user", "mia", "--scope", "write").code == 0
+    for lines, message in (
+        ("not the password\nthe second password\n", "current_password is not your current password"),
+        ("\nthe second password\n", "send the current one as current_password"),
+    ):
+        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        refused = phalanx("users", "password", "mia")
+        assert refused.code == Exit.REFUSED
+        assert message in refused.err
+    monkeypatch.setattr("sys.stdin", io.StringIO("the first password\nthe second password\n"))
+    assert phalanx("users", "password", "mia").code == 0
+    monkeypatch.setenv("PHALANX_TOKEN_FILE", admin)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a third password\n"))
+    assert "mia has a new password" in phalanx("users", "password", "mia").err
+
+
+def test_a_revoked_token_takes_with_it_those_that_were_made_with_it(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_TOKEN", phalanx("tokens", "add", "maker", "--days", "1").out.strip())
+    made = phalanx("tokens", "add", "made")
+    refused = phalanx("tokens", "add", "longer", "--days", "2")
+    assert refused.code == Exit.REFUSED
+    assert "ends no later than the token it is made with" in refused.err
+    [maker] = [token for token in phalanx("tokens", "-o", "json").data if token["name"] == "maker"]
+    assert f"or when {maker['id']} is revoked" in made.err
+    monkeypatch.delenv("PHALANX_TOKEN")
+    assert phalanx("tokens", "revoke", maker["id"]).err.strip() == f"revoked token {maker['id']} and 1 made with it"
+    monkeypatch.setenv("PHALANX_TOKEN", made.out.strip())
+    assert phalanx("jobs").code == Exit.REFUSED
+
+
+@pytest.mark.parametrize("proxy", ["*", "localhost", "10.0.0.1/8", ""])
+def test_a_proxy_is_an_address_or_a_network(phalanx: Phalanx, tmp_path: Path, proxy: str) -> None:
+    refused = phalanx("up", "--data", str(tmp_path / "none"), "--proxy", f"10.0.0.7,{proxy}")
+    assert refused.code == 1
+    assert "--proxy" in refused.err
+    assert "expected an address" in refused.err
+
+
 def test_an_admin_makes_a_token_for_a_user_without_a_password(
     phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch
 ) -> None:

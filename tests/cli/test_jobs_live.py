@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import yaml
 from live import Phalanx, Server, until
 
+from job_python import JOB_PYTHON
 from phalanx.cli.exit import Exit
 from phalanx.cli.templates import templates
 from phalanx.workload.formats.native import read_job
@@ -170,7 +170,7 @@ def test_what_a_job_prints_to_either_stream_is_shown_on_the_same(phalanx: Phalan
 
 def test_the_last_lines_are_whole_however_long_they_are(phalanx: Phalanx) -> None:
     script = "[print(str(i) * 5000) for i in range(4)]"
-    job = submit(phalanx, "--wait", "--", sys.executable, "-c", script)
+    job = submit(phalanx, "--wait", "--", JOB_PYTHON, "-c", script)
     assert phalanx("logs", job, "--tail", "2").out == f"{'2' * 5000}\n{'3' * 5000}\n"
 
 
@@ -181,7 +181,7 @@ said = json.dumps({"step": 1200, "durable_step": 1000, "samples_per_s": 512, "gp
 headers = {"Authorization": "Bearer " + os.environ["PHALANX_PROGRESS_TOKEN"], "Content-Type": "application/json"}
 urllib.request.urlopen(urllib.request.Request(os.environ["PHALANX_PROGRESS_URL"], said.encode(), headers))
 """
-    job = submit(phalanx, "--wait", "--", sys.executable, "-c", script)
+    job = submit(phalanx, "--wait", "--", JOB_PYTHON, "-c", script)
     told = "step 1,200, 1,000 saved, 512 samples/s, GPUs 50% busy, loss 2.5, "
     assert told in phalanx("job", job).out
     assert phalanx("job", job, "-o", "json").data["progress"]["metrics"] == {"loss": 2.5}

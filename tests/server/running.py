@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +20,34 @@ PATIENCE_S = 60.0
 class Server:
     """A running server and a client that speaks to it as its admin."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *options: str, prefix: Sequence[str] = (), **environment: str) -> None:
         self.data = data
         self._options = options
+        self._prefix = prefix
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
         self._clients: list[httpx2.Client] = []
         self.client = httpx2.Client()
 
-    def start(self) -> Server:
-        """Starts it and waits until it is ready."""
+    def begin(self, passable: bool = True) -> None:
+        """Starts it and does not wait."""
+        if passable:
+            make_passable(self.data)
         command = [sys.executable, "-m", "phalanx", "up"]
         arguments = ["--data", str(self.data), "--listen", "127.0.0.1:0", "-o", "json", *self._options]
         self._process = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*self._prefix, *command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self._environment},
         )
+
+    def start(self, passable: bool = True) -> Server:
+        """Starts it and waits until it is ready."""
+        self.begin(passable)
+        assert self._process is not None
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"the server did not start: {self._process.communicate()[1]}"
@@ -69,12 +82,23 @@ class Server:
                 return int(child)
         raise AssertionError(f"there is no {part}")
 
+    def told(self) -> str:
+        """The next line that `up` tells whoever started it."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        return self._process.stderr.readline()
+
     def stop(self) -> None:
         """Stops it as an operator would."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             assert self._process.wait(PATIENCE_S) == 0
         self._close()
+
+    def process_id(self) -> int:
+        """The process of `up`."""
+        assert self._process is not None
+        return self._process.pid
 
     def _close(self) -> None:
         for client in (self.client, *self._clients):
@@ -98,6 +122,13 @@ class Server:
         """Waits until a job is in one of some states."""
         found = eventually(lambda: job if (job := self.job(ref))["state"] in states else None)
         return dict(found)
+
+
+def make_passable(data: Path) -> None:
+    """Lets jobs of a server that is root, which run as other users, reach a folder that pytest has closed to them."""
+    for folder in data.parents:
+        if folder.stat().st_mode & 0o001 == 0:
+            folder.chmod(folder.stat().st_mode | 0o011)
 
 
 def eventually(look: Callable[[], Any], patience_s: float = PATIENCE_S, every_s: float = 0.02) -> Any:

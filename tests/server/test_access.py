@@ -94,6 +94,8 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/policy"): (None, WITH_EYES),
     ("GET", "/backends"): (None, EVERYBODY),
     ("GET", "/alerts"): (None, WHOLE_VIEWERS),
+    ("GET", "/found"): (None, EVERYBODY),
+    ("GET", "/found/{found}/logs"): (None, set()),
     ("PUT", "/cluster"): ({"nodes": "?"}, {"admin"}),
     ("PUT", "/policy"): ({"policy": "?"}, {"admin"}),
     ("GET", "/events"): (None, WITH_EYES),
@@ -109,6 +111,11 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/tokens"): (None, EVERYBODY),
     ("POST", "/tokens"): ({"name": "another"}, EVERYBODY),
     ("DELETE", "/tokens/{token}"): (None, {"admin"}),
+    ("GET", "/secrets"): (None, EVERYBODY),
+    ("PUT", "/secrets/{name}"): ({"value": "x"}, {"admin"}),
+    ("PUT", "/secrets/{name}/grants"): ({"queue": "red"}, {"admin"}),
+    ("DELETE", "/secrets/{name}/grants"): (None, {"admin"}),
+    ("DELETE", "/secrets/{name}"): (None, {"admin"}),
     ("GET", "/metrics"): (None, WHOLE_VIEWERS),
     ("POST", "/login"): ({"user": "x", "password": "y"}, set()),
     ("POST", "/session"): ({"token": "x"}, set()),
@@ -169,6 +176,9 @@ def call(site: Site, client: httpx2.Client, method: str, path: str, body: Any) -
     if "{token}" in filled:
         made = site.server.client.post("/tokens", json={"name": "spare"}).raise_for_status().json()
         filled = filled.replace("{token}", made["id"])
+    if filled.startswith("/secrets/"):
+        site.server.client.put("/secrets/SPARE", json={"value": "x", "grants": []}).raise_for_status()
+        filled = filled.replace("{name}", "SPARE")
     filled = filled.replace("{name}", "n0")
     url = site.server.url + "/metrics" if path == "/metrics" else filled
     parameters = {"follow": "false", "since": "0"} if path == "/events" else None
@@ -284,7 +294,8 @@ def test_a_password_is_traded_for_a_token(site: Site) -> None:
     assert made.status_code == 201
     pat = site.server.as_user(made.json()["token"])
     assert pat.get("/me").json()["user"] == "pat"
-    pat.patch("/users/pat", json={"password": "second password"}).raise_for_status()
+    change = {"password": "second password", "current_password": "first password"}
+    pat.patch("/users/pat", json=change).raise_for_status()
     assert admin.post("/login", json={"user": "pat", "password": "first password"}).status_code == 401
     assert admin.post("/login", json={"user": "nobody-here", "password": "first password"}).status_code == 401
     admin.delete("/users/pat").raise_for_status()
@@ -370,7 +381,12 @@ def test_tokens_are_kept_as_digests_and_differ() -> None:
 def test_the_token_of_an_attempt_is_for_that_attempt_only() -> None:
     secret = b"secret"
     token = attempt_token(secret, "4821.7", 2)
-    assert read_attempt_token(secret, token) == ("4821.7", 2)
+    assert read_attempt_token(secret, token) == ("4821.7", 2, "")
+    incarnation = "3f9c2a7b10d4e865"
+    named = attempt_token(secret, "4821.7", 2, incarnation)
+    assert read_attempt_token(secret, named) == ("4821.7", 2, incarnation)
+    assert read_attempt_token(secret, named.replace(incarnation, incarnation[::-1])) is None
+    assert read_attempt_token(secret, named.replace(f"{incarnation}_", "")) is None
     assert read_attempt_token(b"other", token) is None
     assert read_attempt_token(secret, token.replace("_2_", "_3_")) is None
     assert read_attempt_token(secret, token + "0") is None

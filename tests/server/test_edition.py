@@ -15,6 +15,7 @@ from phalanx.server.accounts.tokens import NewToken, new_token
 from phalanx.server.api.context import Context
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
+from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.loop.wire import AddToken, PutUser, RevokeToken
 from phalanx.server.options import Options
 from phalanx.server.store.database import Database, open_database, open_reader, sqlite_url
@@ -42,7 +43,9 @@ class Worker(Context):
     def __init__(self, folder: Path) -> None:
         url = sqlite_url(folder / "store.db")
         engine = cast("Engine", None)
-        super().__init__(Options(data=str(folder)), open_reader(url), engine, HttpFigures(), Edition(folder))
+        super().__init__(
+            Options(data=str(folder)), open_reader(url), engine, HttpFigures(), Edition(folder), Heartbeat(folder)
+        )
         self.after_read: Callable[[], None] = lambda: None
 
     async def read(self, query: Callable[..., Any], *arguments: object) -> Any:

@@ -82,8 +82,10 @@ def test_who_asks_for_an_array_as_if_it_were_one_job_hears_of_its_members(rehear
 
 
 def test_a_user_hears_who_else_cancelled_a_job(rehearsal: Server) -> None:
+    rehearsal.client.post("/users", json={"name": "another"}).raise_for_status()
+    rehearsal.client.put("/users/another/roles/-", json={"role": "member"}).raise_for_status()
     for asked in ({"gpus": 1}, {"gpus": 1, "array": "0-1"}):
-        theirs = rehearsal.submit(**asked, user="ada", duration="1h")
+        theirs = rehearsal.submit(**asked, user="another", duration="1h")
         rehearsal.client.post(f"/jobs/{theirs['array_of'] or theirs['id']}:cancel").raise_for_status()
         assert rehearsal.wait(theirs["id"], "cancelled")["end_reason"] == "cancelled by admin"
     mine = rehearsal.submit(gpus=1, duration="1h")
@@ -411,9 +413,10 @@ def attempt_token_of(server: Server, job: str) -> str:
     from phalanx.server.accounts.tokens import attempt_token
     from phalanx.server.store import settings
     from phalanx.server.store.database import open_reader, sqlite_url
+    from phalanx.server.store.lineage import read_lineage
 
     with open_reader(sqlite_url(server.data / "phalanx.db")).reading() as connection:
-        return attempt_token(settings.get(connection, "secret") or b"", job, 1)
+        return attempt_token(settings.get(connection, "secret") or b"", job, 1, read_lineage(connection).present)
 
 
 def test_nodes_can_be_drained_and_let_work_again(rehearsal: Server) -> None:

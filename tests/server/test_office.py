@@ -14,13 +14,18 @@ from phalanx.cluster.cluster import flat
 from phalanx.engine.event import ClusterDefined
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
+from phalanx.server.accounts import ledger
+from phalanx.server.accounts.roles import ROOT, Role
+from phalanx.server.loop.admission import Admission
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.notices import Notices
 from phalanx.server.loop.office import KEY_MS, Office
-from phalanx.server.loop.wire import Answer, Caller, ChangeJob, Mutation, PutUser, Request, SubmitJobs
+from phalanx.server.loop.wire import Answer, Caller, ChangeJob, Mutation, PutRole, PutUser, Request, SubmitJobs
+from phalanx.server.options import Options
 from phalanx.server.refusal import Refusal
 from phalanx.server.store.database import open_database, sqlite_url
 from phalanx.server.store.tables import audit, idempotency, jobs
+from phalanx.workload.job import Job
 
 
 class Desk:
@@ -33,7 +38,15 @@ class Desk:
         self.now = 1_000
         record(self.state, self.book.journal, ClusterDefined(flat(2, 8), "fifo"), self.now)
         self.full = False
-        self.office = Office(self.state, self.book, Notices(self.state), self._need_room)
+        with self.database.writing() as connection:
+            ledger.change(connection, PutUser("ada", new=True), self.now)
+            ledger.change(connection, PutRole("ada", ROOT, Role.MEMBER.value), self.now)
+        self.office = self.new_office()
+
+    def new_office(self) -> Office:
+        """One that has just been opened on this state."""
+        admission = Admission(Options(data="/nowhere", backend="rehearsal"))
+        return Office(self.state, self.book, Notices(self.state), admission, self._need_room)
 
     def _need_room(self) -> None:
         if self.full:
@@ -54,6 +67,10 @@ class Desk:
             return connection.execute(select(func.count()).select_from(table)).scalar() or 0
 
 
+def hers(gpus: int = 1) -> Job:
+    return a_job("", gpus, user="ada")
+
+
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
@@ -64,44 +81,44 @@ def body_of(answer: Answer) -> Any:
 
 
 def test_ids_are_increasing_numbers_and_go_on_after_a_restart(desk: Desk) -> None:
-    first, second = desk.ask(SubmitJobs([a_job("")]), SubmitJobs([a_job(""), a_job("")]))
+    first, second = desk.ask(SubmitJobs([hers()]), SubmitJobs([hers(), hers()]))
     assert body_of(first)["ids"] == ["1"]
     assert body_of(second)["ids"] == ["2", "3"]
-    desk.office = Office(desk.state, desk.book, Notices(desk.state), lambda: None)
-    assert body_of(desk.ask(SubmitJobs([a_job("")]))[0])["ids"] == ["4"]
+    desk.office = desk.new_office()
+    assert body_of(desk.ask(SubmitJobs([hers()]))[0])["ids"] == ["4"]
 
 
 def test_two_requests_with_one_key_in_one_transaction_are_one(desk: Desk) -> None:
-    first, second = desk.ask(SubmitJobs([a_job("")], "key", "body"), SubmitJobs([a_job("")], "key", "body"))
+    first, second = desk.ask(SubmitJobs([hers()], "key", "body"), SubmitJobs([hers()], "key", "body"))
     assert first.body == second.body
     assert second.repeated
     assert desk.count(jobs) == 1
 
 
 def test_a_key_is_one_users_own(desk: Desk) -> None:
-    desk.ask(SubmitJobs([a_job("")], "key", "body"), user="ada")
-    other = desk.ask(SubmitJobs([a_job("")], "key", "body"), user="bob")[0]
+    desk.ask(SubmitJobs([hers()], "key", "body"), user="ada")
+    other = desk.ask(SubmitJobs([hers()], "key", "body"), user="bob")[0]
     assert not other.repeated
     assert desk.count(jobs) == 2
 
 
 def test_a_refused_request_may_be_made_again_with_its_key(desk: Desk) -> None:
     desk.full = True
-    refused = desk.ask(SubmitJobs([a_job("")], "key", "body"))[0]
+    refused = desk.ask(SubmitJobs([hers()], "key", "body"))[0]
     assert refused.status == 507
     desk.full = False
-    assert desk.ask(SubmitJobs([a_job("")], "key", "body"))[0].status == 201
+    assert desk.ask(SubmitJobs([hers()], "key", "body"))[0].status == 201
 
 
 def test_keys_are_forgotten_after_a_day(desk: Desk) -> None:
-    desk.ask(SubmitJobs([a_job("")], "key", "body"))
+    desk.ask(SubmitJobs([hers()], "key", "body"))
     desk.now += KEY_MS + 1
-    desk.ask(SubmitJobs([a_job("")]))
+    desk.ask(SubmitJobs([hers()]))
     assert desk.count(idempotency) == 0
 
 
 def test_an_old_version_is_noticed_within_one_transaction(desk: Desk) -> None:
-    desk.ask(SubmitJobs([a_job("", gpus=99)]))
+    desk.ask(SubmitJobs([hers(gpus=99)]))
     with desk.database.reading() as connection:
         version = desk.book.version_of(connection, "1")
     first, second = desk.ask(ChangeJob("1", "hold", version), ChangeJob("1", "release", version))
@@ -109,7 +126,7 @@ def test_an_old_version_is_noticed_within_one_transaction(desk: Desk) -> None:
 
 
 def test_what_is_refused_is_audited_too(desk: Desk) -> None:
-    desk.ask(ChangeJob("7", "cancel"), PutUser("ada", new=True), PutUser("ada", new=True))
+    desk.ask(ChangeJob("7", "cancel"), PutUser("eve", new=True), PutUser("eve", new=True))
     with desk.database.reading() as connection:
         outcomes = connection.execute(select(audit.c.verb, audit.c.outcome).order_by(audit.c.number)).all()
     assert [tuple(row) for row in outcomes] == [

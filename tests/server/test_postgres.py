@@ -2,59 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
-from running import Server, eventually
+from running import Server
 
 pytestmark = pytest.mark.needs("postgres")
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real PostgreSQL server of one's own."""
-    programs = newest_programs()
-    folder = tmp_path_factory.mktemp("postgres")
-    user: list[str] = []
-    if os.geteuid() == 0:
-        # The server refuses to run as root.
-        user = ["runuser", "-u", "postgres", "--"]
-        for parent in (folder, *folder.parents[:3]):
-            parent.chmod(parent.stat().st_mode | 0o055)
-        shutil.chown(folder, "postgres")
-    data = folder / "data"
-    subprocess.run(
-        [*user, programs / "initdb", "-D", data, "-A", "trust", "-U", "phalanx"], check=True, capture_output=True
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = subprocess.Popen(
-        [*user, programs / "postgres", "-D", data, "-p", str(port), "-k", folder, "-h", "127.0.0.1"],
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"postgresql://phalanx@127.0.0.1:{port}/postgres"
-    try:
-        eventually(lambda: is_listening(port))
-        yield url
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def is_listening(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def newest_programs() -> Path:
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    return versions[-1] if versions else Path(shutil.which("postgres") or "").parent
 
 
 def test_jobs_run_and_survive_a_crash_in_postgres(database: str, folder: Path) -> None:
@@ -74,4 +28,22 @@ def test_jobs_run_and_survive_a_crash_in_postgres(database: str, folder: Path) -
     assert server.client.get(f"/jobs/{waits['id']}/why").json()["reason"] == "held"
     assert len(server.client.get("/audit").json()["items"]) == 3
     assert server.client.get(server.url + "/metrics").status_code == 200
+    server.stop()
+
+
+def test_tokens_end_with_the_one_they_were_made_with_in_postgres(database: str, folder: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE tokens")
+    own = database.replace("/postgres", "/tokens")
+    server = Server(folder, "--backend", "rehearsal", "--nodes", "2", "--store", own).start()
+    made = [server.client.post("/tokens", json={"name": "first"}).raise_for_status().json()]
+    for _ in range(2):
+        maker = server.as_user(made[-1]["token"])
+        made.append(maker.post("/tokens", json={"name": "next"}).raise_for_status().json())
+    last = server.as_user(made[-1]["token"])
+    assert last.get("/me").status_code == 200
+    assert server.client.delete(f"/tokens/{made[0]['id']}").json()["revoked"] == 3
+    assert last.get("/me").status_code == 401
+    refused = server.client.post("/login", json={"user": "a\x00b", "password": "a guess"})
+    assert refused.status_code == 401
     server.stop()

@@ -15,13 +15,15 @@ from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.server.accounts.ledger import account_of_digest, change
 from phalanx.server.loop.book import Book
+from phalanx.server.loop.wire import AddToken, PutUser
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import snapshots
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database, open_reader, sqlite_url
 from phalanx.server.store.migrations import MIGRATIONS, NewerStoreError, version_of
 from phalanx.server.store.recovery import recover
-from phalanx.server.store.tables import attempts, jobs, journal, settings, snapshot_parts, users
+from phalanx.server.store.tables import attempts, jobs, journal, settings, snapshot_parts, tokens, users
 from phalanx.server.view.cluster import write_cluster
 from phalanx.simulate.run import Run
 
@@ -99,6 +101,27 @@ def test_a_store_of_an_older_release_is_brought_up_to_date_and_keeps_what_it_has
     with open_database(url).reading() as connection:
         assert version_of(connection) == len(MIGRATIONS)
         assert connection.execute(select(users.c.name, users.c.unix_user)).all() == [("ada", "")]
+
+
+def test_tokens_of_an_older_release_have_no_parent_and_stay_valid(url: str) -> None:
+    database = open_database(url)
+    with database.writing() as connection:
+        change(connection, PutUser("ada", new=True), 7)
+        change(connection, AddToken("0123456789ab", "ada", "old", "digest", "read"), 7)
+        connection.execute(text("DROP INDEX tokens_by_parent"))
+        connection.execute(text("ALTER TABLE tokens DROP COLUMN parent"))
+        connection.execute(text("UPDATE store_version SET version = 3"))
+    database.close()
+    database = open_database(url)
+    with database.writing() as connection:
+        change(connection, AddToken("ba9876543210", "ada", "new", "another", "read", parent="0123456789ab"), 8)
+        assert connection.execute(select(tokens.c.parent).order_by(tokens.c.id)).scalars().all() == [
+            None,
+            "0123456789ab",
+        ]
+        assert account_of_digest(connection, "digest", 9) is not None
+        assert account_of_digest(connection, "another", 9) is not None
+    database.close()
 
 
 def test_a_store_of_a_newer_release_is_refused(url: str) -> None:

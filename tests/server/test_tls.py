@@ -111,3 +111,16 @@ def test_addresses_are_hosts_and_ports() -> None:
     for wrong in ("x:y", "host:99999", ":80", "host:"):
         with pytest.raises(ListenError):
             address_of(wrong)
+
+
+def test_a_certificate_that_cannot_be_used_is_told_at_the_start(certificate: tuple[Path, Path], folder: Path) -> None:
+    cert, key = certificate
+    for options, wrong in (
+        ((cert, "/nowhere.pem"), "--tls-key /nowhere.pem: there is no such file"),
+        ((key, cert), "key that"),
+    ):
+        server = Server(
+            folder, "--nodes", "1", "--gpus", "1", "--tls-cert", str(options[0]), "--tls-key", str(options[1])
+        )
+        with pytest.raises(AssertionError, match=wrong):
+            server.start()

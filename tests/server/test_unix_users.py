@@ -65,10 +65,10 @@ def test_a_task_of_another_user_sees_nothing_of_the_server(server: Server) -> No
     assert stat.S_IMODE((data / "phalanx.db").stat().st_mode) == 0o600
 
 
-def test_a_unix_user_that_is_not_there_is_the_reason_why_a_job_fails(server: Server) -> None:
-    client = member(server, "nosuchuser")
-    made = client.post("/jobs", json={"command": "true", "gpus": 1}).raise_for_status().json()
-    assert "no such user" in server.wait(made["id"], "failed")["end_reason"]
+def test_a_unix_user_that_is_not_there_is_refused(server: Server) -> None:
+    refused = server.client.post("/users", json={"name": "eve", "unix_user": "nosuchuser"})
+    assert refused.status_code == 422
+    assert "no such user" in refused.json()["message"]
 
 
 def test_nobody_but_an_admin_says_as_whom_tasks_run(server: Server) -> None:
