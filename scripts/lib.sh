@@ -120,18 +120,33 @@ venv_package() {
     esac
 }
 
-# find_python MAJOR MINOR: the first Python on PATH that is at least this, behind any shim or active environment.
+# find_python MAJOR MINOR: the first Python on PATH that is at least this, behind any shim or active environment. For
+# root one that other users can run goes first: jobs of a server that is root run as such.
 find_python() {
+    local found
+    found=$(pythons "$@")
+    [ -n "$found" ] || return 1
+    if [ "$(id -u)" = 0 ]; then
+        while read -r python; do
+            setpriv --reuid=65534 --regid=65534 --clear-groups test -x "$python" 2>/dev/null || continue
+            printf '%s\n' "$python"
+            return
+        done <<<"$found"
+    fi
+    head -n1 <<<"$found"
+}
+
+# pythons MAJOR MINOR: all on PATH that are at least this, and the system's own.
+pythons() {
     local name
-    for name in python3 python3.14 python3.13 python3.12 python3.11 python; do
-        "$name" - "$1" "$2" 2>/dev/null <<'PYTHON' && return
+    for name in python3 python3.14 python3.13 python3.12 python3.11 python /usr/bin/python3; do
+        "$name" - "$1" "$2" 2>/dev/null <<'PYTHON' || continue
 import sys
 if sys.version_info < (int(sys.argv[1]), int(sys.argv[2])):
     sys.exit(1)
 print(getattr(sys, "_base_executable", sys.executable))
 PYTHON
     done
-    return 1
 }
 
 # An environment that works is kept; UV_PYTHON chooses another. uv fetches a Python only where none will do.
