@@ -11,8 +11,10 @@ import pytest
 from builders import World, a_job, everything, places, stops
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import JobCancelled, JobSubmitted, TimerDue
+from phalanx.engine.action import Action, ActionId, Resume, Suspend
+from phalanx.engine.event import JobCancelled, JobSubmitted, TermBegun, TimerDue
 from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
+from phalanx.engine.plan import Plan
 from phalanx.engine.turn import record, replay, verify
 from phalanx.workload.job import Execution, UnixIdentity
 
@@ -185,3 +187,25 @@ def test_a_queue_that_was_written_before_there_were_two_least_run_times_and_thre
     state = replay(Journal([decode(before)]))
     assert state.quotas.least_run_ms("a", "b") == state.quotas.least_run_ms("b", "b") == 60_000
     assert [queue.weights for queue in state.cluster.queues] == [(1, 1, 1), (1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"seq":3,"now":5,"body":{"type":"TermBegun","term":2},"version":1}',
+        b'{"seq":3,"now":5,"body":{"type":"TermBegun","term":2,"lacks":["mig"]},"version":1}',
+    ],
+)
+def test_older_records_mean_that_nobody_is_suspended(line: bytes) -> None:
+    body = decode(line).body
+    assert isinstance(body, TermBegun)
+    assert body.suspend is None
+    assert encode(Record(3, 5, body)) == line
+
+
+def test_actions_of_older_journals_are_written_as_they_always_were() -> None:
+    actions: tuple[Action, ...] = (Suspend(ActionId(1, "7", 1, 1)), Resume(ActionId(1, "7", 1, 2)))
+    written = encode(Record(3, 5, Plan(actions=actions)))
+    assert b"host_mb" not in written
+    assert b"placement" not in written
+    assert decode(written).body == Plan(actions=actions)

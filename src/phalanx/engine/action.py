@@ -35,15 +35,23 @@ class Stop(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class Suspend(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Freeze every task where it is, and leave its devices to others for a while."""
+    """Freeze every task where it is, and leave its devices to others for a while.
+
+    With `host_mb` its device memory goes to the memory of its node, where so much is booked for it, and its devices are
+    free once this is done; if that cannot be, report failure and leave every task running.
+    """
 
     id: ActionId
+    host_mb: int = 0
 
 
 class Resume(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Let a suspended attempt go on."""
+    """Let a suspended attempt go on. One whose devices others have had goes on with those of `placement`; all of it, or
+    report failure and leave none running.
+    """
 
     id: ActionId
+    placement: Placement | None = None
 
 
 class Resize(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):

@@ -19,10 +19,18 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
+class SuspendRates(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How fast the backend moves device memory to the host when it suspends an attempt, and back when that goes on."""
+
+    out_mb_per_s: int
+    in_mb_per_s: int
+
+
 class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The first record of every journal: the cluster, the policy and placement that decide on it, the leader's term.
 
     `lacks` are things the backend cannot do: resize, or share devices by fraction, mps or mig. Nobody plans on them.
+    Attempts are suspended for others only where the backend says how fast that frees device memory.
     """
 
     cluster: Cluster
@@ -30,6 +38,7 @@ class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     term: int = 1
     placement: str = "topology"
     lacks: tuple[str, ...] = ()
+    suspend: SuspendRates | None = None
 
 
 class ClusterChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
@@ -48,11 +57,13 @@ class PolicyChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 class TermBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """A new leader has taken over: actions of older terms are refused from now on.
 
-    `lacks` are the things its backend cannot do, where they may be others than before.
+    `lacks` are the things its backend cannot do, where they may be others than before; `suspend` is as in
+    `ClusterDefined`.
     """
 
     term: int
     lacks: tuple[str, ...] | None = None
+    suspend: SuspendRates | None = None
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
@@ -165,6 +176,14 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     diverged: tuple[str, ...] = ()
 
 
+class DeviceMemoryMeasured(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """How much device memory all tasks of an attempt have taken, as the backend sees it."""
+
+    job: str
+    attempt: int
+    memory_mb: int
+
+
 class Advice(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The rounded answer of a solver that a policy asked at a wake-up. Replays use it instead of asking again."""
 
@@ -194,6 +213,7 @@ Event = (
     | NodeHealthChanged
     | DeviceHealthChanged
     | Progress
+    | DeviceMemoryMeasured
     | Advice
     | TimerDue
 )
