@@ -245,13 +245,13 @@ def _choosing(way: str) -> Iterator[None]:
     """Has victims chosen in one way or the other."""
     original = VictimSearch.loss
     if way == "priority order":
-        VictimSearch.loss = staticmethod(_by_priority)  # type: ignore[method-assign]
+        VictimSearch.loss = _by_priority  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
-        VictimSearch.loss = staticmethod(original)  # type: ignore[method-assign]
+        VictimSearch.loss = original  # type: ignore[method-assign]
 
 
-def _by_priority(attempt: AttemptRecord, now: int) -> int:
+def _by_priority(search: VictimSearch, attempt: AttemptRecord) -> int:
     """The lowest priority first, of those the newest: as if nothing else counted."""
-    return attempt.job.priority * 10**9 + (now - max(attempt.started_ms, 0)) // 1000
+    return attempt.job.priority * 10**9 + (search.context.now - max(attempt.started_ms, 0)) // 1000

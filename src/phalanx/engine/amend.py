@@ -7,8 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.engine.elastic import count_of, resizable_roles
-from phalanx.engine.records import AttemptRecord, JobRecord, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.records import AttemptRecord, JobRecord
+from phalanx.engine.request import take_request
 from phalanx.engine.state import State
+from phalanx.engine.suspension import request_of
 from phalanx.engine.waiting import leave, line_up
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Job
@@ -17,22 +19,17 @@ from phalanx.workload.job import Job
 def amend(state: State, record: JobRecord, job: Job) -> None:
     """Puts a job that has no attempt in line as what it asks for now; an attempt may have another size from now on."""
     attempt = record.attempt
+    record.job = job
     if attempt is None:
         leave(state, record)
-        record.asked = job
-    else:
-        record.asked = replace(record.asked, gang=_ranged(record.asked.gang, job.gang))
-        attempt.job = replace(attempt.job, gang=_ranged(attempt.job.gang, job.gang))
-        # Also one that has not started, or whose range is one size by now, is to come to that size.
-        state.elastic[attempt.key] = attempt
-    record.job = job
-    gang = record.asked.gang
-    record.tasks = tasks_of(gang.roles)
-    record.gpus_min = gpus_needed(gang, record.tasks)
-    record.need = need_of(gang.roles)
-    record.shape = shape_of(record.asked, state.tells_apart)
-    if attempt is None:
+        take_request(record, request_of(state, record), state.tells_apart)
         line_up(state, record)
+        return
+    asked = replace(record.asked, gang=_ranged(record.asked.gang, job.gang))
+    attempt.job = replace(attempt.job, gang=_ranged(attempt.job.gang, job.gang))
+    # Also one that has not started, or whose range is one size by now, is to come to that size.
+    state.elastic[attempt.key] = attempt
+    take_request(record, asked, state.tells_apart)
 
 
 def may_be_resized(state: State, attempt: AttemptRecord, old: Job, new: Job) -> bool:

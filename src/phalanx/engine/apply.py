@@ -17,6 +17,7 @@ from phalanx.engine.event import (
     ClusterChanged,
     ClusterDefined,
     DeviceHealthChanged,
+    DeviceMemoryMeasured,
     Done,
     Event,
     Failed,
@@ -38,12 +39,13 @@ from phalanx.engine.plan import Plan
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
 from phalanx.engine.spending import Spending
 from phalanx.engine.state import State, Timer
+from phalanx.engine.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.job import Job
 
-FREEING = (Stop, Resize)
+FREEING = (Stop, Resize, Suspend)
 """Actions that come before claims: what they free may be claimed."""
 
 
@@ -109,8 +111,14 @@ def _event(state: State, event: Event) -> None:
             attempt = state.attempt(name, number)
             if attempt is not None and not attempt.waits:
                 attempts.ended_by_itself(state, attempt, outcome, reason)
+            elif attempt is None and is_kept(state, name, number):
+                attempts.kept_ended(state, state.jobs[name], outcome, reason)
         case Progress():
             _progress(state, event)
+        case DeviceMemoryMeasured(job=name, attempt=number, memory_mb=memory_mb):
+            attempt = state.attempt(name, number)
+            if attempt is not None:
+                attempt.device_memory_mb = memory_mb
         case Accepted() | Advice() | TimerDue():
             pass
         case JobChanged(job=job):
@@ -132,6 +140,7 @@ def _event(state: State, event: Event) -> None:
         case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement, lacks=lacks):
             state.define(cluster)
             state.lacks = lacks
+            state.suspend = event.suspend
             state.packing = packing_named(placement)
             state.policy = policy_named(policy)
             state.count_stoppable()
@@ -146,6 +155,7 @@ def _event(state: State, event: Event) -> None:
             reconfigure.change_policy(state, policy, placement)
         case TermBegun(term=term, lacks=lacks):
             state.term = term
+            state.suspend = event.suspend
             if lacks is not None and lacks != state.lacks:
                 plan_without(state, lacks)
 
@@ -196,8 +206,12 @@ def _done(state: State, action: ActionId) -> None:
             attempts.end(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempts.change_phase(state, attempt, Phase.SUSPENDED)
+        case Suspend() if attempt.keeping is not None:
+            attempts.suspended(state, attempt)
         case Resume() if attempt.phase is Phase.RESUMING:
             attempts.change_phase(state, attempt, Phase.RUNNING)
+        case Resume(placement=placement) if placement is not None:
+            attempts.started(state, attempt)
         case Resize(placement=placement) if attempt.phase is Phase.RESIZING:
             attempts.resized(state, attempt, placement)
 
@@ -209,10 +223,14 @@ def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> Non
     match asked:
         case Start() | Repartition():
             attempts.start_failed(state, attempt, reason, retryable)
+        case Resume(placement=placement) if placement is not None:
+            attempts.start_failed(state, attempt, reason, retryable=True)
         case Stop():
             attempts.stop_failed(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempts.phase_failed(state, attempt, Phase.RUNNING)
+        case Suspend() if attempt.keeping is not None:
+            attempts.suspend_failed(state, attempt)
         case Resume() if attempt.phase is Phase.RESUMING:
             attempts.phase_failed(state, attempt, Phase.SUSPENDED)
         case Resize() if attempt.phase is Phase.RESIZING:
@@ -226,6 +244,8 @@ def _lost(state: State, action: ActionId) -> None:
     match asked:
         case Stop():
             attempts.stop_failed(state, attempt)
+        case Suspend() if attempt.keeping is not None:
+            attempts.suspend_failed(state, attempt)
         case None:
             pass
         case _:
@@ -241,9 +261,17 @@ def _node_health(state: State, node: int, health: Health) -> None:
     state.surprised = True
     if health is not Health.HEALTHY:
         _return_claims(state, node, -1)
+        for job in [job for job in state.kept if _keeps_on(state, job, node)]:
+            attempts.discard(state, state.jobs[job], StopReason.HARDWARE)
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
             _lose_hardware(state, attempt)
+
+
+def _keeps_on(state: State, job: str, node: int) -> bool:
+    """Whether a job waits for a node that takes no work any more to go on there: it starts elsewhere instead."""
+    record = state.jobs[job]
+    return record.attempt is None and record.kept is not None and record.kept.booking.node == node
 
 
 def _return_claims(state: State, node: int, devices: int) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
+from phalanx.cluster.cluster import Health
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.adjust import company_changed, exchange, settle
 from phalanx.engine.event import Outcome
 from phalanx.engine.plan import Claim
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Kept, Phase, StopReason, usage_of
+from phalanx.engine.request import take_request
 from phalanx.engine.state import State, Timer
+from phalanx.engine.suspension import can_suspend, is_kept, kept_of, moved_memory, own_memory, request_of, together
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement, in_place
 from phalanx.policy.policy import Targets, nobody
@@ -36,7 +39,7 @@ def open_attempt(state: State, claim: Claim) -> None:
     record = state.jobs[claim.job]
     leave(state, record)
     record.attempts = claim.attempt
-    bookings = state.bookings(record.job, claim.placement)
+    bookings = state.bookings(record.asked, claim.placement)
     attempt = AttemptRecord(
         record.asked,
         claim.attempt,
@@ -124,6 +127,8 @@ def _depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
 def send(state: State, action: Action) -> None:
     """Books an action that the backend is being asked for."""
     attempt = state.attempt(action.id.job, action.id.attempt)
+    if attempt is None and is_kept(state, action.id.job, action.id.attempt):
+        attempt = _reopen(state, state.jobs[action.id.job])
     assert attempt is not None, f"{action.id}: there is no such attempt"
     attempt.in_flight[action.id.seq] = action
     attempt.next_seq = action.id.seq + 1
@@ -134,8 +139,17 @@ def send(state: State, action: Action) -> None:
         case Stop(grace_ms=grace_ms):
             _begin_stop(state, attempt, StopReason(action.reason))
             state.set_timer(state.now + grace_ms + STOP_MARGIN_MS, "action", *action.id[1:])
+        case Suspend(host_mb=memory_mb) if memory_mb:
+            _begin_stop(state, attempt, StopReason.PREEMPTED)
+            attempt.keeping = own_memory(attempt), moved_memory(attempt, memory_mb)
+            state.capacity.claim(attempt.keeping[0])
+            state.capacity.hold(attempt.keeping[1])
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Suspend():
             attempt.phase = Phase.SUSPENDING
+            state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
+        case Resume(placement=placement) if placement is not None:
+            _begin(state, attempt)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Resume():
             attempt.phase = Phase.RESUMING
@@ -313,10 +327,13 @@ def started(state: State, attempt: AttemptRecord) -> None:
     attempt.phase = Phase.RUNNING
     attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
+    if record.kept is not None:
+        _go_on(state, record, attempt, record.kept)
     record.overdue = False
     rekey(state, record)
     expect_end(state, attempt)
     record.start_failures = 0
+    attempt.suspendable = can_suspend(state, attempt)
     company_changed(state, attempt)
     if record.first_start_ms is None:
         record.first_start_ms = state.now
@@ -347,6 +364,98 @@ def want_stopped(state: State, attempt: AttemptRecord, reason: StopReason) -> No
         end(state, attempt)
     elif attempt.phase is not Phase.STOPPING:
         state.to_stop.setdefault(attempt.key, reason)
+
+
+def suspended(state: State, attempt: AttemptRecord) -> None:
+    """The backend says that the attempt has left its devices: its job waits for some of that node."""
+    assert attempt.keeping is not None, f"{attempt.key} keeps nothing"
+    booking, record = together(*attempt.keeping), state.jobs[attempt.job.id]
+    kept = kept_of(attempt, booking, state.now)
+    _close(state, attempt)
+    state.capacity.hold(booking)
+    record.kept = kept
+    state.kept[record.job.id] = None
+    take_request(record, request_of(state, record), state.tells_apart)
+    _after_stop(state, record, attempt)
+    if record.attempt is None and state.capacity.health[booking.node] is not Health.HEALTHY:
+        discard(state, record, StopReason.HARDWARE)
+
+
+def suspend_failed(state: State, attempt: AttemptRecord) -> None:
+    """It runs on, and its devices are promised: it is stopped instead."""
+    _keep_nothing(state, attempt)
+    state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
+
+
+def _keep_nothing(state: State, attempt: AttemptRecord) -> None:
+    if attempt.keeping is not None:
+        own, moved = attempt.keeping
+        state.capacity.unclaim(own)
+        state.capacity.release(moved)
+        attempt.keeping = None
+
+
+def _go_on(state: State, record: JobRecord, attempt: AttemptRecord, kept: Kept) -> None:
+    """A suspended attempt runs again: what was kept for it is given back, but for the memory that it asked for."""
+    attempt.device_memory_mb, attempt.unsaved_sizes = kept.device_memory_mb, kept.unsaved_sizes
+    attempt.durable_ms = kept.durable_ms
+    state.use(record.job.queue, usage_of(attempt.bookings), -1)
+    for booking in attempt.bookings:
+        state.capacity.release(booking)
+    _forget_kept(state, record)
+    attempt.job = record.asked
+    attempt.bookings = state.bookings(record.asked, attempt.placement)
+    for booking in attempt.bookings:
+        state.capacity.hold(booking)
+    state.use(record.job.queue, usage_of(attempt.bookings), 1)
+
+
+def _forget_kept(state: State, record: JobRecord) -> None:
+    """Nothing is kept for a job any more: it asks for what it was submitted with."""
+    if record.kept is not None:
+        state.capacity.release(record.kept.booking)
+        record.kept = None
+        del state.kept[record.job.id]
+        leave(state, record)
+        take_request(record, request_of(state, record), state.tells_apart)
+
+
+def kept_ended(state: State, record: JobRecord, outcome: Outcome, reason: str) -> None:
+    """A suspended attempt has ended, as when its processes were killed."""
+    ended_by_itself(state, _reopen(state, record), outcome, reason)
+
+
+def discard(state: State, record: JobRecord, reason: StopReason) -> None:
+    """Has what is left of a suspended attempt stopped."""
+    want_stopped(state, _reopen(state, record), reason)
+
+
+def _reopen(state: State, record: JobRecord) -> AttemptRecord:
+    """The attempt of which something is kept, which holds that and no devices, so that it can be ended as any other."""
+    kept = record.kept
+    assert kept is not None, f"nothing is kept of job {record.job.id}"
+    leave(state, record)
+    record.kept = None
+    del state.kept[record.job.id]
+    take_request(record, request_of(state, record), state.tells_apart)
+    attempt = AttemptRecord(
+        record.asked,
+        kept.attempt,
+        kept.placement,
+        [kept.booking],
+        waits=False,
+        phase=Phase.SUSPENDED,
+        created_ms=state.now,
+        next_seq=kept.next_seq,
+    )
+    record.attempt = attempt
+    arrive(state, attempt, kept.booking)
+    state.runs.setdefault(attempt.group, {})[attempt.key] = attempt
+    state.use(record.job.queue, usage_of(attempt.bookings), 1)
+    expect_end(state, attempt)
+    if state.policy.targets is not Targets.KEEP:
+        state.standing.add(attempt, state.order(record))
+    return attempt
 
 
 def stop_failed(state: State, attempt: AttemptRecord) -> None:
@@ -414,6 +523,7 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     """Gives everything back that the attempt holds or was promised."""
     capacity = state.capacity
     company_changed(state, attempt)
+    _keep_nothing(state, attempt)
     if state.cells is not None:
         state.cells.gone(attempt.key)
     for booking in attempt.bookings:
@@ -433,6 +543,8 @@ def _close(state: State, attempt: AttemptRecord) -> None:
     record.service_before_gpu_ms += attempt.service_gpu_ms(state.now)
     record.stopped_ms = state.now
     record.attempt = None
+    if attempt.phase is not Phase.CLAIMED:
+        _forget_kept(state, record)
     key = attempt.key
     del state.runs[attempt.group][key]
     state.adjustments.pop(attempt.job.id, None)
@@ -475,6 +587,10 @@ def _again(state: State, record: JobRecord, delay_ms: int) -> None:
 
 
 def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> None:
+    if record.kept is not None:
+        # Its processes go first; that is told when they are gone.
+        discard(state, record, StopReason.CANCELLED)
+        return
     leave(state, record)
     record.final = final
     record.ended_ms = state.now

@@ -122,7 +122,7 @@ class Tenancy:
 
     def request(self, record: JobRecord) -> Request | None:
         """What the next attempt of a job asks of the cells; None if it needs no devices."""
-        return request_of(record.asked, f"{record.job.id}/{record.attempts + 1}")
+        return request_of(record.asked, f"{record.job.id}/{record.next_attempt}")
 
     def attempts_in(self, groups: Iterable[str]) -> tuple[str, ...]:
         """The attempts that stand on the cells of some groups, each once."""

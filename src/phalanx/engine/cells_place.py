@@ -113,7 +113,7 @@ def _take(draft: Draft, record: JobRecord, found: Found, shrunk: Shrinks) -> Non
             undone = tenancy.undo.mark()
             tenancy.gone(victim.key)
             trial.step_in_cells(undone, (Left(victim.key),))
-    draft.cell_ends.append((draft.now + record.estimate_ms, f"{record.job.id}/{record.attempts + 1}"))
+    draft.cell_ends.append((draft.now + record.estimate_ms, f"{record.job.id}/{record.next_attempt}"))
     draft.promise(record, Room(placement_of(found.seated), found.bookings, going, shrunk))
 
 

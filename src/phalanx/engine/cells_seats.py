@@ -170,7 +170,7 @@ def _victims(state: State, tenancy: Tenancy, outcome: Outcome) -> tuple[AttemptR
 def _choose_shares(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
     """Parts of leaves: of those that others of its cluster share already, the fullest first, or of new ones."""
     state, job = trial.state, record.asked
-    key = f"{job.id}/{record.attempts + 1}"
+    key = f"{job.id}/{record.next_attempt}"
     gang = GangTrial(state.fit, state.packing, job)
     mark = trial.mark()
     held: list[Booking] = []

@@ -29,10 +29,11 @@ from phalanx.engine.event import (
 )
 from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.quotas import said
-from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, tasks_of
+from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, shape_of, tasks_of
 from phalanx.engine.state import NeverFitsError, State
+from phalanx.engine.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import Policy
+from phalanx.policy.policy import Minds, Policy
 from phalanx.policy.registry import policy as policy_named
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job, Kind
@@ -73,6 +74,10 @@ def check(state: State, event: Event) -> None:
                 raise ValueError(
                     f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
                     "runs, how many members its roles may have, of which it needs no more than it has"
+                )
+            if record.kept is not None and shape_of(job, Minds.NOTHING) != shape_of(record.job, Minds.NOTHING):
+                raise ValueError(
+                    f"job {job.id} is suspended, and goes on with what it asked for: cancel it and submit another"
                 )
             _check_values(job)
             _check_request(state, job)
@@ -286,13 +291,13 @@ def check_plan(state: State, plan: Plan) -> None:
     booked: dict[int, int] = {}
     for claim in plan.claims:
         record = state.record(claim.job)
-        if not _in_line(record, plan) or claim.attempt != record.attempts + 1:
+        if not _in_line(record, plan) or claim.attempt != record.next_attempt:
             raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
         offered = state.capacity.all_devices if claim.waits or plan.withdrawn else state.capacity.free
         _check_claim(state, record, claim, offered, booked)
     for action in plan.actions:
         job, attempt = action.id.job, action.id.attempt
-        if (job, attempt) not in opened and state.attempt(job, attempt) is None:
+        if (job, attempt) not in opened and state.attempt(job, attempt) is None and not is_kept(state, job, attempt):
             raise ValueError(f"an action for attempt {attempt} of job {job}, which there is not")
         if isinstance(action, Stop):
             StopReason(action.reason)

@@ -76,6 +76,9 @@ def _walk(line: AnyLine, draft: Draft) -> None:
         if draft.state.cells is not None and record.asked.gang.gpus_min:
             place(line, draft, record)
             continue
+        if record.job.id in draft.discarded:
+            line.held_back(Reason.RESERVED, 0)
+            continue
         short = draft.state.shortfall(record)
         fits = short is None and line.may_fit and _place(draft, record)
         if fits or _make_room(draft, record, line.fresh()):
@@ -97,6 +100,8 @@ def _walk(line: AnyLine, draft: Draft) -> None:
                 line.next_of_class()
         else:
             missing = _lack(draft, record)
+            if draft.state.kept:
+                draft.discard_for(record)
             line.refused(missing, short)
             if missing is not Lack.NEVER and reservations.refused(record):
                 line.next_of_class()

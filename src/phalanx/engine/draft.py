@@ -12,8 +12,9 @@ from phalanx.cluster.capacity import Booking
 from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
 from phalanx.engine import cells_seats
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
+from phalanx.engine.action import Action, ActionId, Repartition, Resize, Stop, Suspend
 from phalanx.engine.adjust import step_towards
+from phalanx.engine.begin import begin
 from phalanx.engine.ceiling import Ceiling, Ceilings
 from phalanx.engine.elastic import does_without, lost, missing, most, surplus
 from phalanx.engine.holds import Holds
@@ -23,8 +24,9 @@ from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import End, Reservations, Underway
-from phalanx.engine.room import Room, room_beside
+from phalanx.engine.room import Room, make_room, room_beside
 from phalanx.engine.stops import may_stop
+from phalanx.engine.suspension import in_the_way_of, moved_memory, own_memory
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
@@ -78,6 +80,7 @@ class Draft:
         self.put_back: list[JobRecord] = []
         self.reclaims_left = RECLAIMS_MAX
         self.stopped: dict[str, AttemptRecord] = {}
+        self.discarded: dict[str, None] = {}
         self._ceilings = Ceilings(self.state)
         self._giving_way: dict[Group, list[Group]] = {}
         self._touched: dict[str, None] = {}
@@ -97,12 +100,54 @@ class Draft:
         action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
         grace_ms = attempt.job.grace_ms if not attempt.stop_failures else 0
         self.actions.append(Stop(action, grace_ms, reason.value))
+        self._have_leave(attempt)
+
+    def _suspend(self, attempt: AttemptRecord, memory_mb: int) -> None:
+        """Has an attempt leave its devices and keep its processes, with so much memory of its node booked for it."""
+        held = self.trial.hold((moved_memory(attempt, memory_mb),))
+        assert held, f"{attempt.key} was to find memory on its node"
+        self._touched[attempt.key] = None
+        action = ActionId(self.state.term, attempt.job.id, attempt.number, attempt.next_seq)
+        self.actions.append(Suspend(action, memory_mb))
+        self._have_leave(attempt)
+        self.trial.claim((own_memory(attempt),))
+
+    def _have_leave(self, attempt: AttemptRecord) -> None:
         if attempt.key not in self.leaving:
             self.leaving[attempt.key] = attempt
             self.leaving_gpus += attempt.gpus
             self.trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
             self.trial.cede(attempt.staying)
         self._grow(attempt.bookings)
+
+    def discard_for(self, record: JobRecord) -> None:
+        """Has what is left of suspended jobs stopped, as far as a job before them would fit but for that."""
+        behind = in_the_way_of(self.state, record)
+        if not behind or not self._fits_without(record, behind):
+            return
+        for other in list(behind):
+            fewer = [each for each in behind if each is not other]
+            if fewer and self._fits_without(record, fewer):
+                behind = fewer
+        for each in behind:
+            assert each.kept is not None, f"nothing is kept of job {each.job.id}"
+            action = ActionId(self.state.term, each.job.id, each.kept.attempt, each.kept.next_seq)
+            self.actions.append(Stop(action, 0, StopReason.PREEMPTED.value))
+            self.discarded[each.job.id] = None
+
+    def _fits_without(self, record: JobRecord, others: Sequence[JobRecord]) -> bool:
+        mark = self.trial.mark()
+        self.trial.release(each.kept.booking for each in others if each.kept is not None)
+        fits = self.trial.seat(record) is not None or (
+            self.could_make_room(record)
+            and make_room(self.trial, record, replace(self.context(record, None), ceiling=self._ceiling_now(record)))
+            is not None
+        )
+        self.trial.undo_to(mark)
+        return fits
+
+    def _ceiling_now(self, record: JobRecord) -> Ceiling:
+        return Ceiling(self.state, record, self.leaving)
 
     def _grow(self, bookings: Iterable[Booking]) -> None:
         """Takes note of where others may find more than before. `grown` also tells a second time on one node."""
@@ -136,7 +181,7 @@ class Draft:
             if bookings and self.trial.keep_promise(bookings):
                 self.claims[i] = structs.replace(claim, waits=False)
                 self._open_shared(bookings)
-                self._begin(claim.job, claim.attempt, 0, claim.placement, bookings)
+                self._begin(claim.job, claim.attempt, self._next_seq(claim), claim.placement, bookings)
 
     def _open_shared(self, bookings: Iterable[Booking]) -> None:
         """A device of which a part was promised took nobody else; now that the part is held, the rest is to be had.
@@ -171,17 +216,17 @@ class Draft:
             name = self.state.topology.nodes[node].name
             self.actions.append(Repartition(ActionId(term, job, attempt, seq + i), name, device, layout))
         if not cuts:
-            self.actions.append(Start(ActionId(term, job, attempt, seq), placement))
+            self.actions.append(begin(self.state.jobs[job], ActionId(term, job, attempt, seq), placement))
 
     def start(self, record: JobRecord, seated: GangTrial) -> None:
         """A claim on free devices, and the start that goes with it."""
         placement = placement_of(seated)
-        number = record.attempts + 1
+        number = record.next_attempt
         bookings = self.newest_bookings = [seat.booking for seat in seated.seats]
         self.newest_release = self.trial.release
         self.trial.use(record.job.queue, usage_of(bookings), 1)
         self.claims.append(Claim(record.job.id, number, placement))
-        self._begin(record.job.id, number, 0, placement, bookings)
+        self._begin(record.job.id, number, record.next_seq, placement, bookings)
         if self.state.quotas:
             self.loans.add(Loan(record, bookings))
 
@@ -202,7 +247,7 @@ class Draft:
     def make_way(self, loan: Loan, taker: JobRecord) -> None:
         """One that was to have devices waits on, for another."""
         record, bookings = loan.record, loan.bookings
-        job, number = record.job.id, record.attempts + 1
+        job, number = record.job.id, record.next_attempt
         self.loans.make_way(loan, taker)
         self.claims = [claim for claim in self.claims if claim.job != job]
         self.actions = [action for action in self.actions if (action.id.job, action.id.attempt) != (job, number)]
@@ -216,6 +261,8 @@ class Draft:
         for victim in room.victims:
             if victim.phase is Phase.CLAIMED:
                 self._withdraw(victim)
+            elif victim.key in room.kept_mb:
+                self._suspend(victim, room.kept_mb[victim.key])
             else:
                 self._stop(victim, StopReason.PREEMPTED)
                 self.stopped[victim.key] = victim
@@ -224,7 +271,7 @@ class Draft:
         for move in room.moves:
             self._move(move)
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
-        number = record.attempts + 1
+        number = record.next_attempt
         self.newest_bookings = list(room.bookings)
         waits = not self.trial.hold(room.bookings)
         self.newest_release = self.trial.unclaim if waits else self.trial.release
@@ -234,7 +281,7 @@ class Draft:
             self.promised_gpus += self._held_gpus(room.bookings)
             self.trial.claim(room.bookings)
         else:
-            self._begin(record.job.id, number, 0, room.placement, room.bookings)
+            self._begin(record.job.id, number, record.next_seq, room.placement, room.bookings)
         # Where nobody waits too long, who is due it goes before, or has it back in the next decision.
         if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
             self.loans.add(Loan(record, self.newest_bookings, waits, (*stopped, *room.victims)))
@@ -329,7 +376,7 @@ class Draft:
         self.actions = [action for action in self.actions if not _stops(action, victim)]
         for claim, room in moved.values():
             if not claim.waits:
-                self._begin(claim.job, claim.attempt, 0, claim.placement, room.bookings)
+                self._begin(claim.job, claim.attempt, self._next_seq(claim), claim.placement, room.bookings)
         self._let_leave(others)
         self.leaving_gpus -= victim.gpus
         del self.stopped[victim.key], self._touched[victim.key]
@@ -382,6 +429,9 @@ class Draft:
         """How many of the GPUs of bookings somebody still holds."""
         held = self.state.capacity.held
         return sum((booking.devices & held[booking.node]).bit_count() for booking in bookings)
+
+    def _next_seq(self, claim: Claim) -> int:
+        return self.state.jobs[claim.job].next_seq
 
     def _queue(self, claim: Claim) -> str:
         return self.state.jobs[claim.job].job.queue
@@ -530,7 +580,7 @@ class Draft:
         return Plan(
             tuple(self.claims),
             tuple(self.actions),
-            verdicts,
+            tuple(verdict for verdict in verdicts if verdict.job not in self.discarded),
             head,
             exhaustive,
             withdrawn=tuple(self.withdrawn),

@@ -14,9 +14,11 @@ from phalanx.engine.ends import Ends
 from phalanx.engine.event import ClusterChanged, JobSubmitted
 from phalanx.engine.plan import Claim, Plan, Reason
 from phalanx.engine.quotas import Quotas
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, gpus_needed, need_of, shape_of, tasks_of
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
+from phalanx.engine.request import take_request
 from phalanx.engine.standing import Standing
 from phalanx.engine.state import State
+from phalanx.engine.suspension import request_of
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import Targets, remember_no_plan
 from phalanx.policy.registry import policy as policy_named
@@ -68,6 +70,7 @@ def change_cluster(state: State, cluster: Cluster) -> None:
     _restore_health(state)
     if state.cells is not None or cluster.cells is not None:
         _return_claims(state)
+    _discard_kept(state, cluster)
     retiring = _retiring(state, cluster)
     kept = tuple(node for node in cluster.nodes if node.name not in retiring)
     levels = len(cluster.levels_above)
@@ -80,6 +83,21 @@ def change_cluster(state: State, cluster: Cluster) -> None:
         state.capacity.set_health(number, Health.FAILED)
         for attempt in list(state.on_node.get(number, {}).values()):
             attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+
+
+def _discard_kept(state: State, cluster: Cluster) -> None:
+    """Suspended jobs whose nodes are to go, or to have less, start elsewhere. Who has a claim gives it back."""
+    to_be = {node.name: node for node in cluster.nodes}
+    for job in list(state.kept):
+        record = state.jobs[job]
+        assert record.kept is not None, f"nothing is kept of job {job}"
+        node = state.topology.nodes[record.kept.booking.node]
+        if cluster.cells is None and _holds_as_much(to_be.get(node.name), node):
+            continue
+        if record.attempt is not None and record.attempt.phase is Phase.CLAIMED:
+            attempts.withdraw(state, record.attempt.key)
+        if record.attempt is None:
+            attempts.discard(state, record, StopReason.HARDWARE)
 
 
 def _return_claims(state: State) -> None:
@@ -151,6 +169,8 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     state.on_node.clear()
     for attempt in present:
         _settle_in(state, attempt, translate)
+    for job in state.kept:
+        _settle_kept(state, state.jobs[job], translate)
     state.count_stoppable()
     _time_least_runs(state, present, quotas)
     for attempt in present:
@@ -190,6 +210,17 @@ def _settle_in(state: State, attempt: AttemptRecord, translate: _Translation) ->
         attempts.arrive(state, attempt, booking)
     for booking in ceding:
         state.capacity.cede(translate(booking))
+    if attempt.keeping is not None:
+        own, moved = attempt.keeping
+        attempt.keeping = translate(own), translate(moved)
+        state.capacity.claim(attempt.keeping[0])
+        state.capacity.hold(attempt.keeping[1])
+
+
+def _settle_kept(state: State, record: JobRecord, translate: _Translation) -> None:
+    assert record.kept is not None, f"nothing is kept of job {record.job.id}"
+    record.kept = replace(record.kept, booking=translate(record.kept.booking))
+    state.capacity.hold(record.kept.booking)
 
 
 class _Translation:
@@ -286,11 +317,7 @@ def _forget_policy(state: State, record: JobRecord) -> None:
     record.marks.clear()
     record.sizes = {}
     record.change_ms = -1
-    record.asked = record.job
-    record.tasks = tasks_of(record.job.gang.roles)
-    record.gpus_min = gpus_needed(record.job.gang, record.tasks)
-    record.need = need_of(record.job.gang.roles)
-    record.shape = shape_of(record.job, state.tells_apart)
+    take_request(record, request_of(state, record), state.tells_apart)
 
 
 def _stand_anew(state: State) -> None:

@@ -94,7 +94,8 @@ class StopReason(StrEnum):
 class AttemptRecord:
     """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it says who
     gives way. `unsaved_sizes` are the sizes that it had since its last durable step and has no more: from when on, up
-    to when, and thousandths of GPUs.
+    to when, and thousandths of GPUs. While it is being suspended, `keeping` is its own memory, which it keeps, and
+    what its device memory takes.
     """
 
     key: str = field(init=False)
@@ -124,6 +125,9 @@ class AttemptRecord:
     adding: Sequence[Booking] = ()
     resize_failures: int = 0
     grow_after_ms: int = 0
+    device_memory_mb: int = 0
+    suspendable: bool = False
+    keeping: tuple[Booking, Booking] | None = None
 
     def __post_init__(self) -> None:
         self.key = f"{self.job.id}/{self.number}"
@@ -187,9 +191,26 @@ class AttemptRecord:
         return gpu_permille_of(self.bookings)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is left of an attempt that is suspended: its number and that of the next action for it, the memory booked
+    for it, and what it would lose if that were taken back.
+    """
+
+    attempt: int
+    next_seq: int
+    booking: Booking
+    placement: Placement
+    device_memory_mb: int
+    unsaved_sizes: tuple[tuple[int, int, int], ...]
+    durable_ms: int
+
+
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """One job, from its submission on. `preempted_for` is whom it was last stopped for, where that is known."""
+    """One job, from its submission on. `preempted_for` is whom it was last stopped for, where that is known; `kept` is
+    what is left of a suspended attempt, until it runs again.
+    """
 
     job: Job
     submitted_ms: int
@@ -225,6 +246,17 @@ class JobRecord:
     estimate_ms: int = FOREVER_MS
     marks: dict[str, int] = field(default_factory=dict)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    kept: Kept | None = None
+
+    @property
+    def next_attempt(self) -> int:
+        """The number of the attempt with which it runs next: a suspended one goes on."""
+        return self.attempts + 1 if self.kept is None else self.kept.attempt
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the first action for that attempt."""
+        return 0 if self.kept is None else self.kept.next_seq
 
     @property
     def gpus(self) -> int:
@@ -246,6 +278,11 @@ class JobRecord:
         """Whether it saves its work, as far as is known."""
         return self.job.checkpoint.saves or (self.attempt is not None and self.attempt.durable_step > 0)
 
+    @property
+    def suspends(self) -> bool:
+        """Whether it can be suspended for others as a whole, and so loses nothing."""
+        return self.attempt is not None and self.attempt.suspendable
+
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""
         return self.executed_before_ms + (self.attempt.executed_ms(now) if self.attempt is not None else 0)
@@ -259,6 +296,8 @@ class JobRecord:
         """Where the job stands."""
         if self.final is not None:
             return self.final
+        if self.kept is not None and (self.attempt is None or self.attempt.phase is Phase.CLAIMED):
+            return JobState.SUSPENDED
         return PHASE_STATE[self.attempt.phase] if self.attempt else JobState.WAITING
 
 

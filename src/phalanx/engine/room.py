@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from phalanx.cluster.capacity import Booking
@@ -15,6 +15,7 @@ from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.stops import Stopping, to_be_had
+from phalanx.engine.suspension import loss_gpu_ms
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import SEATINGS_MAX, VictimSearch
 from phalanx.engine.way import Context
@@ -26,13 +27,16 @@ from phalanx.policy.policy import Targets, nobody
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Where the head goes once the victims, and those who are leaving anyway, have left."""
+    """Where the head goes once the victims, and those who are leaving anyway, have left. Victims that are in `kept_mb`
+    are suspended, and keep so much memory of their nodes; the others are stopped.
+    """
 
     placement: Placement
     bookings: tuple[Booking, ...]
     victims: tuple[AttemptRecord, ...] = ()
     shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
     moves: tuple[Move, ...] = ()
+    kept_mb: Mapping[str, int] = field(default_factory=dict)
 
 
 Member = tuple[AttemptRecord, Slot]
@@ -169,11 +173,11 @@ def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         # Who stands last goes first, whatever it loses: others are stopped in nobody's place.
         spares = {victim.key for victim in mixed.victims} < {victim.key for victim in stopped.victims}
         return mixed if spares else stopped
-    return mixed if _harm(mixed, context.now) < _harm(stopped, context.now) else stopped
+    return mixed if _harm(trial.state, mixed, context.now) < _harm(trial.state, stopped, context.now) else stopped
 
 
-def _harm(room: Room, now: int) -> tuple[int, int]:
-    return sum(VictimSearch.loss(victim, now) for victim in room.victims), len(room.victims)
+def _harm(state: State, room: Room, now: int) -> tuple[int, int]:
+    return sum(loss_gpu_ms(state, victim, now) for victim in room.victims), len(room.victims)
 
 
 def _shrink_and_stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
@@ -212,8 +216,9 @@ def _with_all_gone(
     """Where the head fits without some members and some victims."""
 
     def seat() -> Room | None:
-        seated = Stopping(trial, head, context).seat(list(victims))
-        return _room(seated) if seated is not None else None
+        way = Stopping(trial, head, context)
+        seated = way.seat(list(victims))
+        return replace(_room(seated), kept_mb=way.kept_mb(victims)) if seated is not None else None
 
     mark = trial.mark()
     _give_up(trial, spare)
@@ -224,7 +229,8 @@ def _with_all_gone(
 
 def _stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
     """Has others stopped, whatever their order or by it, if anybody at all would be stopped for the head."""
-    search = VictimSearch(trial, head, context, Stopping(trial, head, context))
+    way = Stopping(trial, head, context)
+    search = VictimSearch(trial, head, context, way)
     whatever_the_order = _may_stop_anybody(trial.state, head) and search.is_worth_while()
     by_order = trial.state.policy.targets is not Targets.KEEP
     if not whatever_the_order and not by_order:
@@ -232,7 +238,9 @@ def _stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
 
     def stopping() -> Room | None:
         seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
-        return replace(_room(seated), victims=tuple(search.chosen)) if seated is not None else None
+        if seated is None:
+            return None
+        return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
 
     return _beside(trial, context.leaving, stopping, _lent_claims(trial.state, head) if trial.state.quotas else {})
 

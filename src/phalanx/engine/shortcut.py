@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
 
-from phalanx.engine.action import ActionId, Start
+from phalanx.engine.action import ActionId, Resume, Start
+from phalanx.engine.begin import begin
 from phalanx.engine.heads import Entry
 from phalanx.engine.plan import LACK_REASON, Claim, Plan, Verdict
 from phalanx.engine.records import JobRecord
@@ -57,9 +58,9 @@ def _place_of(state: State, record: JobRecord) -> Placement | None:
         return placement_of(seated) if seated is not None else None
 
 
-def _begin(state: State, record: JobRecord, placement: Placement) -> tuple[Claim, Start]:
-    job, number = record.job.id, record.attempts + 1
-    return Claim(job, number, placement), Start(ActionId(state.term, job, number, 0), placement)
+def _begin(state: State, record: JobRecord, placement: Placement) -> tuple[Claim, Start | Resume]:
+    job, number = record.job.id, record.next_attempt
+    return Claim(job, number, placement), begin(record, ActionId(state.term, job, number, record.next_seq), placement)
 
 
 def start_in_order(state: State) -> Plan | None:
@@ -73,7 +74,7 @@ def start_in_order(state: State) -> Plan | None:
     heapify(line)
     placed = [0] * len(classes)
     claims: list[Claim] = []
-    starts: list[Start] = []
+    starts: list[Start | Resume] = []
     with Trial(state) as trial:
         while line:
             _, job, i = line[0]

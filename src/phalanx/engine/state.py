@@ -15,6 +15,7 @@ from phalanx.cluster.topology import Topology
 from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.cells import Tenancy
 from phalanx.engine.ends import Ends
+from phalanx.engine.event import SuspendRates
 from phalanx.engine.gangs import Gangs
 from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
@@ -98,6 +99,8 @@ class State:
         self.policy: Policy = policy_named("fifo")
         self.cluster_to_be: Cluster | None = None
         self.lacks: tuple[str, ...] = ()
+        self.suspend: SuspendRates | None = None
+        self.kept: dict[str, None] = {}
         self.retiring: dict[str, Health] = {}
         self.closed: dict[str, Health] = {}
         self.defragments_at_ms = 0

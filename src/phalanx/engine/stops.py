@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from phalanx.engine.excess import Excess
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
 from phalanx.engine.state import State
+from phalanx.engine.suspension import hold_kept
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
@@ -38,6 +39,7 @@ class Stopping:
         self.head = head
         self.context = context
         self._varies = self.state.policy.victims_vary
+        self._kept_mb: dict[tuple[str, ...], dict[str, int]] = {}
 
     def groups(self) -> Iterable[Group]:
         """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
@@ -99,4 +101,25 @@ class Stopping:
         for attempt in promised:
             if to_be_had(self.state, attempt):
                 self.trial.vacate(attempt.bookings)
-        return self.trial.seat(self.head)
+        return self._seat_beside_kept(victims) or self.trial.seat(self.head)
+
+    def _seat_beside_kept(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head beside what those victims keep who can be suspended; not where that leaves too little."""
+        if self.state.suspend is None:
+            return None
+        mark = self.trial.mark()
+        kept_mb = hold_kept(self.trial, victims, self.context.leaving)
+        seated = self.trial.seat(self.head) if kept_mb else None
+        if seated is None:
+            self.trial.undo_to(mark)
+            kept_mb = {}
+        self._kept_mb[_keys(victims)] = kept_mb
+        return seated
+
+    def kept_mb(self, victims: Sequence[AttemptRecord]) -> dict[str, int]:
+        """Who of the victims is suspended instead, and the memory that takes of its node, as the head was seated."""
+        return self._kept_mb.get(_keys(victims), {})
+
+
+def _keys(victims: Iterable[AttemptRecord]) -> tuple[str, ...]:
+    return tuple(sorted(victim.key for victim in victims))

@@ -11,6 +11,7 @@ from phalanx.engine.clearing import Clearing
 from phalanx.engine.excess import Excess
 from phalanx.engine.quotas import GPUS
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, gpu_permille_of
+from phalanx.engine.suspension import loss_gpu_ms
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context, Way
 from phalanx.placement.gang import GangTrial
@@ -57,10 +58,9 @@ class VictimSearch:
         self._loss: dict[str, int] = {}
         self._groups: dict[Group, dict[str, AttemptRecord]] = {}
 
-    @staticmethod
-    def loss(attempt: AttemptRecord, now: int) -> int:
+    def loss(self, attempt: AttemptRecord) -> int:
         """What is lost if an attempt makes way: GPU time since its last durable step, and stopping and restarting."""
-        return attempt.lost_gpu_ms(now)
+        return loss_gpu_ms(self.state, attempt, self.context.now)
 
     def is_worth_while(self) -> bool:
         """Whether the head may fit without all of whom any may make way, by what can be counted before they do."""
@@ -115,7 +115,7 @@ class VictimSearch:
             return None
         few = [attempt for group in self._groups.values() for attempt in group.values() if self.way.goes(attempt)]
         for attempt in few:
-            self._loss[attempt.key] = self.loss(attempt, self.context.now)
+            self._loss[attempt.key] = self.loss(attempt)
         few = self._cheapest_first(few)
         enough = (
             victims
@@ -238,7 +238,7 @@ class VictimSearch:
                 if attempt.key in losses:
                     here.append(attempt)
                 elif attempt.group in groups and self.way.goes(attempt):
-                    losses[attempt.key] = self.loss(attempt, self.context.now)
+                    losses[attempt.key] = self.loss(attempt)
                     here.append(attempt)
             if here:
                 found[node] = here

@@ -13,11 +13,9 @@ from phalanx.engine.records import (
     StopReason,
     WaitingClass,
     estimate_ms,
-    gpus_needed,
-    need_of,
-    shape_of,
     tasks_of,
 )
+from phalanx.engine.request import take_request
 from phalanx.engine.state import State
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
@@ -95,15 +93,11 @@ def _has_better_chances(state: State, waiting: WaitingClass, record: JobRecord) 
 
 def _take_shape(state: State, record: JobRecord) -> None:
     """Asks the policy in which shape a gang is to be placed now."""
-    if state.policy.shape is as_asked:
+    if state.policy.shape is as_asked or record.kept is not None:
         return
     gang = shape_now(state, record)
     if gang != record.asked.gang:
-        record.asked = replace(record.job, gang=gang)
-        record.shape = shape_of(record.asked, state.tells_apart)
-        record.tasks = tasks_of(gang.roles)
-        record.gpus_min = gpus_needed(gang, record.tasks)
-        record.need = need_of(gang.roles)
+        take_request(record, replace(record.job, gang=gang), state.tells_apart)
 
 
 def shape_now(state: State, record: JobRecord) -> Gang:

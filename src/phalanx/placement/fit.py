@@ -20,6 +20,9 @@ from phalanx.workload.job import Job, Toleration
 TASKS_PER_NODE_MAX = 1 << 20
 """Tasks without GPUs that one node takes as far as GPUs go."""
 
+NODE_NAME = "phalanx/node"
+"""The label that every node has by itself: its name."""
+
 HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -59,7 +62,7 @@ class Fit:
         self._makes = self._nodes_by_make()
         for i, node in enumerate(self._nodes):
             self._types[node.gpu_type] = self._types.get(node.gpu_type, 0) | self._bit[i]
-            for label in node.labels:
+            for label in ((NODE_NAME, node.name), *node.labels):
                 self._labels[label] = self._labels.get(label, 0) | self._bit[i]
             for taint in node.taints:
                 taints = self._taints if taint.effect in HARD_EFFECTS else self._soft_taints

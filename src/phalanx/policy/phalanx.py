@@ -86,7 +86,7 @@ def phalanx(parameters: Parameters) -> Policy:
     def due(job: JobView, at: Moment) -> None:
         if job.has_devices:
             job.marks[LEVEL] = level_of(service_of(job, at.now))
-            job.marks[SAVES] = int(job.saves)
+            job.marks[SAVES] = int(job.saves or job.suspends)
         else:
             job.marks[RISEN] = job.marks.get(RISEN, 0) + 1
             job.marks[RISEN_MS] = at.now

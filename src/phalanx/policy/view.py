@@ -163,6 +163,10 @@ class JobView(Protocol):
     def saves(self) -> bool:
         """Whether it saves its work: it was submitted as one that does, or has told of what it saved since it runs."""
 
+    @property
+    def suspends(self) -> bool:
+        """Whether it can be suspended for others, so that nothing of its work is lost."""
+
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""
 

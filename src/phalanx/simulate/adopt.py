@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heappush
 
-from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop
+from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.event import AttemptEnded, Done, Event, Outcome
 from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
@@ -22,6 +22,11 @@ def adopted(state: State, works: Mapping[str, Work], costs: Costs) -> VirtualBac
     for attempt in state.attempts():
         if attempt.phase is not Phase.CLAIMED or attempt.in_flight:
             _adopt(state, backend, attempt)
+    for job in state.kept:
+        record = state.jobs[job]
+        if record.attempt is None and record.kept is not None:
+            newest = (record.kept.attempt, record.kept.next_seq - 1)
+            backend.lives[job] = Life(record.executed_before_ms, newest=newest, host_mb=record.kept.device_memory_mb)
     return backend
 
 
@@ -52,6 +57,9 @@ def _go_on(backend: VirtualBackend, life: Life, asked: Action, attempt: AttemptR
             delay_ms = costs.resize_ms
         case Resume():
             life.next = attempt.placement
+            delay_ms = 0
+        case Suspend(host_mb=memory_mb) if memory_mb:
+            life.leaving, life.host_mb = True, memory_mb
             delay_ms = 0
         case Stop(grace_ms=grace_ms):
             life.leaving = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from phalanx.document.units import duration_ms
+from phalanx.engine.event import SuspendRates
 from phalanx.errors import PhalanxError
 from phalanx.workload.job import Job
 
@@ -16,7 +17,8 @@ class CostsError(PhalanxError):
 @dataclass(frozen=True, slots=True)
 class Costs:
     """How long things take. `locality` says whether a job's speed depends on where it lies, `own` whether a checkpoint
-    of a job that says what it costs takes that long.
+    of a job that says what it costs takes that long. With `suspend_mb_s` and `resume_mb_s` the backend suspends jobs
+    that save nothing, and moves so much device memory a second to the host and back.
 
     The defaults are what sites report of containers that are in the image cache and checkpoints of a few GB: tens of
     seconds for a start, and as much again to load a checkpoint.
@@ -30,6 +32,15 @@ class Costs:
     repartition_ms: int = 5_000
     locality: bool = True
     own: bool = True
+    suspend_mb_s: int = 0
+    resume_mb_s: int = 0
+
+    @property
+    def suspend(self) -> SuspendRates | None:
+        """How fast jobs are suspended; None where that takes their devices from nobody."""
+        if not self.suspend_mb_s or not self.resume_mb_s:
+            return None
+        return SuspendRates(self.suspend_mb_s, self.resume_mb_s)
 
     def charge(self, job: Job) -> Job:
         """The job as it is under these costs: without what it says of its checkpoints where that does not count."""
@@ -43,11 +54,13 @@ class Costs:
             return "none" if self == NO_COSTS else "default"
         times = (f"{name.removesuffix('_ms')}={getattr(self, name)}ms" for name in TIMES)
         own = () if self.own else ("own=false",)
-        return ",".join((*times, f"locality={'true' if self.locality else 'false'}", *own))
+        rates = (f"{name}={getattr(self, name)}" for name in RATES if getattr(self, name))
+        return ",".join((*times, f"locality={'true' if self.locality else 'false'}", *own, *rates))
 
 
 TIMES = tuple(each.name for each in fields(Costs) if each.name.endswith("_ms"))
 SWITCHES = ("locality", "own")
+RATES = ("suspend_mb_s", "resume_mb_s")
 DEFAULT_COSTS = Costs()
 NO_COSTS = Costs(0, 0, 0, 0, 0, 0, locality=False, own=False)
 
@@ -82,6 +95,10 @@ def _value(name: str, text: str) -> int | bool:
         if text not in ("true", "false"):
             raise CostsError(f"--costs: {name}={text}: expected true or false")
         return text == "true"
+    if name in RATES:
+        if not text.isascii() or not text.isdigit() or not int(text):
+            raise CostsError(f"--costs: {name}={text}: expected megabytes a second, such as 2000")
+        return int(text)
     value = duration_ms(text)
     if value is None:
         raise CostsError(f"--costs: {name}={text}: expected a time such as 30s or 2m")

@@ -120,7 +120,7 @@ class Simulation:
         placement = intern(self.setup.placement if self.setup.placement != COUNT else "pack")
         if placement == "random":
             placement = f"random:{self.setup.seed}"
-        first = ClusterDefined(self.cluster, self.setup.policy, placement=placement)
+        first = ClusterDefined(self.cluster, self.setup.policy, placement=placement, suspend=self.setup.costs.suspend)
         record(self.run.state, self.run.journal, first, 0)
         self._have_reports()
         self._ask_for_advice()

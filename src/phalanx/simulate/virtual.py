@@ -46,7 +46,7 @@ class Life:
 
     `next` is where it will run once the backend has said that its start or change is done. `version` goes up when the
     moment of its end changes. `use` is the part of its time that is of use, `unsaved_use` the GPU time of use since its
-    work was last saved.
+    work was last saved, `host_mb` the device memory that it moved to the host when it was suspended.
     """
 
     done_ms: float = 0
@@ -62,6 +62,7 @@ class Life:
     version: int = 0
     leaving: bool = False
     reports_ms: int = 0
+    host_mb: int = 0
 
 
 @dataclass(slots=True)
@@ -130,6 +131,15 @@ class VirtualBackend:
             case Resize():
                 self._pause(life, action.id.job, now)
                 return self._resize(life, action, now)
+            case Suspend(host_mb=memory_mb) if memory_mb:
+                self._pause(life, action.id.job, now)
+                life.next, life.leaving = None, True
+                life.host_mb = memory_mb
+                return _moving_ms(memory_mb, self.costs.suspend_mb_s)
+            case Resume(placement=placement) if placement is not None:
+                self._hold(life, placement, now)
+                life.next, life.leaving = placement, False
+                return _moving_ms(life.host_mb, self.costs.resume_mb_s)
             case Suspend():
                 self._pause(life, action.id.job, now)
                 if life.placement is not None:
@@ -453,6 +463,11 @@ class VirtualBackend:
     def _is_void(self, due: Due) -> bool:
         _, _, event, version = due
         return isinstance(event, AttemptEnded | JobCancelled | Progress) and self.lives[event.job].version != version
+
+
+def _moving_ms(memory_mb: int, mb_s: int) -> int:
+    """How long device memory takes to the host or back; no time where nobody says how fast that is."""
+    return 1000 * memory_mb // mb_s if mb_s else 0
 
 
 def _reports(job: Job, placement: Placement) -> bool:
