@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from phalanx.engine.event import SuspendRates
+
 
 class Capability(StrEnum):
     """Something not every backend can do. The words are public: `phalanx backends` shows them."""
@@ -12,6 +14,7 @@ class Capability(StrEnum):
     ADOPT = "adopt"
     RESIZE = "resize"
     SUSPEND = "suspend"
+    SUSPEND_FREES_MEMORY = "suspend_frees_memory"
     NOTICE = "notice"
     LOGS = "logs"
     EXEC = "exec"
@@ -31,6 +34,7 @@ MEANING: dict[Capability, str] = {
     Capability.ADOPT: "running attempts are found again after the scheduler was killed",
     Capability.RESIZE: "a running attempt takes on and gives up members",
     Capability.SUSPEND: "a running attempt is frozen and let go on",
+    Capability.SUSPEND_FREES_MEMORY: "a suspended attempt leaves its devices to others, its device memory on the host",
     Capability.NOTICE: "a stop is announced, and the grace is kept",
     Capability.LOGS: "what a task prints can be read while it runs",
     Capability.EXEC: "a command can be run beside a task",
@@ -49,11 +53,14 @@ MEANING: dict[Capability, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a backend can do here. `lacks` says of everything else why it cannot."""
+    """What a backend can do here. `lacks` says of everything else why it cannot. `suspend` is how fast it moves device
+    memory to the host and back, where it does.
+    """
 
     name: str
     summary: str
     lacks: dict[Capability, str]
+    suspend: SuspendRates | None = None
 
     def can(self, capability: Capability) -> bool:
         """Whether it can do that."""

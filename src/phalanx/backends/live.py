@@ -98,8 +98,13 @@ class LiveBackend(Backend, Protocol):
 
 
 def adoptable(state: State, incarnation_at: Callable[[int], str] = lambda _: "") -> tuple[Adopted, ...]:
-    """The attempts of a State that a backend was asked to start and that have not ended."""
-    return tuple(
+    """The attempts of a State that a backend was asked to start and that have not ended, suspended ones too."""
+    kept = tuple(
+        Adopted(record.job.id, record.kept.attempt, (), incarnation_at(record.kept.created_ms), record.kept.next_seq)
+        for record in (state.jobs[job] for job in state.kept)
+        if record.kept is not None and (record.attempt is None or not _is_asked_for(record.attempt))
+    )
+    return kept + tuple(
         Adopted(
             attempt.job.id,
             attempt.number,

@@ -198,6 +198,7 @@ class Kept:
     """
 
     attempt: int
+    created_ms: int
     next_seq: int
     booking: Booking
     placement: Placement

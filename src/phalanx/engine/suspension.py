@@ -142,6 +142,7 @@ def kept_of(attempt: AttemptRecord, booking: Booking, now: int) -> Kept:
     attempt.count_service(now)
     return Kept(
         attempt.number,
+        attempt.created_ms,
         attempt.next_seq,
         booking,
         attempt.placement,

@@ -113,6 +113,11 @@ class Pen:
             else:
                 write(f"{self._memory}/memory.limit_in_bytes", str(memory_mb << 20))
 
+    def limit_memory(self, memory_mb: int) -> None:
+        """Gives those inside another limit, where there is one."""
+        if self._memory and memory_mb and not _write_if_there(f"{self._memory}/memory.max", str(memory_mb << 20)):
+            write(f"{self._memory}/memory.limit_in_bytes", str(memory_mb << 20))
+
     def take(self, pid: int) -> None:
         """Puts a process in, and so all it will bring forth."""
         for folder in self._folders:

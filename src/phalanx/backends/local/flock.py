@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from phalanx.backends.local.device_memory.start import DRIVER_VARIABLE
 from phalanx.backends.local.environment import PASSED_ON
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message, Wire, connect_to
@@ -54,7 +55,7 @@ class Flock:
             self._child = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, self.folder.path, str(_LINE)],
-                {name: os.environ[name] for name in PASSED_ON if name in os.environ},
+                {name: os.environ[name] for name in (*PASSED_ON, DRIVER_VARIABLE) if name in os.environ},
                 file_actions=[
                     (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                     (os.POSIX_SPAWN_OPEN, 1, f"{self.folder.path}/shepherd.log", appended, 0o600),

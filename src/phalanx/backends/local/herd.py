@@ -7,11 +7,15 @@ import os
 import selectors
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from phalanx.backends.live import Adopted
+from phalanx.backends.local.device_memory import probe
+from phalanx.backends.local.device_memory.meter import Meter
+from phalanx.backends.local.device_memory.rates import Rates
+from phalanx.backends.local.device_memory.usage import used_mb
 from phalanx.backends.local.fence import Fence
 from phalanx.backends.local.flock import Flock, PassedOn
 from phalanx.backends.local.orders import Yard, shares_of
@@ -22,7 +26,7 @@ from phalanx.backends.local.strays import put_away, strays_of
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
+from phalanx.engine.event import AttemptEnded, DeviceMemoryMeasured, Done, Event, Failed, Outcome
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement
 from phalanx.workload.job import Job
@@ -54,7 +58,9 @@ class Herd:
         self._hand_over = emit
         self._fence = Fence(yard.data)
         self._flocks: dict[tuple[str, int], Flock] = {}
-        self._turns = Turns(yard.turn_ms, self._send)
+        self._turns = Turns(yard.turn_ms, self._send, leave_memory=not probe.why_not())
+        self._rates = Rates(yard.backend)
+        self._meter = Meter(used_mb) if yard.device_names else None
         self._selector = selectors.DefaultSelector()
 
     def watch(self, handle: int, hook: Callable[[], None]) -> None:
@@ -63,9 +69,24 @@ class Herd:
 
     def attend(self) -> None:
         """Waits for the next thing and sees to it."""
-        for key, _ in self._selector.select(self._turns.patience_s()):
+        for key, _ in self._selector.select(self._patience_s()):
             key.data()
         self._turns.look()
+        if self._meter is not None:
+            news = self._meter.look(self._shepherds)
+            self._emit(*(DeviceMemoryMeasured(job, attempt, mb) for (job, attempt), mb in news.items()))
+
+    def _patience_s(self) -> float | None:
+        waits_s = [] if self._meter is None else [self._meter.patience_s()]
+        turn_s = self._turns.patience_s()
+        return min(waits_s if turn_s is None else [*waits_s, turn_s], default=None)
+
+    def _shepherds(self) -> Iterator[tuple[int, Key]]:
+        """The processes that look after attempts which run."""
+        for key, flock in self._flocks.items():
+            state = flock.folder.state()
+            if state is not None and state["phase"] == "running":
+                yield state["pid"], key
 
     def let_go(self) -> None:
         """Closes all lines; the shepherds go on."""
@@ -242,15 +263,28 @@ class Herd:
         match action:
             case Stop(grace_ms=grace_ms, reason=reason):
                 return {"do": "stop", "grace_ms": grace_ms, "reason": reason, **numbers}
-            case Suspend():
-                return {"do": "suspend", **numbers}
-            case Resume():
-                return {"do": "resume", **numbers}
+            case Suspend(host_mb=host_mb):
+                return {"do": "suspend", "host_mb": host_mb, **numbers}
+            case Resume(placement=placement):
+                return {"do": "resume", **self._devices(action.id, placement), **numbers}
             case Resize(placement=placement):
                 folder = self._yard.folder(action.id.job, action.id.attempt)
                 folder.write_turn(turn_of(placement))
                 folder.write_shares(shares_of(placement))
                 return {"do": "resize", **self._change(action.id, placement), **numbers}
+
+    def _devices(self, action: ActionId, placement: Placement | None) -> Message:
+        """The devices that a suspended attempt goes on with: in the place of which others, and those of each rank."""
+        if placement is None:
+            return {}
+        names = self._yard.device_names
+        had = {task["rank"]: task for task in self._yard.folder(action.job, action.attempt).gang()}
+        pairs: dict[str, str] = {}
+        for slot in placement.slots:
+            for old, new in zip(had[slot.rank]["devices"], slot.devices, strict=True):
+                if slot.node in names:
+                    pairs[names[slot.node][old]] = names[slot.node][new]
+        return {"devices": pairs, "places": {str(slot.rank): list(slot.devices) for slot in placement.slots}}
 
     def _change(self, action: ActionId, placement: Placement) -> Message:
         """Who joins and who leaves, compared with who is in the gang now."""
@@ -351,7 +385,9 @@ class Herd:
     def _tell(self, flock: Flock, answers: list[Answer], ending: Ending | None) -> None:
         events: list[Event] = []
         for answer in answers:
-            flock.asked.pop(answer["seq"], None)
+            asked = flock.asked.pop(answer["seq"], None)
+            if asked is not None and "moved" in answer:
+                self._rates.learn(answer["moved"]["way"], answer["moved"]["mb"], answer["moved"]["ms"])
             if answer["seq"] != LAST:
                 events.append(_event_of(flock.job, flock.attempt, answer))
         if ending is not None and not flock.ended:

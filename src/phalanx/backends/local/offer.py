@@ -7,6 +7,8 @@ import os
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.local.cgroup import why_not
 from phalanx.backends.local.container import ENGINES, find_engine
+from phalanx.backends.local.device_memory import probe
+from phalanx.backends.local.device_memory.rates import Rates
 from phalanx.backends.local.mps import CONTROL, has_mps
 from phalanx.backends.local.orders import Yard
 
@@ -24,5 +26,8 @@ def local_offer(yard: Yard) -> Offer:
         Capability.UNIX_USER: "" if os.getuid() == 0 else "only a server that runs as root can",
         Capability.MPS: f"there is no {CONTROL}" if yard.device_names and not has_mps() else "",
         Capability.MIG: "it does not cut real GPUs" if yard.device_names else "",
+        Capability.SUSPEND_FREES_MEMORY: probe.why_not(),
     }
-    return Offer("local", SUMMARY, {capability: why for capability, why in obstacles.items() if why})
+    lacks = {capability: why for capability, why in obstacles.items() if why}
+    rates = None if Capability.SUSPEND_FREES_MEMORY in lacks else Rates(yard.backend).read()
+    return Offer("local", SUMMARY, lacks, rates)

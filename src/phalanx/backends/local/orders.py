@@ -52,6 +52,11 @@ class Yard:
     secrets: Callable[[Job], Mapping[str, str]] = no_secrets
     history: History = field(default_factory=History)
 
+    @property
+    def backend(self) -> Path:
+        """What this backend keeps for itself."""
+        return self.data / "backend"
+
     def folder(self, job: str, attempt: int) -> AttemptFolder:
         """The folder of an attempt."""
         if not job or "/" in job or job.startswith("."):

@@ -86,12 +86,14 @@ class Order(TypedDict):
 class Turn(TypedDict):
     """The devices that an attempt takes in turns, each a node and a number, and the job it shares its turn with.
 
-    With `at_step` a turn goes on to the end of a step. Papers of older versions do not have it.
+    With `at_step` a turn goes on to the end of a step. Who has taken more device memory than `memory_mb` leaves it to
+    others while it rests, where the driver can. Papers of older versions have neither.
     """
 
     places: list[list[str | int]]
     beside: str
     at_step: NotRequired[bool]
+    memory_mb: NotRequired[int]
 
 
 class Share(TypedDict):
@@ -102,8 +104,16 @@ class Share(TypedDict):
     gpu_memory_mb: int
 
 
+class Moved(TypedDict):
+    """Device memory that went `out` to the host or `in` again, and how long that took."""
+
+    way: str
+    mb: int
+    ms: int
+
+
 class Answer(TypedDict):
-    """What became of an action."""
+    """What became of an action. Where device memory was moved for it, how fast."""
 
     term: int
     seq: int
@@ -111,6 +121,7 @@ class Answer(TypedDict):
     reason: str
     retryable: bool
     node: str
+    moved: NotRequired[Moved]
 
 
 class Ending(TypedDict):

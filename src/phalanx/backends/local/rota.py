@@ -28,6 +28,7 @@ def turn_of(placement: Placement) -> Turn:
         places=[[slot.node, device] for slot in slots for device in slot.devices],
         beside=next((slot.portion.beside for slot in slots if slot.portion is not None), ""),
         at_step=any(slot.portion is not None and slot.portion.at_step for slot in slots),
+        memory_mb=sum(slot.portion.memory_mb for slot in slots if slot.portion is not None),
     )
 
 

@@ -17,17 +17,22 @@ prolonged to the end of a step takes two at most.
 ANSWER_MS = 1_000
 """How much longer than a shepherd waits for the end of a step its word is waited for."""
 
+MOVING_MS = 120_000
+"""How long moving device memory to the host may take: who comes next needs the room."""
+
 
 class Turns:
     """Keeps a rota and the time. `send` reaches the shepherd of an attempt.
 
     Who is to rest only at the end of a step has up to one more turn for that; until it rests, who comes after it on its
-    devices is not let go on.
+    devices is not let go on. The same holds where those who rest `leave_memory` to others.
     """
 
-    def __init__(self, turn_ms: int, send: Callable[[Key, Message], None]) -> None:
+    def __init__(self, turn_ms: int, send: Callable[[Key, Message], None], leave_memory: bool) -> None:
         self._turn_ms = turn_ms
         self._send = send
+        self._moving_ms = MOVING_MS if leave_memory else 0
+        self._memory_mb: dict[Key, int] = {}
         self._rota = Rota()
         self._told_to_rest: dict[Key, bool] = {}
         self._at_step: dict[Key, bool] = {}
@@ -38,6 +43,7 @@ class Turns:
         """Has somebody take turns from now on."""
         self._rota.join(key, turn)
         self._at_step[key] = turn.get("at_step", False)
+        self._memory_mb[key] = turn.get("memory_mb", 0) if self._moving_ms else 0
         # What it does now is not known: it may just have been started, or resumed.
         self._told_to_rest.pop(key, None)
         self._arrange()
@@ -45,7 +51,7 @@ class Turns:
     def leave(self, key: Key) -> None:
         """Has somebody take turns no longer."""
         self._rota.leave(key)
-        for known in (self._told_to_rest, self._at_step, self._finishing):
+        for known in (self._told_to_rest, self._at_step, self._finishing, self._memory_mb):
             known.pop(key, None)
         self._arrange()
 
@@ -94,10 +100,12 @@ class Turns:
 
     def _have_rest(self, key: Key) -> None:
         """Has somebody rest; one that runs, and is to end its turn so, at the end of a step."""
-        finishes = self._at_step.get(key, False) and self._told_to_rest.get(key) is False
+        ran = self._told_to_rest.get(key) is False
+        finishes = self._at_step.get(key, False) and ran
         patience_ms = self._turn_ms if finishes else 0
-        for_ms = LEASE_TURNS * self._turn_ms + LEASE_MS
-        self._send(key, {"do": "rest", "for_ms": for_ms, "patience_ms": patience_ms})
+        over_mb = self._memory_mb.get(key, 0)
+        for_ms = LEASE_TURNS * self._turn_ms + LEASE_MS + 2 * self._moving_ms
+        self._send(key, {"do": "rest", "for_ms": for_ms, "patience_ms": patience_ms, "over_mb": over_mb})
         self._told_to_rest[key] = True
-        if finishes:
-            self._finishing[key] = time.monotonic() + (patience_ms + ANSWER_MS) / 1000
+        if finishes or (ran and over_mb):
+            self._finishing[key] = time.monotonic() + (patience_ms + ANSWER_MS + self._moving_ms) / 1000

@@ -138,9 +138,12 @@ def _state_of(database: Database, options: Options) -> tuple[State, Beginning]:
 def _first_event(state: State, term: int, options: Options) -> ClusterDefined | TermBegun:
     """What a leader says first: with what it plans, and that nobody before it leads any more."""
     if state.seq >= 0:
-        return TermBegun(term, _lacks(options, state.cluster))
+        offer = _offer(options, state.cluster)
+        return TermBegun(term, _lacks(offer), offer.suspend)
     cluster = _cluster_of(options)
-    return ClusterDefined(cluster, options.policy or cluster.policy, term=term, lacks=_lacks(options, cluster))
+    offer = _offer(options, cluster)
+    policy = options.policy or cluster.policy
+    return ClusterDefined(cluster, policy, term=term, lacks=_lacks(offer), suspend=offer.suspend)
 
 
 def _shut_out(connection: Connection, begun: Beginning, options: Options) -> None:
@@ -155,15 +158,18 @@ def _shut_out(connection: Connection, begun: Beginning, options: Options) -> Non
         _give_token(connection, admin, "restored", options.file("admin.token"))
 
 
-def _lacks(options: Options, cluster: Cluster) -> tuple[str, ...]:
-    """What of that which is planned with the backend cannot do."""
+def _offer(options: Options, cluster: Cluster) -> Offer:
+    """What the backend can do."""
     if options.backend == "rehearsal":
-        offer = rehearsal_offer()
-    elif options.backend not in backend_names():
+        return rehearsal_offer()
+    if options.backend not in backend_names():
         known = ", ".join([*backend_names(), "rehearsal"])
         raise LoopError(f"backend '{options.backend}': there is none of that name; expected one of {known}")
-    else:
-        offer = offer_of(options.backend, Setting(Path(options.data), _nobodys, cluster))
+    return offer_of(options.backend, Setting(Path(options.data), _nobodys, cluster))
+
+
+def _lacks(offer: Offer) -> tuple[str, ...]:
+    """What of that which is planned with the backend cannot do."""
     return tuple(each.value for each in PLANNED if not offer.can(each))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from phalanx.backends.local.folder import SHARED, AttemptFolder, write_durably
-from phalanx.backends.local.papers import Answer, AttemptState, Ending
+from phalanx.backends.local.papers import Answer, AttemptState, Ending, Moved
 from phalanx.backends.local.shepherd.muster import Failure
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.wire import Message, Wire
@@ -46,9 +46,11 @@ class Book:
             self._tell({"answers": known, "ending": None})
         return bool(known)
 
-    def answer(self, action: Pending, why: Failure | None = None) -> None:
+    def answer(self, action: Pending, why: Failure | None = None, moved: Moved | None = None) -> None:
         """Puts down how an action came out, and tells."""
         answer = _answer_to(action, why)
+        if moved is not None:
+            answer["moved"] = moved
         self._answers.append(answer)
         self.put_down()
         self._tell({"answers": [answer], "ending": None})

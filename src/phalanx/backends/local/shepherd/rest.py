@@ -2,37 +2,68 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 
+from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop, Timer
+from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.shepherd.tidy import freeze, thaw
 
 
 class Rest:
-    """Frozen for a while. It ends by itself: whoever keeps the turns may have gone."""
+    """Frozen for a while. It ends by itself: whoever keeps the turns may have gone.
+
+    Who has more device memory than it may keep leaves it to others meanwhile. That takes seconds; what comes in
+    between counts once it is done.
+    """
 
     def __init__(
-        self, loop: Loop, boundary: Boundary, spared: Callable[[], Collection[int]], tell: Callable[[], None]
+        self,
+        loop: Loop,
+        boundary: Boundary,
+        swap: Swap,
+        spared: Callable[[], Collection[int]],
+        tell: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._boundary = boundary
+        self._swap = swap
         self._spared = spared
         self._tell = tell
         self._timer: Timer | None = None
+        self._has_left = False
+        self._is_over = False
 
     def __bool__(self) -> bool:
         return self._timer is not None
 
-    def begin(self, for_ms: int, patience_ms: int = 0) -> None:
+    def begin(self, for_ms: int, patience_ms: int = 0, over_mb: int = 0) -> None:
         """Freezes all but the sessions of people who look on; also who came since, where a rest goes on for longer.
 
-        With patience it is waited for the end of a step before.
+        With patience it is waited for the end of a step before. With more than `over_mb` of device memory, where that
+        is given, it leaves that to others.
         """
+        self._is_over = False
         if self._timer is not None:
             self._freeze(for_ms)
-        else:
-            self._boundary.wait(patience_ms, lambda: self._freeze(for_ms))
+        elif not self._swap.pid:
+            self._boundary.wait(patience_ms, lambda: self._leave(for_ms, over_mb))
+
+    def _leave(self, for_ms: int, over_mb: int) -> None:
+        if not over_mb:
+            self._freeze(for_ms)
+            return
+
+        def left(outcome: SwapOutcome) -> None:
+            # If it could not leave, it rests where it is: who comes next may find too little memory, as without this.
+            self._has_left = outcome["ok"] and outcome["mb"] > 0
+            self._freeze(for_ms)
+            if self._is_over:
+                self.end()
+
+        self._swap.begin({"do": "out", "pids": self._pids(), "over_mb": over_mb}, left)
 
     def _freeze(self, for_ms: int) -> None:
         freeze(self._spared())
@@ -44,7 +75,16 @@ class Rest:
     def end(self) -> None:
         """Lets everything go on."""
         self._boundary.call_off()
-        if self._timer is not None:
-            self._timer.call_off()
-            self._timer = None
-            thaw()
+        self._is_over = True
+        if self._timer is None or self._swap.pid:
+            return
+        self._timer.call_off()
+        self._timer = None
+        thaw()
+        if self._has_left:
+            self._has_left = False
+            self._swap.begin({"do": "in", "pids": self._pids()}, lambda outcome: None)
+
+    def _pids(self) -> list[int]:
+        spared = self._spared()
+        return [each.pid for each in descendants(os.getpid()) if each.session not in spared and each.pid not in spared]

@@ -21,8 +21,10 @@ from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.muster import Failure, Muster
 from phalanx.backends.local.shepherd.rest import Rest
 from phalanx.backends.local.shepherd.sessions import Sessions
+from phalanx.backends.local.shepherd.suspension import Suspension
+from phalanx.backends.local.shepherd.swap import Swap
 from phalanx.backends.local.shepherd.task import Task
-from phalanx.backends.local.shepherd.tidy import anybody_left, freeze, kill_all, run_quietly, thaw
+from phalanx.backends.local.shepherd.tidy import anybody_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
 
@@ -38,6 +40,9 @@ LOOK_AGAIN_MS = 100
 
 WRITE_AGAIN_MS = 1_000
 """How soon an end that could not be put down, on a full disk, is written again. Nobody is told before."""
+
+FROZEN = ("suspending", "suspended", "resuming")
+"""Phases in which tasks answer nobody."""
 
 HOME_LOOK_MS = 2_000
 """How often it is looked whether the attempt's folder is still there: nobody could find what runs without it."""
@@ -55,7 +60,9 @@ class Shepherd:
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
         self._boundary = Boundary(self.loop, folder, self._ranks_alive)
-        self._rest = Rest(self.loop, self._boundary, lambda: self._sessions.pids, self._book.tell_rest)
+        self._swap = Swap(self.loop)
+        self._rest = Rest(self.loop, self._boundary, self._swap, lambda: self._sessions.pids, self._book.tell_rest)
+        self._suspension = Suspension(self._book, self._swap, lambda: self._sessions.pids, self._lose_suspended)
         self._watches: dict[int, Watch] = {}
         self._muster: Muster | None = None
         self._unstarted: Failure | None = None
@@ -113,7 +120,7 @@ class Shepherd:
                 self._sessions.open(message, wire, self._tasks.get(message["rank"]))
             case "rest":
                 if self._book.phase == "running" and self._muster is None and self._resizing is None:
-                    self._rest.begin(message["for_ms"], message.get("patience_ms", 0))
+                    self._rest.begin(message["for_ms"], message.get("patience_ms", 0), message.get("over_mb", 0))
                 else:
                     self._book.tell_rest()
             case "go on":
@@ -142,20 +149,29 @@ class Shepherd:
         self._end_tasks(message["grace_ms"], message["reason"])
 
     def _suspend(self, action: Pending, message: Message) -> None:
-        if self._book.phase != "running" or self._muster is not None:
+        if self._book.phase != "running" or self._muster is not None or self._resizing is not None:
             self._book.answer(action, Failure(f"it is {self._book.phase}, not running"))
-            return
-        self._book.phase = "suspended"
-        freeze()
-        self._book.answer(action)
+        elif self._swap.pid:
+            self._book.answer(action, Failure("its device memory is being moved"))
+        elif message.get("host_mb", 0):
+            self._suspension.leave_devices(action, message["host_mb"])
+        else:
+            self._suspension.freeze(action)
 
     def _resume(self, action: Pending, message: Message) -> None:
         if self._book.phase != "suspended":
             self._book.answer(action, Failure(f"it is {self._book.phase}, not suspended"))
-            return
-        self._book.phase = "running"
-        thaw()
-        self._book.answer(action)
+        elif self._suspension.is_swapped:
+            self._suspension.have_devices(action, message.get("devices", {}), message.get("places", {}))
+        else:
+            self._suspension.thaw(action)
+
+    def _lose_suspended(self, action: Pending, reason: str) -> None:
+        """Ends an attempt that did not get its device memory back: none of it is of use without the rest."""
+        self._starting = action
+        self._unstarted = Failure(f"it could not go on: {reason}")
+        self._ending = self._ending or Ending(outcome="unstarted", exit_code=0, reason=self._unstarted.reason)
+        self._end_tasks(0, "failed")
 
     def _resize(self, action: Pending, message: Message) -> None:
         if self._book.phase != "running" or self._muster is not None or self._resizing is not None:
@@ -191,7 +207,7 @@ class Shepherd:
             self._bury(pid, status)
 
     def _bury(self, pid: int, status: int) -> None:
-        if self._sessions.reap(pid, status):
+        if self._sessions.reap(pid, status) or self._swap.reap(pid, status):
             return
         for task in self._tasks.values():
             if task.pid == pid:
@@ -323,7 +339,7 @@ class Shepherd:
         return [task.rank for task in self._tasks.values() if task.alive]
 
     def _is_awake(self) -> bool:
-        return self._book.phase != "suspended" and not self._rest
+        return self._book.phase not in FROZEN and not self._rest
 
     def _is_kept(self) -> bool:
         return len(self._sessions) > 0 or self._book.phase != "running" or not self._is_awake()
@@ -349,6 +365,9 @@ class Shepherd:
     def _end_tasks(self, grace_ms: int, reason: str) -> None:
         """Gives notice to all, and kills after the grace; a second notice can only shorten it."""
         self._rest.end()
+        if self._suspension.is_swapped:
+            # Without its device memory it can save nothing, however long it is given.
+            grace_ms = 0
         self._book.phase = "stopping"
         self._book.give_notice(reason, grace_ms)
         self._book.put_down()

@@ -69,6 +69,12 @@ class Task:
             raise
         return pid, pipe
 
+    def lend_memory(self, memory_mb: int) -> None:
+        """Lets it have so much beyond its limit: device memory on the host counts as its own."""
+        if self.order["memory_mb"]:
+            with suppress(OSError):
+                self._pen.limit_memory(self.order["memory_mb"] + memory_mb)
+
     def _streams(self) -> tuple[int, int, int]:
         outs = [
             os.open(self._folder.log_path(self.rank, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_MODE)
