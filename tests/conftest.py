@@ -71,12 +71,19 @@ def has_control_groups() -> bool:
     return bool(find_grounds()["cpu"])
 
 
+def has_s3_server() -> bool:
+    from s3_server import program
+
+    return has_modules("s3fs") and program().exists()
+
+
 NEEDS = {
     "polars": Need(lambda: has_modules("polars"), "uv sync --extra traces"),
     "plotly": Need(lambda: has_modules("plotly"), "uv sync --extra report"),
     "highspy": Need(lambda: has_modules("highspy"), "uv sync --extra solve"),
     "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun runc"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
+    "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
     "kubernetes": Need(
         lambda: has_modules("kubernetes") and has_programs("etcd", "kube-apiserver"),
         "uv sync --extra kubernetes, and etcd and kube-apiserver on PATH",

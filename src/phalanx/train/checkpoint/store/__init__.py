@@ -7,6 +7,7 @@ from phalanx.train.checkpoint.store.commit import commit
 from phalanx.train.checkpoint.store.comparing import Difference, differences
 from phalanx.train.checkpoint.store.copying import StepExists, copy_step
 from phalanx.train.checkpoint.store.errors import (
+    AccessRefused,
     Corrupt,
     DirectoryInUse,
     FencedOut,
@@ -30,6 +31,7 @@ from phalanx.train.checkpoint.store.verify import Broken, Intact, newest_intact,
 from phalanx.train.checkpoint.store.write import Written, write_step
 
 __all__ = [
+    "AccessRefused",
     "Broken",
     "Corrupt",
     "Difference",

@@ -18,6 +18,12 @@ class StoreUnreachable(StoreError):  # noqa: N818
     exit_code: ClassVar[int] = 5
 
 
+class AccessRefused(StoreError):  # noqa: N818
+    """A store that does not know the caller, or does not let it do what it asked for."""
+
+    exit_code: ClassVar[int] = 4
+
+
 class NoSuchStep(StoreError):  # noqa: N818
     """A step, or any step at all, that is not there."""
 

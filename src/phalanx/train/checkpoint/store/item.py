@@ -26,7 +26,7 @@ class Tally(io.RawIOBase):
     digest: Running = field(default_factory=running)
     start: int = 0
     small: list[tuple[int, bytes]] = field(default_factory=list)
-    failure: OSError | None = None
+    failure: Exception | None = None
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
@@ -34,7 +34,8 @@ class Tally(io.RawIOBase):
             self.small.append((self.position - self.start, bytes(view)))
         try:
             self.file.write(view)
-        except OSError as error:
+        except Exception as error:
+            # Drivers of remote stores raise others than OSError, too.
             self.failure = error
             raise
         self.digest.update(view)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar, cast
 
 import fsspec  # type: ignore[import-untyped]
 
+from phalanx.train.checkpoint.store.drivers import lacks_bucket
 from phalanx.train.checkpoint.store.errors import StoreError
 from phalanx.train.checkpoint.store.retry import Retry
 
 Produced = TypeVar("Produced")
+
+BUCKET_STORES = ("abfs", "abfss", "adl", "az", "gcs", "gs", "s3", "s3a")
+"""Protocols of stores whose directories are no more than names. Asked to make one, s3fs makes a missing bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +35,21 @@ class RemoteMedium:
         return replace(self, address=f"{self.address}/{name}")
 
     def write(self, name: str, produce: Callable[[BinaryIO], Produced]) -> Produced:
+        what = f"writing {self.address}/{name}"
+
         def put() -> Produced:
             system, path = self._at(name)
-            system.makedirs(system._parent(path), exist_ok=True)
-            with system.open(path, "wb") as file:
-                return produce(cast(BinaryIO, file))
+            if not is_bucket_store(self.address):
+                system.makedirs(system._parent(path), exist_ok=True)
+            try:
+                return put_whole(system, path, produce)
+            except FileNotFoundError as error:
+                if lacks_bucket(error):
+                    raise StoreError(f"{what}: {error}; create the bucket, or correct the URL") from error
+                # An upload in parts of which the store knows nothing any more is begun anew.
+                raise OSError(str(error)) from error
 
-        return self.retry.run(f"writing {self.address}/{name}", put)
+        return self.retry.run(what, put)
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         def get() -> bytes:
@@ -92,6 +105,37 @@ class RemoteMedium:
     def _at(self, name: str) -> tuple[Any, str]:
         try:
             system, path = fsspec.core.url_to_fs(self.address, **dict(self.options))
-        except (ValueError, ImportError) as error:
+        except ImportError as error:
+            extra = "; pip install 'phalanx[s3]'" if self.address.startswith("s3") else ""
+            raise StoreError(f"{self.address}: {error}{extra}") from error
+        except ValueError as error:
             raise StoreError(f"{self.address}: {error}") from error
         return system, f"{path.rstrip('/')}/{name}" if name else path
+
+
+def is_bucket_store(address: str) -> bool:
+    """Whether an address names a bucket and names of objects in it."""
+    return address.partition("://")[0] in BUCKET_STORES
+
+
+def put_whole(system: Any, path: str, produce: Callable[[BinaryIO], Produced]) -> Produced:
+    """Writes an object. One that could not be produced to its end is given up: closing it would store what there is."""
+    file = system.open(path, "wb")
+    try:
+        produced = produce(cast(BinaryIO, file))
+        file.close()
+    except BaseException:
+        give_up(file)
+        raise
+    return produced
+
+
+def give_up(file: Any) -> None:
+    """Has a store forget what was sent of an object. Where it is away, its own rules tidy up unfinished uploads."""
+    # A file that is collected before it counts as closed would be closed, and stored, then. What is kept in memory
+    # alone cannot be told so.
+    with suppress(AttributeError):
+        file.closed = True
+    # The error that made it be given up says more than one of giving up.
+    with suppress(Exception):
+        file.discard()

@@ -8,12 +8,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from phalanx.train.checkpoint.store.errors import StoreError, StoreUnreachable
+from phalanx.train.checkpoint.store.drivers import is_of_driver, is_refused_access
+from phalanx.train.checkpoint.store.errors import AccessRefused, StoreError, StoreUnreachable
 
 Result = TypeVar("Result")
 
 # Trying again does not help against these.
-FINAL = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+FINAL = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+ACCESS_ADVICE = (
+    "expected credentials that may list, read, write and delete there. "
+    "For S3, set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, where every rank runs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,11 @@ class Retry:
                 return within(self.call_timeout_s, call)
             except FINAL:
                 raise
-            except (OSError, TimeoutError) as error:
+            except Exception as error:
+                if is_refused_access(error):
+                    raise AccessRefused(f"{what}: access refused: {error}; {ACCESS_ADVICE}") from error
+                if not isinstance(error, OSError) and not is_of_driver(error):
+                    raise
                 if attempt == self.attempts:
                     raise StoreUnreachable(
                         f"{what}: failed {attempt} times, last with {type(error).__name__}: {error}"

@@ -134,6 +134,9 @@ def append_object(tally: Tally, name: str, key: str, value: Any) -> StoredObject
     try:
         item, content = write_object(tally, value)
     except Exception as error:
+        if error is tally.failure:
+            # Not the object is to blame, and the store may take it the next time.
+            raise
         raise StoreError(f"object {key!r} of type {type(value).__name__} cannot be saved: {error}") from error
     return StoredObject(name, item.start, item.length, digest(content))
 
