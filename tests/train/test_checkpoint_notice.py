@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from torch.distributed import HashStore
 
 from phalanx.train.checkpoint import Checkpointer, Host, Shared
+from phalanx.train.checkpoint import checkpointer as checkpointer_module
 from phalanx.train.checkpoint.keeper import Keeper
 from phalanx.train.checkpoint.notice import Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
@@ -86,6 +88,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.questions = 0
         self.answer: dict[str, Any] = {"checkpoint_until_ms": None, "stop_at_ms": None}
         outer = self
 
@@ -93,6 +96,12 @@ class Scheduler:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.heard.append((self.headers["Authorization"], body))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(outer.answer).encode())
+
+            def do_GET(self) -> None:
+                outer.questions += 1
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(json.dumps(outer.answer).encode())
@@ -155,6 +164,38 @@ def test_a_scheduler_that_asks_gets_a_save(scheduler: Scheduler) -> None:
 
     eventually(is_served)
     assert checkpointer.acknowledgements[0].notice.reason == "the scheduler asked for it"
+    checkpointer.close()
+
+
+def test_a_request_is_heard_between_reports(scheduler: Scheduler) -> None:
+    asked: list[tuple[float, bool]] = []
+    reporter = ProgressReporter(lambda until_s, ends: asked.append((until_s, ends)), interval_s=600, listen_s=0.01)
+    reporter.tell(Progress(7, 4, 1500))
+    eventually(lambda: scheduler.heard and scheduler.questions > 3)
+    scheduler.answer["checkpoint_until_ms"] = 5000
+    reporter.tell(Progress(8, 4, 1500))
+    eventually(lambda: asked)
+    assert [body["step"] for _, body in scheduler.heard] == [7], "to ask is not to report"
+    reporter.close()
+    assert asked == [(5.0, False)]
+    assert [body["step"] for _, body in scheduler.heard] == [7, 8]
+
+
+def test_a_save_that_was_asked_for_is_reported_at_once(
+    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpointer_module, "ProgressReporter", partial(ProgressReporter, interval_s=600.0))
+    scheduler.answer["checkpoint_until_ms"] = int((time.time() + 60) * 1000)
+    tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER)]
+    checkpointer = Checkpointer(model(), tiers, job=f"test-{uuid.uuid4()}", signals=())
+
+    def is_served() -> bool:
+        checkpointer.step()
+        return bool(checkpointer.acknowledgements)
+
+    eventually(is_served)
+    step = checkpointer.completed
+    eventually(lambda: [body for _, body in scheduler.heard if body["durable_step"] == step])
     checkpointer.close()
 
 

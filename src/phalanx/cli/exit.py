@@ -30,7 +30,7 @@ MEANING: dict[Exit, str] = {
     Exit.REFUSED: "refused",
     Exit.UNREACHABLE: "server unreachable",
     Exit.JOB_FAILED: "`wait`, `submit --wait`: the job failed",
-    Exit.JOB_NOT_FINISHED: "`wait`, `submit --wait`: not finished",
+    Exit.JOB_NOT_FINISHED: "`wait`, `submit --wait`: not finished; `save`: not durable in time",
     Exit.JOB_GONE: "`wait`, `submit --wait`: the job is gone",
     Exit.JOB_CANCELLED: "`wait`, `submit --wait`: the job was cancelled",
     Exit.INTERRUPTED: "interrupted from the keyboard",

@@ -60,6 +60,7 @@ VERBS: dict[str, Verb] = {
     "reservations": Verb("phalanx.cli.reservations:reservations", "List what is promised to whom, and from when."),
     "resize": Verb("phalanx.cli.resize:resize", "Give a job more or fewer replicas."),
     "run": Verb("phalanx.cli.submit:run", "Submit a job, print what it prints, and wait for its end."),
+    "save": Verb("phalanx.cli.save:save", "Have a running job save its work now."),
     "secrets": Verb("phalanx.cli.secrets:secrets", "List secrets, set them, and say which jobs may use them."),
     "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),
     "submit": Verb("phalanx.cli.submit:submit", "Submit a job."),

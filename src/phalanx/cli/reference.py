@@ -145,6 +145,7 @@ CLIENT_VERBS = (
     "reservations",
     "resize",
     "run",
+    "save",
     "secrets",
     "submit",
     "tokens",

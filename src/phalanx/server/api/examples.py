@@ -138,6 +138,14 @@ def _page(*items: dict[str, Any]) -> dict[str, Any]:
     return {"items": list(items), "next": None}
 
 
+_SAVE = {
+    "attempt": 1,
+    "asked_ms": _AT_MS,
+    "until_ms": _AT_MS + 300_000,
+    "from_step": 1200,
+    "durable_step": 1201,
+}
+
 EXAMPLES: dict[str, Any] = {
     "AlertListModel": _page(
         {"rule": "hung", "subject": "4821", "since_ms": _AT_MS, "value": 1200.0, "action": "notify"}
@@ -183,6 +191,7 @@ EXAMPLES: dict[str, Any] = {
             "memory_gb": 61.5,
             "metrics": {"loss": 2.31},
         },
+        "save": _SAVE,
     },
     "JobListModel": _page(JOB_EXAMPLE),
     "MeModel": {"user": "ada", "roles": [_GRANT], "scopes": ["read", "write"]},
@@ -198,6 +207,7 @@ EXAMPLES: dict[str, Any] = {
     "NodeListModel": _page(_NODE),
     "NodeModel": _NODE,
     "Nothing": {},
+    "SaveModel": _SAVE,
     "PlanBody": {"jobs": [JOB_FILE_EXAMPLE]},
     "PlanModel": _page(_PLANNED),
     "PolicyModel": {"policy": "priority", "placement": "topology"},

@@ -24,6 +24,7 @@ from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobRea
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.clock import wall_ms
 from phalanx.server.hidden_env import without_values
+from phalanx.server.loop.notices import asked_of, notice_of
 from phalanx.server.loop.wire import (
     Answer,
     AskCheckpoint,
@@ -189,7 +190,9 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     attempts = await context.read(table.attempts_of, item["id"])
     present = attempts[-1] if attempts and attempts[-1]["phase"] != "ended" else None
     progress = await context.read(table.progress_of, item["id"])
-    shown = {**item, "spec": spec, "attempt": present, "progress": progress}
+    asked = await context.read(asked_of, f"{item['id']}/{present['number']}") if present else None
+    save = {"attempt": present["number"], **msgspec.structs.asdict(asked)} if present and asked else None
+    shown = {**item, "spec": spec, "attempt": present, "progress": progress, "save": save}
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
 
@@ -258,8 +261,43 @@ async def checkpoint(
     """Ask a running job to save its work. It hears of it when it next reports its progress."""
     item = await changeable(job, account, context)
     within_ms = 1000 * (body or CheckpointBody()).within_s
-    answer = await hand_over(context, caller_of(request, account), AskCheckpoint(item["id"], within_ms))
-    return Response(answer.body, media_type="application/json")
+    asked = msgspec.json.decode((await _asked_to_save(item, within_ms, request, account, context)).body)
+    return as_json({"until_ms": asked["until_ms"]})
+
+
+@router.post("/jobs/{job}:save", responses=answers(models.SaveModel, WRITE))
+async def save(
+    job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
+) -> Response:
+    """Ask a running job that reports its progress to save its work now.
+
+    It hears of it within about a second, saves after one of its next steps and reports that. `save` of the job tells
+    how far it is. A job that has never reported progress is refused.
+    """
+    item = await changeable(job, account, context)
+    if item["state"] == JobState.RUNNING and await context.read(table.progress_of, item["id"]) is None:
+        raise Refusal(
+            "conflict",
+            f"job {item['id']} does not report progress; it cannot be asked to save. "
+            "Have it use phalanx.train.checkpoint, or send reports to PHALANX_PROGRESS_URL",
+        )
+    within_ms = 1000 * (body or CheckpointBody()).within_s
+    asked = msgspec.json.decode((await _asked_to_save(item, within_ms, request, account, context)).body)
+    return as_json({**asked, "from_step": None, "durable_step": None})
+
+
+async def _asked_to_save(
+    item: dict[str, Any], within_ms: int, request: Request, account: Account, context: Context
+) -> Answer:
+    return await hand_over(context, caller_of(request, account), AskCheckpoint(item["id"], within_ms))
+
+
+@router.get("/jobs/{job}/progress", responses=answers(models.NoticeModel))
+async def hear_notice(job: Ref, attempt: Reporting, context: WorkerContext) -> Response:
+    """Hear whether to save the work now, by the token of an attempt that has nothing new to report."""
+    if job != attempt.job:
+        raise Refusal("forbidden", f"this token is for job {attempt.job} only")
+    return as_json(await context.read(notice_of, f"{attempt.job}/{attempt.attempt}", wall_ms()))
 
 
 @router.post("/jobs/{job}/progress", responses=answers(models.NoticeModel, WRITE))

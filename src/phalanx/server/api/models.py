@@ -132,12 +132,24 @@ class SaidProgressModel(Answered):
     metrics: dict[str, float]
 
 
+class SaveModel(Answered):
+    """A save that an attempt was asked for, and what became of it."""
+
+    attempt: int
+    asked_ms: int
+    until_ms: int = Field(description="When it is asked for no more.")
+    from_step: int | None = Field(description="The step that the attempt had come to by its first report afterwards.")
+    durable_step: int | None = Field(description="The first at or after that step that it reported to be durable.")
+
+
 class JobDetailModel(JobModel):
-    """A job with what was asked for, its present attempt, and its progress if it has reported any."""
+    """A job with what was asked for, its present attempt, its progress if it has reported any, and the save that the
+    present attempt was last asked for."""
 
     spec: dict[str, Any]
     attempt: AttemptModel | None
     progress: SaidProgressModel | None
+    save: SaveModel | None
 
 
 class SubmittedModel(JobModel):

@@ -24,10 +24,14 @@ class Notice(TypedDict):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A checkpoint somebody wants, and the step that was saved when the attempt heard of it."""
+    """A save that was asked for. `from_step` is the step that the attempt had come to by its first report afterwards,
+    `durable_step` the first at or after it that was reported to be durable.
+    """
 
     until_ms: int
-    had_step: int | None = None
+    asked_ms: int = 0
+    from_step: int | None = None
+    durable_step: int | None = None
 
 
 class Kept(msgspec.Struct):
@@ -42,6 +46,25 @@ def kept_of(content: bytes | None) -> Kept:
     return msgspec.json.decode(content, type=Kept) if content else Kept()
 
 
+def asked_of(connection: Connection, attempt: str) -> Asked | None:
+    """The save that an attempt was last asked for."""
+    return kept_of(settings.get(connection, KEY)).checkpoints.get(attempt)
+
+
+def notice_of(connection: Connection, attempt: str, now: int) -> Notice:
+    """What an attempt is told that has nothing to report yet."""
+    return notice_in(kept_of(settings.get(connection, KEY)), attempt, now)
+
+
+def notice_in(kept: Kept, attempt: str, now: int) -> Notice:
+    """What an attempt is to be told. The time until it is stopped is there to save what would be lost."""
+    asked, stop_at_ms = kept.checkpoints.get(attempt), kept.stops.get(attempt)
+    is_open = asked is not None and asked.durable_step is None and asked.until_ms >= now
+    moments = (asked.until_ms if asked is not None and is_open else None, stop_at_ms)
+    until_ms = min((moment for moment in moments if moment is not None), default=None)
+    return Notice(checkpoint_until_ms=until_ms, stop_at_ms=stop_at_ms)
+
+
 class Notices:
     """Remembers what attempts are to be told, also over a restart: no record tells of it, so it is kept beside."""
 
@@ -50,9 +73,9 @@ class Notices:
         self._kept = kept or Kept()
         self._changed = False
 
-    def ask_checkpoint(self, attempt: str, until_ms: int) -> None:
+    def ask_checkpoint(self, attempt: str, until_ms: int, now: int) -> None:
         """Has an attempt told to save its work."""
-        self._keep(attempt, Asked(until_ms))
+        self._keep(attempt, Asked(until_ms, now))
 
     def note(self, plan: Plan, now: int) -> None:
         """Takes note of stops: the grace is there to save what would be lost."""
@@ -70,34 +93,31 @@ class Notices:
             settings.put(connection, KEY, msgspec.json.encode(self._kept))
             self._changed = False
 
-    def answer(self, attempt: AttemptRecord, durable_step: int) -> Notice:
-        """What an attempt is told that has saved its work up to a step."""
-        stop_at_ms = self._kept.stops.get(attempt.key)
-        moments = (self._checkpoint(attempt.key, durable_step), stop_at_ms)
-        until_ms = min((moment for moment in moments if moment is not None), default=None)
-        return Notice(checkpoint_until_ms=until_ms, stop_at_ms=stop_at_ms)
+    def answer(self, attempt: AttemptRecord, step: int, durable_step: int) -> Notice:
+        """What an attempt is told that has come to a step and has saved its work up to another."""
+        asked = self._kept.checkpoints.get(attempt.key)
+        if asked is not None and asked.durable_step is None:
+            heard = with_report(asked, step, durable_step)
+            if heard != asked:
+                self._keep(attempt.key, heard)
+        return notice_in(self._kept, attempt.key, self._state.now)
 
-    def _checkpoint(self, attempt: str, durable_step: int) -> int | None:
-        """Until when an attempt is to save its work, if it has not since it first heard of it."""
-        asked = self._kept.checkpoints.get(attempt)
-        if asked is None:
-            return None
-        if asked.until_ms < self._state.now or (asked.had_step is not None and durable_step > asked.had_step):
-            self._keep(attempt, None)
-            return None
-        if asked.had_step is None:
-            self._keep(attempt, Asked(asked.until_ms, durable_step))
-        return asked.until_ms
-
-    def _keep(self, attempt: str, asked: Asked | None) -> None:
+    def _keep(self, attempt: str, asked: Asked) -> None:
         self._changed = True
-        if asked is None:
-            del self._kept.checkpoints[attempt]
-        else:
-            self._kept.checkpoints[attempt] = asked
+        self._kept.checkpoints[attempt] = asked
 
     def _forget_the_gone(self) -> None:
         present = {attempt.key for attempt in self._state.attempts_present()}
         self._kept.stops = {key: at for key, at in self._kept.stops.items() if key in present}
         self._kept.checkpoints = {key: at for key, at in self._kept.checkpoints.items() if key in present}
         self._changed = True
+
+
+def with_report(asked: Asked, step: int, durable_step: int) -> Asked:
+    """A request after a report. It is done once everything is durable that was done by the first report after it."""
+    from_step = asked.from_step
+    if from_step is None:
+        # An attempt that reports no steps has saved once its durable step has grown.
+        from_step = step if step >= max(durable_step, 1) else durable_step + 1
+    saved = durable_step if durable_step >= from_step else None
+    return msgspec.structs.replace(asked, from_step=from_step, durable_step=saved)

@@ -295,8 +295,8 @@ class Office:
         if attempt is None or attempt.phase is not Phase.RUNNING:
             raise Refusal("conflict", f"job {body.job} does not run, so it has nothing to save")
         until_ms = self._now + body.within_ms
-        self._notices.ask_checkpoint(attempt.key, until_ms)
-        return {"until_ms": until_ms}
+        self._notices.ask_checkpoint(attempt.key, until_ms, self._now)
+        return {"attempt": attempt.number, "asked_ms": self._now, "until_ms": until_ms}
 
     @_do.register
     def _run_beside(self, body: RunBeside) -> Any:
@@ -321,7 +321,7 @@ class Office:
         event = Progress(**said)
         self._check(event)
         record(self._state, self._journal, event, self._now)
-        return self._notices.answer(attempt, body.durable_step)
+        return self._notices.answer(attempt, body.step, body.durable_step)
 
     @_do.register
     def _change_node(self, body: ChangeNode) -> Any:
@@ -479,7 +479,7 @@ def verb_of(body: Mutation) -> str:
             return {
                 SubmitJobs: "submit jobs",
                 ResizeJob: "resize job",
-                AskCheckpoint: "checkpoint job",
+                AskCheckpoint: "save job",
                 RunBeside: "exec in job",
                 DropUser: "delete user",
                 AddToken: "create token",

@@ -105,7 +105,8 @@ class Checkpointer:
             due = self._saver.schedule.due(self.completed)
             if due:
                 self._save(due, metrics or {})
-        self._report(metrics or {})
+        # A save that was asked for is waited for, so that it is done is told at once.
+        self._report(metrics or {}, at_once=notice is not None)
         return not self._stopping
 
     def load(self) -> Loaded | None:
@@ -260,14 +261,14 @@ class Checkpointer:
     def _on_request(self, until_s: float, ends: bool) -> None:
         self._notices.give(Notice("the scheduler asked for it", until_s, ends))
 
-    def _report(self, metrics: Mapping[str, float]) -> None:
+    def _report(self, metrics: Mapping[str, float], *, at_once: bool) -> None:
         if self._station.rank != 0 or not self._reporter.is_on:
             return
         durable = self.durable_step or 0
         lost_s = (self.completed - durable) * self._saver.step_s + self._restart_s
         memory_gb = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
         progress = Progress(self.completed, durable, round(lost_s * 1e3), memory_gb=memory_gb, metrics=dict(metrics))
-        self._reporter.tell(progress, at_once=bool(self._stopping))
+        self._reporter.tell(progress, at_once)
 
     def _let_go(self) -> None:
         for hook in self._hooks:

@@ -7,6 +7,7 @@ import logging
 import os
 import ssl
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ URL = "PHALANX_PROGRESS_URL"
 TOKEN = "PHALANX_PROGRESS_TOKEN"
 CA_FILE = "PHALANX_CA_FILE"
 INTERVAL_S = 5.0
+LISTEN_S = 1.0
+"""How often the scheduler is asked for notices between reports. A report is a record for ever; a question is not."""
+
 TIMEOUT_S = 5.0
 
 log = logging.getLogger("phalanx.checkpoint")
@@ -45,12 +49,19 @@ def _trusted() -> ssl.SSLContext:
 
 
 class ProgressReporter:
-    """Sends the newest progress now and then, from a thread of its own; a server that is away is tried again."""
+    """Sends the newest progress now and then, from a thread of its own, and asks in between whether the scheduler wants
+    something; a server that is away is tried again.
+    """
 
-    def __init__(self, on_checkpoint: Callable[[float, bool], None], interval_s: float = INTERVAL_S) -> None:
+    def __init__(
+        self,
+        on_checkpoint: Callable[[float, bool], None],
+        interval_s: float = INTERVAL_S,
+        listen_s: float = LISTEN_S,
+    ) -> None:
         self._url, self._token = os.environ.get(URL, ""), os.environ.get(TOKEN, "")
         self._on_checkpoint = on_checkpoint
-        self._interval_s = interval_s
+        self._interval_s, self._listen_s = interval_s, listen_s
         self._newest: Progress | None = None
         self._wake = threading.Event()
         self._closed = False
@@ -78,19 +89,28 @@ class ProgressReporter:
             self._thread.join(timeout=TIMEOUT_S + 1)
 
     def _run(self) -> None:
+        due_s = time.monotonic()
         while not self._closed:
-            self._wake.wait(self._interval_s)
+            is_told = self._wake.wait(min(self._listen_s, self._interval_s))
             self._wake.clear()
-            progress, self._newest = self._newest, None
-            if progress is not None:
+            progress = self._newest
+            if progress is not None and (is_told or time.monotonic() >= due_s):
+                self._newest = None
+                due_s = time.monotonic() + self._interval_s
                 self._send(progress)
+            elif not self._closed:
+                self._ask(None)
 
     def _send(self, progress: Progress) -> None:
         # JSON has no NaN: a metric that is no number, as when a training has diverged, is sent as null.
         metrics = {name: value if isfinite(value) else None for name, value in progress.metrics.items()}
+        self._ask(json.dumps({**asdict(progress), "metrics": metrics}).encode())
+
+    def _ask(self, report: bytes | None) -> None:
+        """Sends a report, or none, and hears the answer."""
         request = urllib.request.Request(
             self._url,
-            data=json.dumps({**asdict(progress), "metrics": metrics}).encode(),
+            data=report,
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"},
         )
         try:
