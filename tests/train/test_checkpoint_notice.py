@@ -23,6 +23,7 @@ from phalanx.train.checkpoint import checkpointer as checkpointer_module
 from phalanx.train.checkpoint.keeper import Keeper
 from phalanx.train.checkpoint.notice import Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.store import steps
 
 NEVER = 1 << 30
@@ -179,6 +180,18 @@ def test_a_request_is_heard_between_reports(scheduler: Scheduler) -> None:
     reporter.close()
     assert asked == [(5.0, False)]
     assert [body["step"] for _, body in scheduler.heard] == [7, 8]
+
+
+def test_work_that_is_not_saved_is_left_to_the_scheduler_to_count(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows when the durable step was done; to add the time here would count it twice."""
+    monkeypatch.setattr(Saver, "step_s", property(lambda saver: 10.0))
+    with Checkpointer(model(), [Host(every=NEVER)], job=f"test-{uuid.uuid4()}", signals=()) as checkpointer:
+        for _ in range(3):
+            checkpointer.step()
+    told = scheduler.heard[-1][1]
+    assert (told["step"], told["durable_step"], told["stop_cost_ms"]) == (3, 0, 0)
 
 
 def test_a_save_that_was_asked_for_is_reported_at_once(

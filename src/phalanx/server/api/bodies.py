@@ -59,7 +59,10 @@ class ProgressBody(Body):
     step: Count = 0
     samples_per_s: Number = 0.0
     durable_step: Count = 0
-    stop_cost_ms: Annotated[StrictInt, Field(ge=0, le=YEARS_MS)] = 0
+    stop_cost_ms: Annotated[
+        StrictInt,
+        Field(ge=0, le=YEARS_MS, description="Time to stop and come back, beside all since the durable step."),
+    ] = 0
     gpu_busy: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] = 0.0
     memory_gb: Number = 0.0
     metrics: dict[Text, Annotated[StrictFloat | StrictInt, Field(ge=-1e15, le=1e15)] | None] = Field(

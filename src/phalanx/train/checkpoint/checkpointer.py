@@ -265,9 +265,10 @@ class Checkpointer:
         if self._station.rank != 0 or not self._reporter.is_on:
             return
         durable = self.durable_step or 0
-        lost_s = (self.completed - durable) * self._saver.step_s + self._restart_s
         memory_gb = torch.cuda.max_memory_allocated() / 1e9 if torch.cuda.is_available() else 0.0
-        progress = Progress(self.completed, durable, round(lost_s * 1e3), memory_gb=memory_gb, metrics=dict(metrics))
+        # The scheduler itself counts the time since the last durable step.
+        stop_cost_ms = round(self._restart_s * 1e3)
+        progress = Progress(self.completed, durable, stop_cost_ms, memory_gb=memory_gb, metrics=dict(metrics))
         self._reporter.tell(progress, at_once)
 
     def _let_go(self) -> None:

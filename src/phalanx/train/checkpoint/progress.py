@@ -29,7 +29,7 @@ log = logging.getLogger("phalanx.checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is reported. Stopping costs the time that would be lost: since the last durable step, and to come back."""
+    """What is reported. Stopping costs the time that it takes to come back, beside all since the last durable step."""
 
     step: int
     durable_step: int
