@@ -124,6 +124,26 @@ def test_tokens_of_an_older_release_have_no_parent_and_stay_valid(url: str) -> N
     database.close()
 
 
+def test_attempts_of_an_older_release_stay_and_what_was_lost_with_them_is_not_known(url: str) -> None:
+    database = open_database(url)
+    with database.writing() as connection:
+        for column in ("step", "durable_step", "lost_ms", "lost_gpu_ms"):
+            connection.execute(text(f"ALTER TABLE attempts DROP COLUMN {column}"))
+        connection.execute(
+            text(
+                "INSERT INTO attempts (job, number, phase, created_ms, reason, nodes, slots)"
+                " VALUES ('1', 1, 'ended', 7, 'preempted', '[]', '[]')"
+            )
+        )
+        connection.execute(text("UPDATE store_version SET version = 6"))
+    database.close()
+    database = open_database(url)
+    with database.reading() as connection:
+        assert version_of(connection) == len(MIGRATIONS)
+        assert [(each["number"], each["lost_ms"]) for each in job_table.attempts_of(connection, "1")] == [(1, None)]
+    database.close()
+
+
 def test_a_store_of_a_newer_release_is_refused(url: str) -> None:
     database = open_database(url)
     with database.writing() as connection:

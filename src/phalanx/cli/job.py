@@ -34,6 +34,7 @@ COLUMNS = (
     Column("command"),
     Column("attempts"),
     Column("preemptions"),
+    Column("lost"),
     Column("exit_code"),
     Column("end_reason"),
 )
@@ -46,6 +47,9 @@ ATTEMPT_COLUMNS = (
     Column("started", spare=True),
     Column("ran"),
     Column("reason"),
+    Column("step", spare=True),
+    Column("durable_step", "SAVED", spare=True),
+    Column("lost", spare=True),
 )
 
 
@@ -79,6 +83,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
         "started": clock(job["started_ms"]),
         "ended": clock(job["ended_ms"]),
         "progress": _progress(job.get("progress")),
+        "lost": job.get("lost") or None,
         "command": " ".join(execution.get("command") or ()) or None,
     }
 
@@ -100,4 +105,4 @@ def _progress(said: dict[str, Any] | None) -> str | None:
 def _attempt_row(attempt: dict[str, Any]) -> dict[str, Any]:
     started_ms, ended_ms = attempt.get("started_ms"), attempt.get("ended_ms")
     ran_ms = (ended_ms or now_ms()) - started_ms if started_ms is not None else None
-    return {**attempt, "started": clock(started_ms), "ran": span(ran_ms)}
+    return {**attempt, "started": clock(started_ms), "ran": span(ran_ms), "lost": span(attempt.get("lost_ms"))}

@@ -30,6 +30,7 @@ COLUMNS = tuple(
         "min_run",
         "overdue",
         "preempted",
+        "lost",
         "deadline",
         "position",
         "queues",

@@ -34,6 +34,7 @@ def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
         "expected_end_ms": None,
         "attempts": 0,
         "preemptions": 0,
+        "lost_gpu_ms": 0,
         "exit_code": None,
         "end_reason": "",
         "array_of": job.array_of,

@@ -21,6 +21,10 @@ _ATTEMPT = {
     "reason": "",
     "nodes": ["n0"],
     "slots": [_SLOT],
+    "step": None,
+    "durable_step": None,
+    "lost_ms": None,
+    "lost_gpu_ms": None,
 }
 _NODE = {
     "name": "n0",
@@ -192,6 +196,7 @@ EXAMPLES: dict[str, Any] = {
             "metrics": {"loss": 2.31},
         },
         "save": _SAVE,
+        "lost": "",
     },
     "JobListModel": _page(JOB_EXAMPLE),
     "MeModel": {"user": "ada", "roles": [_GRANT], "scopes": ["read", "write"]},
@@ -232,6 +237,7 @@ EXAMPLES: dict[str, Any] = {
         "why": "needs 8 GPUs on one node; the most free on one is 4",
         "sooner": "with 4 GPUs it would start now",
         "preempted": "",
+        "lost": "",
         "deadline": "",
         "evidence": {"free_gpus": "4 on n3"},
         "ruled_out": {"free_gpus": 125},

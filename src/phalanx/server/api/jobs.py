@@ -39,6 +39,7 @@ from phalanx.server.loop.wire import (
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
+from phalanx.words.losses import lost_words
 from phalanx.workload.after import Circle
 from phalanx.workload.job import Dependency, Job
 
@@ -192,7 +193,8 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     progress = await context.read(table.progress_of, item["id"])
     asked = await context.read(asked_of, f"{item['id']}/{present['number']}") if present else None
     save = {"attempt": present["number"], **msgspec.structs.asdict(asked)} if present and asked else None
-    shown = {**item, "spec": spec, "attempt": present, "progress": progress, "save": save}
+    told = {"attempt": present, "progress": progress, "save": save, "lost": lost_words(attempts)}
+    shown = {**item, "spec": spec, **told}
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
 

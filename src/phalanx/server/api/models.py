@@ -28,6 +28,7 @@ JOB_EXAMPLE: dict[str, Any] = {
     "expected_end_ms": 1790014460000,
     "attempts": 1,
     "preemptions": 0,
+    "lost_gpu_ms": 0,
     "exit_code": None,
     "end_reason": "",
     "array_of": "",
@@ -77,6 +78,7 @@ class JobModel(Answered):
     expected_end_ms: int | None
     attempts: int
     preemptions: int
+    lost_gpu_ms: int = Field(description="GPU time lost to preemptions, as far as it is known; see its attempts.")
     exit_code: int | None
     end_reason: str
     array_of: str
@@ -116,6 +118,14 @@ class AttemptModel(Answered):
     reason: str
     nodes: list[str]
     slots: list[SlotModel]
+    step: int | None = Field(description="Of one that has ended: the step it had come to, where it said so.")
+    durable_step: int | None = Field(description="Of one that has ended: the last step that it had saved, if any.")
+    lost_ms: int | None = Field(
+        description="Of one that ended before its job was done: the time it ran since its last durable step, or since "
+        "its start if it reported none, plus stopping and coming back. At most the interval at which the job says that "
+        "it saves; null if it saves and tells neither."
+    )
+    lost_gpu_ms: int | None = Field(description="The same in GPU time, at the sizes it had.")
 
 
 class SaidProgressModel(Answered):
@@ -150,6 +160,7 @@ class JobDetailModel(JobModel):
     attempt: AttemptModel | None
     progress: SaidProgressModel | None
     save: SaveModel | None
+    lost: str = Field(description="How often it was preempted and how much work was lost by that; or empty.")
 
 
 class SubmittedModel(JobModel):
@@ -334,6 +345,7 @@ class WhyModel(Answered):
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
     preempted: str = Field(description="How often it made room for others, and for whom last; or empty.")
+    lost: str = Field(description="How much work was lost by that, as far as it is known; or empty.")
     deadline: str = Field(
         description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."
     )

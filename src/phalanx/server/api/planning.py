@@ -33,7 +33,9 @@ from phalanx.server.planner.questions import (
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import nodes as node_table
+from phalanx.server.store.jobs import attempts_of
 from phalanx.server.unix import short_address
+from phalanx.words.losses import lost_words
 from phalanx.workload.job import Job
 
 router = APIRouter(tags=["planning"], route_class=LargeRoute)
@@ -48,8 +50,9 @@ AGAIN_S = 0.1
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
-    told = await ask(context, account.user, Why(item["id"], list(account.seen_queues)))
-    return Response(told, media_type="application/json")
+    told = msgspec.json.decode(await ask(context, account.user, Why(item["id"], list(account.seen_queues))))
+    tries = await context.read(attempts_of, item["id"]) if item["preemptions"] else []
+    return as_json({**told, "lost": lost_words(tries)})
 
 
 @router.post("/plan", responses=answers(models.PlanModel, WRITE))

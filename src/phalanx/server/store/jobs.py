@@ -11,7 +11,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.visitors import InternalTraversal
 
 from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobState
+from phalanx.engine.records import JobState, StopReason
 from phalanx.server.store import settings
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, journal
 
@@ -201,6 +201,12 @@ def progress_of(connection: Connection, job: str) -> dict[str, Any] | None:
     return {"at_ms": found.now_ms, **{key: said.get(key, unsaid) for key, unsaid in NO_PROGRESS.items()}}
 
 
+def reported_step(connection: Connection, job: str, attempt: int) -> int | None:
+    """The step that the newest attempt at a job which has reported any said last; None if that is another attempt."""
+    said = progress_of(connection, job)
+    return int(said["step"]) if said is not None and said["attempt"] == attempt else None
+
+
 def attempts_of(connection: Connection, job: str) -> list[dict[str, Any]]:
     """All attempts at a job, the oldest first."""
     found = connection.execute(select(attempts).where(attempts.c.job == job).order_by(attempts.c.number))
@@ -229,7 +235,20 @@ def state_totals(connection: Connection) -> dict[str, int]:
 def items(connection: Connection, rows: Sequence[Row[Any]]) -> list[dict[str, Any]]:
     """Rows as everybody sees them: with the one reason why each waits."""
     head = (settings.get(connection, "head") or b" ").decode().split(" ")[1] if any(row.shape for row in rows) else ""
-    return [_item(row._mapping, head) for row in rows]
+    lost = _lost(connection, [row.id for row in rows if row.preemptions])
+    return [{**_item(row._mapping, head), "lost_gpu_ms": lost.get(row.id, 0)} for row in rows]
+
+
+def _lost(connection: Connection, preempted: Sequence[str]) -> dict[str, int]:
+    """The GPU time that some jobs have lost to others, as far as it is known."""
+    if not preempted:
+        return {}
+    found = connection.execute(
+        select(attempts.c.job, func.sum(attempts.c.lost_gpu_ms))
+        .where(attempts.c.job.in_(preempted) & (attempts.c.reason == StopReason.PREEMPTED.value))
+        .group_by(attempts.c.job)
+    )
+    return {job: int(lost or 0) for job, lost in found}
 
 
 def _selected() -> Any:

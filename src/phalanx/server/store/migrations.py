@@ -64,6 +64,14 @@ def add_secrets(connection: Connection) -> None:
     metadata.create_all(connection, [metadata.tables["secrets"], metadata.tables["secret_grants"]])
 
 
+def add_losses(connection: Connection) -> None:
+    """Version 7: attempts tell how far they came and what was lost with them. Of older ones it is not known."""
+    known = {column["name"] for column in inspect(connection).get_columns("attempts")}
+    for name in ("step", "durable_step", "lost_ms", "lost_gpu_ms"):
+        if name not in known:
+            connection.execute(text(f"ALTER TABLE attempts ADD COLUMN {name} BIGINT"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -71,6 +79,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     number_users,
     add_token_parents,
     add_secrets,
+    add_losses,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

@@ -124,6 +124,10 @@ attempts = Table(
     Column("reason", Text, nullable=False),
     Column("nodes", Text, nullable=False),
     Column("slots", Text, nullable=False),
+    Column("step", BigInteger),
+    Column("durable_step", BigInteger),
+    Column("lost_ms", BigInteger),
+    Column("lost_gpu_ms", BigInteger),
 )
 
 classes = Table(

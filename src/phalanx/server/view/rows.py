@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.engine.losses import FOR_GOOD, loss_of
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
 from phalanx.engine.state import State
@@ -68,6 +69,24 @@ def attempt_row(attempt: AttemptRecord) -> Row:
                 for slot in attempt.placement.slots
             ]
         ),
+        "step": None,
+        "durable_step": None,
+        "lost_ms": None,
+        "lost_gpu_ms": None,
+    }
+
+
+def ended_row(attempt: AttemptRecord, ended_ms: int, step: int | None) -> Row:
+    """An attempt that has ended, with the step that it had come to, as far as it has said so, and what was lost."""
+    lost = loss_of(attempt, ended_ms) if attempt.stop_reason not in FOR_GOOD else None
+    return {
+        **attempt_row(attempt),
+        "phase": Phase.ENDED.value,
+        "ended_ms": ended_ms,
+        "step": step,
+        "durable_step": attempt.durable_step or None,
+        "lost_ms": lost.ms if lost is not None else None,
+        "lost_gpu_ms": lost.gpu_ms if lost is not None else None,
     }
 
 

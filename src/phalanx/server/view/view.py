@@ -29,10 +29,11 @@ from phalanx.engine.state import State
 from phalanx.placement.placement import Placement
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
+from phalanx.server.store.jobs import reported_step
 from phalanx.server.store.journal import job_of
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, nodes
 from phalanx.server.store.virtual_clusters import put_virtual_clusters
-from phalanx.server.view.rows import Row, attempt_row, job_row, node_row
+from phalanx.server.view.rows import Row, attempt_row, ended_row, job_row, node_row
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
 
 
@@ -91,6 +92,7 @@ class View:
         self._new: dict[str, int] = {}
         self._touched: dict[str, None] = {}
         self._endings: dict[str, Ending] = {}
+        self._steps: dict[str, int] = {}
         self._exit_codes: dict[str, int] = {}
         self._specs: dict[str, int] = {}
         self._health: dict[str, str] = {}
@@ -113,6 +115,8 @@ class View:
             case AttemptEnded(job=name, attempt=number, outcome=outcome, exit_code=code, reason=reason):
                 self._endings.setdefault(f"{name}/{number}", Ending(outcome.value, code, reason))
                 self._exit_codes[name] = code
+            case Progress(job=name, attempt=number, step=step):
+                self._steps[f"{name}/{number}"] = step
             case JobChanged(job=job):
                 self._specs[job.id] = seq
             case Failed(action=action, reason=reason):
@@ -164,6 +168,10 @@ class View:
                     self._touched[job] = None
                     self._compare(job, opened, changed, busy)
         self._endings.clear()
+        for row in changed:
+            if row["step"] is None and row["durable_step"] is not None:
+                # It reported before the server was last started.
+                row["step"] = reported_step(connection, row["job"], row["number"])
         NEW_ATTEMPTS.run(connection, opened)
         CHANGED_ATTEMPTS.run(connection, changed)
         return busy
@@ -184,21 +192,17 @@ class View:
             (opened if before is None else changed).append(attempt_row(now.attempt))
 
     def _ended_row(self, attempt: AttemptRecord) -> Row:
-        row = attempt_row(attempt)
         ending = self._endings.get(attempt.key)
         if attempt.stop_reason is not None and (ending is None or ending.outcome != "succeeded"):
             ending = Ending("stopped", ending.exit_code if ending else None, attempt.stop_reason.value)
         if ending is None:
             ending = Ending("stopped", None, "withdrawn")
-        record = self._state.jobs[attempt.job.id]
-        return {
-            **row,
-            "phase": Phase.ENDED.value,
-            "ended_ms": record.stopped_ms,
-            "outcome": ending.outcome,
-            "exit_code": ending.exit_code,
-            "reason": ending.reason,
-        }
+        ended_ms = self._state.jobs[attempt.job.id].stopped_ms
+        assert ended_ms is not None, f"attempt {attempt.key} has ended"
+        row = ended_row(attempt, ended_ms, self._steps.pop(attempt.key, None))
+        if ending.outcome == "succeeded":
+            row |= {"lost_ms": None, "lost_gpu_ms": None}
+        return row | {"outcome": ending.outcome, "exit_code": ending.exit_code, "reason": ending.reason}
 
     def _touch_parked(self, candidates: list[str]) -> None:
         """Takes note of who was put aside, or let into the line."""
