@@ -89,6 +89,9 @@ def something(rng: random.Random, world: World, asked: list[Action]) -> list[Eve
 def check(world: World) -> None:
     state = world.state
     state.capacity.check()
+    for attempt in state.attempts():
+        kept = state.jobs[attempt.job.id].kept
+        assert kept is None or attempt.next_seq >= kept.next_seq
     for job, each in state.jobs.items():
         assert (each.kept is not None) == (job in state.kept)
     for number in (MEMORY, MEMORY_LIMIT):

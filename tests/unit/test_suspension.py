@@ -205,6 +205,12 @@ def test_a_suspended_job_that_is_cancelled_has_its_processes_stopped_first(preem
     assert memory_gb_held(preempted) == 8
 
 
+def test_one_that_was_promised_its_devices_first_is_asked_with_a_new_number(preempted: World) -> None:
+    preempted.turn(JobCancelled("high"), after_ms=1_000)
+    assert resumed(preempted.done("high", after_ms=1_000)) == ["low"]
+    assert preempted.asks("low")[-1].id[2:] == (1, 2)
+
+
 def test_one_that_is_cancelled_while_it_is_being_suspended_has_them_stopped_then() -> None:
     world = world_of(machine())
     world.run(unsaving("low"))

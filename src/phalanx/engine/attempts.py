@@ -12,7 +12,16 @@ from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Kept, Phase, StopReason, usage_of
 from phalanx.engine.request import take_request
 from phalanx.engine.state import State, Timer
-from phalanx.engine.suspension import can_suspend, is_kept, kept_of, moved_memory, own_memory, request_of, together
+from phalanx.engine.suspension import (
+    attempt_of,
+    can_suspend,
+    is_kept,
+    kept_of,
+    moved_memory,
+    own_memory,
+    request_of,
+    together,
+)
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement, in_place
 from phalanx.policy.policy import Targets, nobody
@@ -48,6 +57,7 @@ def open_attempt(state: State, claim: Claim) -> None:
         claim.waits,
         created_ms=state.now,
         victims=claim.victims,
+        next_seq=record.next_seq,
     )
     record.attempt = attempt
     if record.saves:
@@ -438,16 +448,7 @@ def _reopen(state: State, record: JobRecord) -> AttemptRecord:
     record.kept = None
     del state.kept[record.job.id]
     take_request(record, request_of(state, record), state.tells_apart)
-    attempt = AttemptRecord(
-        record.asked,
-        kept.attempt,
-        kept.placement,
-        [kept.booking],
-        waits=False,
-        phase=Phase.SUSPENDED,
-        created_ms=state.now,
-        next_seq=kept.next_seq,
-    )
+    attempt = attempt_of(record, kept, state.now)
     record.attempt = attempt
     arrive(state, attempt, kept.booking)
     state.runs.setdefault(attempt.group, {})[attempt.key] = attempt

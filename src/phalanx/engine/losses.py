@@ -23,9 +23,9 @@ def loss_of(attempt: AttemptRecord, ended_ms: int) -> Loss | None:
 
     Of a job that says that it saves its work but not when, no more than its interval is lost; None where it names none.
     """
-    if attempt.started_ms < 0:
+    since_ms = attempt.unsaved_ms(ended_ms)
+    if attempt.started_ms < 0 and not since_ms:
         return Loss(0, 0)
-    since_ms = ended_ms - attempt.durable_ms
     lost = Loss(since_ms + _restart_ms(attempt), attempt.lost_gpu_ms(ended_ms))
     saving = attempt.job.checkpoint
     if attempt.durable_step or not saving.saves:

@@ -185,6 +185,12 @@ class AttemptRecord:
             lost += gpu_permille * (end_ms - max(begin_ms, self.durable_ms))
         return lost // 1000
 
+    def unsaved_ms(self, now: int) -> int:
+        """How long it has run since its last durable step."""
+        ran = ((begin_ms, end_ms) for begin_ms, end_ms, _ in self.unsaved_sizes)
+        before_ms = sum(end_ms - max(begin_ms, self.durable_ms) for begin_ms, end_ms in ran)
+        return before_ms + (now - max(self.durable_ms, self.counted_ms) if self.started_ms >= 0 else 0)
+
     @property
     def gpu_permille(self) -> int:
         """Thousandths of GPUs it holds: portions count as what they are."""

@@ -152,6 +152,24 @@ def kept_of(attempt: AttemptRecord, booking: Booking, now: int) -> Kept:
     )
 
 
+def attempt_of(record: JobRecord, kept: Kept, now: int) -> AttemptRecord:
+    """The attempt of which something is kept: it holds that, and no devices."""
+    return AttemptRecord(
+        record.job,
+        kept.attempt,
+        kept.placement,
+        [kept.booking],
+        waits=False,
+        phase=Phase.SUSPENDED,
+        created_ms=kept.created_ms,
+        counted_ms=now,
+        next_seq=kept.next_seq,
+        device_memory_mb=kept.device_memory_mb,
+        unsaved_sizes=kept.unsaved_sizes,
+        durable_ms=kept.durable_ms,
+    )
+
+
 def in_the_way_of(state: State, record: JobRecord) -> list[JobRecord]:
     """Suspended jobs that stand behind another in line: what they keep is not kept from that one."""
     key = state.key(record)

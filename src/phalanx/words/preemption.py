@@ -25,4 +25,8 @@ def preempted_words(state: State, job: str, visible_queues: Container[str] = Eve
     if not record.preemptions:
         return ""
     times = "once" if record.preemptions == 1 else f"{record.preemptions} times, last"
-    return f"{times} for {whom}" if whom else times.removesuffix(", last")
+    words = f"{times} for {whom}" if whom else times.removesuffix(", last")
+    if record.kept is None:
+        return words
+    node = state.topology.nodes[record.kept.booking.node].name
+    return f"{words}; what it has done is kept in the memory of {node}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.engine.evidence import Reserved
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
+from phalanx.engine.records import JobState
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.words.lack import lacking
 from phalanx.words.others import name_of, names_of
@@ -40,6 +41,13 @@ REASON_WORDS = {
 
 def because(explanation: Explanation, end_reason: str = "") -> str:
     """Why the job waits, in one line; of one that ends or has ended, what its record says of that."""
+    words = _because(explanation, end_reason)
+    if explanation.state is JobState.SUSPENDED and explanation.reason is not None:
+        return f"it is suspended and goes on where it was; {words}"
+    return words
+
+
+def _because(explanation: Explanation, end_reason: str) -> str:
     refusal = explanation.refusal
     match explanation.reason:
         case None:

@@ -26,6 +26,7 @@ from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
+from phalanx.engine.suspension import attempt_of
 from phalanx.placement.placement import Placement
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
@@ -84,6 +85,9 @@ class View:
     def __init__(self, state: State) -> None:
         self._state = state
         self._seen: dict[str, Seen] = {attempt.job.id: _seen(attempt) for attempt in state.attempts_present()}
+        self._kept: dict[str, AttemptRecord] = {}
+        for job in state.kept:
+            self._note_kept(job)
         self._parked: dict[str, Reason] = {
             job: record.parked for job, record in state.jobs.items() if record.parked is not None
         }
@@ -177,19 +181,27 @@ class View:
         return busy
 
     def _compare(self, job: str, opened: list[Row], changed: list[Row], busy: dict[str, None]) -> None:
-        attempt, before = self._state.jobs[job].attempt, self._seen.get(job)
+        attempt, before, kept = self._state.jobs[job].attempt, self._seen.get(job), self._kept.pop(job, None)
         now = _seen(attempt) if attempt is not None else None
-        if now == before:
-            return
         if before is not None and (now is None or now.attempt is not before.attempt):
             del self._seen[job]
             busy.update(dict.fromkeys(before.attempt.placement.nodes))
-            changed.append(self._ended_row(before.attempt))
-            before = None
-        if now is not None:
+            kept, before = before.attempt, None
+        self._note_kept(job)
+        if kept is not None and (now is None or now.attempt.number != kept.number):
+            is_suspended = job in self._kept and self._kept[job].number == kept.number
+            changed.append(attempt_row(self._kept[job]) if is_suspended else self._ended_row(kept))
+            kept = None
+        if now is not None and now != before:
             self._seen[job] = now
             busy.update(dict.fromkeys(now.attempt.placement.nodes))
-            (opened if before is None else changed).append(attempt_row(now.attempt))
+            (opened if before is None and kept is None else changed).append(attempt_row(now.attempt))
+
+    def _note_kept(self, job: str) -> None:
+        """Takes note of an attempt that is suspended."""
+        record = self._state.jobs[job]
+        if record.kept is not None:
+            self._kept[job] = attempt_of(record, record.kept, self._state.now)
 
     def _ended_row(self, attempt: AttemptRecord) -> Row:
         ending = self._endings.get(attempt.key)
