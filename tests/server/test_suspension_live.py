@@ -125,4 +125,4 @@ def test_a_suspended_job_can_be_cancelled(server: Server, driver: FakeDriver) ->
     server.client.post(f"/jobs/{low}:cancel").raise_for_status()
     server.wait(low, "cancelled")
     eventually(lambda: not Path(f"/proc/{pid}").exists())
-    assert server.job(high)["state"] == "running"
+    server.wait(high, "running")
