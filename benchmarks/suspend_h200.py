@@ -1,6 +1,6 @@
 """What it takes to suspend jobs that know nothing of it, on a machine with an NVIDIA GPU (driver 570 or newer).
 
-    PYTHONPATH=src python benchmarks/suspend_h200.py [--only moves|preempt|turns|criu] [--sizes 1,10,60] [--share 0.6] [--seconds 60]
+    PYTHONPATH=src python benchmarks/suspend_h200.py [--only moves,preempt,turns,criu] [--sizes 1,10,60]
 
 `moves`: seconds to move so many GB of one process to the host and back, and that every value is as it was. `preempt`:
 the same through the local backend, with another job on the whole GPU meanwhile. `turns`: two trainings that each need
@@ -123,7 +123,7 @@ def say(row: dict[str, object]) -> None:
 def facts() -> dict[str, object]:
     """On what this runs."""
     asked = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
-    smi = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    smi = _words(asked) if shutil.which(asked[0]) else "none"
     return {"date": time.strftime("%Y-%m-%d"), "gpu": smi, "host_gb": round(host_gb())}
 
 
