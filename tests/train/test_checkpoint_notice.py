@@ -89,7 +89,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
-        self.questions = 0
+        self.questions, self.status = 0, 200
         self.answer: dict[str, Any] = {"checkpoint_until_ms": None, "stop_at_ms": None}
         outer = self
 
@@ -103,7 +103,7 @@ class Scheduler:
 
             def do_GET(self) -> None:
                 outer.questions += 1
-                self.send_response(200)
+                self.send_response(outer.status)
                 self.end_headers()
                 self.wfile.write(json.dumps(outer.answer).encode())
 
@@ -180,6 +180,19 @@ def test_a_request_is_heard_between_reports(scheduler: Scheduler) -> None:
     reporter.close()
     assert asked == [(5.0, False)]
     assert [body["step"] for _, body in scheduler.heard] == [7, 8]
+
+
+def test_a_server_that_knows_no_such_question_is_not_asked_it_again(
+    scheduler: Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    scheduler.status = 405
+    reporter = ProgressReporter(lambda until_s, ends: None, interval_s=600, listen_s=0.01)
+    eventually(lambda: scheduler.questions)
+    reporter.tell(Progress(7, 4, 1500), at_once=True)
+    eventually(lambda: scheduler.heard)
+    reporter.close()
+    assert scheduler.questions == 1
+    assert not caplog.text
 
 
 def test_work_that_is_not_saved_is_left_to_the_scheduler_to_count(

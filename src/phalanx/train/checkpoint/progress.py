@@ -24,6 +24,9 @@ LISTEN_S = 1.0
 
 TIMEOUT_S = 5.0
 
+NO_SUCH_QUESTION = (404, 405, 501)
+"""What a server answers that is older than these questions; it tells its notices in answer to reports."""
+
 log = logging.getLogger("phalanx.checkpoint")
 
 
@@ -117,6 +120,9 @@ class ProgressReporter:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=_trusted()) as response:
                 answer = json.load(response)
         except (OSError, ValueError) as error:
+            if report is None and isinstance(error, urllib.error.HTTPError) and error.code in NO_SUCH_QUESTION:
+                self._listen_s = self._interval_s
+                return
             if not self._silent:
                 log.warning("progress is not reported to %s: %s; training goes on", self._url, error)
             self._silent = True
