@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def test_what_a_preempted_attempt_had_saved_and_lost_is_told(
     for verb in ("job", "why"):
         assert run(cli, [verb, job]) == 0
         assert words in capfd.readouterr().out
+    assert run(cli, ["jobs", "-o", "json"]) == 0
+    assert [each["lost_gpu_h"] for each in json.loads(capfd.readouterr().out) if each["id"] == job] == [16.0]
 
 
 def test_an_attempt_that_reported_before_the_server_was_killed_tells_its_step_all_the_same(server: Server) -> None:

@@ -22,12 +22,14 @@ COLUMNS = (
     Column("priority", wide=True),
     Column("attempts", wide=True),
     Column("preemptions", wide=True),
+    Column("lost_gpu_h", "LOST GPU-H", wide=True),
     Column("exit_code", wide=True),
     Column("end_reason", wide=True),
 )
 
 LIVE = "waiting,starting,running,suspended,stopping"
 NODES_SHOWN_MAX = 3
+HOUR_MS = 3_600_000
 
 
 def job_row(job: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +40,7 @@ def job_row(job: dict[str, Any]) -> dict[str, Any]:
         "where": where(job.get("nodes") or []),
         "age": ago(job.get("submitted_ms")),
         "ran": ran(job),
+        "lost_gpu_h": round(job.get("lost_gpu_ms", 0) / HOUR_MS, 2) or None,
     }
 
 
