@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
@@ -48,18 +49,32 @@ def crowded(draw: st.DrawFn) -> World:
     return world
 
 
-def optimum(world: World, head: Job) -> tuple[int, int] | None:
-    """The least loss, then the fewest victims, over all sets of those of lower priority with which the head fits."""
-    state = world.state
-    running = [attempt for attempt in state.attempts() if attempt.phase is Phase.RUNNING]
-    lower = [attempt for attempt in running if attempt.job.priority < head.priority]
+Price = tuple[tuple[int, ...], int, int]
+
+
+def price(victims: Iterable[AttemptRecord], lower: Iterable[AttemptRecord], now: int) -> Price:
+    """How many of each priority above the lowest make way, the highest first; what is lost; how many there are."""
+    chosen = list(victims)
+    above = sorted({attempt.job.priority for attempt in lower}, reverse=True)[:-1]
+    counts = tuple(sum(victim.job.priority == priority for victim in chosen) for priority in above)
+    return counts, sum(victim.lost_gpu_ms(now) for victim in chosen), len(chosen)
+
+
+def optimum(world: World, head: Job) -> Price | None:
+    """The lowest priorities, then the least loss, then the fewest, over all sets with which the head fits."""
+    lower = lower_than(world, head)
     found = [
-        (sum(victim.lost_gpu_ms(state.now) for victim in victims), count)
+        price(victims, lower, world.state.now)
         for count in range(len(lower) + 1)
         for victims in combinations(lower, count)
         if _fits_without(world, head, victims)
     ]
     return min(found, default=None)
+
+
+def lower_than(world: World, head: Job) -> list[AttemptRecord]:
+    running = [attempt for attempt in world.state.attempts() if attempt.phase is Phase.RUNNING]
+    return [attempt for attempt in running if attempt.job.priority < head.priority]
 
 
 def _fits_without(world: World, head: Job, victims: tuple[AttemptRecord, ...]) -> bool:
@@ -75,8 +90,8 @@ def test_the_victims_of_a_head_are_the_cheapest_there_are(world: World, gpus: in
     required = "rack" if in_rack and "rack" in world.state.cluster.levels else ""
     head = a_job("head", gpus, count, required=required, priority=9)
     best = optimum(world, head)
-    running = {attempt.key: attempt for attempt in world.state.attempts()}
-    loss = {key: attempt.lost_gpu_ms(world.state.now) for key, attempt in running.items()}
+    lower, now = lower_than(world, head), world.state.now
+    price_of = {attempt.key: attempt for attempt in lower}
     plan = world.submit(head)
     (claim,) = [claim for claim in plan.claims if claim.job == "head"] or [None]
     if best is None:
@@ -84,7 +99,7 @@ def test_the_victims_of_a_head_are_the_cheapest_there_are(world: World, gpus: in
         return
     assert claim is not None
     # Moves may make room where only stopping others was tried: then there is less to lose than the optimum says.
-    assert (sum(loss[key] for key in claim.victims), len(claim.victims)) <= best
+    assert price((price_of[key] for key in claim.victims), lower, now) <= best
 
 
 def shared(kind: str) -> Cluster:

@@ -8,7 +8,7 @@ from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import DeviceHealthChanged, JobCancelled, Progress
+from phalanx.engine.event import DeviceHealthChanged, Done, JobCancelled, Progress
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.workload.gang import Role, Task
@@ -258,3 +258,18 @@ def test_nobody_is_stopped_needlessly_for_tasks_that_share_a_gpu() -> None:
     half = {"share": fraction_ask(500), "cpus_milli": 1_000, "cpus_limit_milli": 1_000}
     plan = world.submit(a_job("head", 1, 3, required="node", task=half, priority=10), after_ms=1_000)
     assert (plan.starts, stops(plan)) == (("head",), ["whole"])
+
+
+@pytest.mark.parametrize("policy", ["priority", "fair:preempt=true", "kai", "volcano"])
+def test_one_of_the_highest_priority_stops_the_lowest_and_nobody_is_stopped_in_turn(policy: str) -> None:
+    world = World(flat(1, 8), policy)
+    for priority in range(8):
+        world.run(a_job(f"p{priority}", 1, priority=priority), after_ms=60_000)
+    stopped = stops(world.submit(a_job("p8", 1, priority=8), after_ms=1_000))
+    for _ in range(20):
+        actions = list(world.asked.values())
+        if not actions:
+            break
+        stopped += stops(world.turn(*(Done(action.id) for action in actions), after_ms=1_000))
+    assert stopped == ["p0"]
+    assert world.status("p8") is JobState.RUNNING

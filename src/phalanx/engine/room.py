@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.ceiling import Ceiling
+from phalanx.engine.charge import Charge
 from phalanx.engine.defragment import Defragmenting
 from phalanx.engine.elastic import surplus
 from phalanx.engine.excess import Excess
@@ -173,11 +174,22 @@ def _preempt(trial: Trial, head: JobRecord, context: Context) -> Room | None:
         # Who stands last goes first, whatever it loses: others are stopped in nobody's place.
         spares = {victim.key for victim in mixed.victims} < {victim.key for victim in stopped.victims}
         return mixed if spares else stopped
-    return mixed if _harm(trial.state, mixed, context.now) < _harm(trial.state, stopped, context.now) else stopped
+    harm = _Harm(trial.state, (*mixed.victims, *stopped.victims), context.now)
+    return mixed if harm.of(mixed) < harm.of(stopped) else stopped
 
 
-def _harm(state: State, room: Room, now: int) -> tuple[int, int]:
-    return sum(loss_gpu_ms(state, victim, now) for victim in room.victims), len(room.victims)
+class _Harm:
+    """What rooms are compared by: what their victims are charged with."""
+
+    def __init__(self, state: State, victims: tuple[AttemptRecord, ...], now: int) -> None:
+        self._state = state
+        self._charge = Charge(victim.job.priority for victim in victims)
+        self._now = now
+
+    def of(self, room: Room) -> tuple[int, int]:
+        """What is charged for a room, and how many make way."""
+        charges = (self._charge.of(victim, loss_gpu_ms(self._state, victim, self._now)) for victim in room.victims)
+        return sum(charges), len(room.victims)
 
 
 def _shrink_and_stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:

@@ -1,4 +1,6 @@
-"""Victims: who is stopped for a head that does not fit otherwise, so that the least work is lost."""
+"""Victims: who is stopped for a head that does not fit otherwise: of the lowest priorities, so that the least work is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from heapq import heappop, heappush
 from itertools import chain, islice
 
 from phalanx.cluster.bits import from_members, members
+from phalanx.engine.charge import Charge
 from phalanx.engine.clearing import Clearing
 from phalanx.engine.excess import Excess
 from phalanx.engine.quotas import GPUS
@@ -36,6 +39,9 @@ VICTIMS_FEW = 10
 SETS_MAX = 16
 """Sets of victims tried, cheapest first."""
 
+EVEN = 1 << 20
+"""Losses are multiplied by it before they are divided among tasks: whole numbers, however large, compare exactly."""
+
 
 class VictimSearch:
     """Looks for victims where they are cheapest.
@@ -57,6 +63,7 @@ class VictimSearch:
         self._mark = 0
         self._loss: dict[str, int] = {}
         self._groups: dict[Group, dict[str, AttemptRecord]] = {}
+        self._charge = Charge(())
 
     def loss(self, attempt: AttemptRecord) -> int:
         """What is lost if an attempt makes way: GPU time since its last durable step, and stopping and restarting."""
@@ -71,6 +78,7 @@ class VictimSearch:
         }
         if not self._groups:
             return False
+        self._charge = Charge(priority for priority, _ in self._groups)
         ceiling = self.context.ceiling
         if self.state.shortfall(self.head) is not None and ceiling.fits_now():
             return True
@@ -115,7 +123,7 @@ class VictimSearch:
             return None
         few = [attempt for group in self._groups.values() for attempt in group.values() if self.way.goes(attempt)]
         for attempt in few:
-            self._loss[attempt.key] = self.loss(attempt)
+            self._loss[attempt.key] = self._charge.of(attempt, self.loss(attempt))
         few = self._cheapest_first(few)
         enough = (
             victims
@@ -238,7 +246,7 @@ class VictimSearch:
                 if attempt.key in losses:
                     here.append(attempt)
                 elif attempt.group in groups and self.way.goes(attempt):
-                    losses[attempt.key] = self.loss(attempt)
+                    losses[attempt.key] = self._charge.of(attempt, self.loss(attempt))
                     here.append(attempt)
             if here:
                 found[node] = here
@@ -305,12 +313,12 @@ class VictimSearch:
         of_node = topology.domain_of.get(required)
         if of_node is None and required in topology.cluster.levels:
             return
-        domains: dict[int, list[tuple[float, int, int, list[AttemptRecord]]]] = {}
+        domains: dict[int, list[tuple[int, int, int, list[AttemptRecord]]]] = {}
         for node, candidates in on_node.items():
             tasks, victims = self._clear_whole(node, candidates)
             if tasks:
-                loss, _ = self._price(victims)
-                domains.setdefault(of_node[node] if of_node else 0, []).append((loss / tasks, node, tasks, victims))
+                loss = self._price(victims)[0] * EVEN // tasks
+                domains.setdefault(of_node[node] if of_node else 0, []).append((loss, node, tasks, victims))
         for index, offers in domains.items():
             everybody = topology.domains[required][index].nodes if of_node else topology.everything
             lacking = self._count - self._clear_already(everybody)
