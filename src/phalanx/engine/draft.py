@@ -409,6 +409,8 @@ class Draft:
     def could_make_room(self, record: JobRecord) -> bool:
         """Whether anybody might make way for a job: where running jobs stand in order, by the GPUs of those behind."""
         state = self.state
+        if any(state.lends(record, attempt) for attempt in state.elastic.values()):
+            return True
         if not state.makes_room:
             return False
         if state.quotas and state.quotas.may_reclaim(record.job.queue, record.need):

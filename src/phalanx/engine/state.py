@@ -32,7 +32,7 @@ from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, 
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.workload.halving import Contest
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, Kind
 
 NOTHING = Usage()
 
@@ -320,6 +320,19 @@ class State:
             deserves = self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
             return deserves or self.policy.reclaims(head, attempt, self)
         return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
+
+    def lends(self, head: JobRecord, attempt: AttemptRecord) -> bool:
+        """Whether a head may have what an elastic attempt has beyond its minimum, whatever the order.
+
+        It grew while nobody waited; who waits now would have kept it from growing. Replicas of a service are there for
+        its callers: where priorities count, it gives them to who is of its own at least. What belongs to another queue
+        is had back by quota.
+        """
+        if self.policy.sets_sizes or (self.quotas and head.job.queue != attempt.job.queue):
+            return False
+        if attempt.job.kind is not Kind.SERVICE or self.tells_apart is Minds.NOTHING:
+            return True
+        return head.job.priority >= attempt.job.priority
 
     def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether an attempt is left alone, whatever queues have: it has not yet run for as long as its queue lets
