@@ -18,10 +18,10 @@ import pytest
 import torch
 from torch.distributed import HashStore
 
-from phalanx.train.checkpoint import Checkpointer, Host, Shared
+from phalanx.train.checkpoint import Checkpointer, Host, Shared, grace
 from phalanx.train.checkpoint import checkpointer as checkpointer_module
 from phalanx.train.checkpoint.keeper import Keeper
-from phalanx.train.checkpoint.notice import Notice, Notices
+from phalanx.train.checkpoint.notice import MaxRun, Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
 from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.store import steps
@@ -33,9 +33,8 @@ def model() -> dict[str, Any]:
     return {"model": torch.nn.Linear(2, 2)}
 
 
-def test_sigterm_ends_with_a_durable_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_ends_with_a_durable_step(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 300))
     tiers = [Host(every=NEVER), Shared(tmp_path, every=NEVER)]
     with Checkpointer(model(), tiers) as checkpointer:
         assert checkpointer.step()
@@ -49,6 +48,96 @@ def test_sigterm_ends_with_a_durable_step(tmp_path: Path, monkeypatch: pytest.Mo
             checkpointer.step()
     assert signal.getsignal(signal.SIGTERM) is before
     Keeper.attach(str(tmp_path), 0).end()
+
+
+def notice_of_a_signal(notices: Notices) -> Notice:
+    notices.listen([signal.SIGTERM])
+    os.kill(os.getpid(), signal.SIGTERM)
+    notice = notices.due(1)
+    notices.stop_listening()
+    assert notice is not None
+    assert notice.ends
+    return notice
+
+
+@pytest.fixture
+def notice_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The notice file, not written yet."""
+    monkeypatch.setenv("PHALANX_NOTICE_FILE", str(tmp_path / "notice.json"))
+    return tmp_path / "notice.json"
+
+
+def test_the_time_left_after_a_signal_is_that_of_the_notice_file(
+    notice_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_DEADLINE", "5")
+    monkeypatch.setenv("PHALANX_GRACE_MS", "1000")
+    notice_file.write_text(json.dumps({"reason": "preempted", "until_ms": 7_000_000_000_500}))
+    assert notice_of_a_signal(Notices(None)) == Notice("SIGTERM (preempted)", 7_000_000_000.5, ends=True)
+
+
+def test_a_notice_file_that_comes_a_moment_after_the_signal_is_waited_for(
+    notice_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    def look_again(seconds: float) -> None:
+        looks.append(seconds)
+        notice_file.write_text(json.dumps({"reason": "drained", "until_ms": 9_000}))
+
+    monkeypatch.setattr(grace.time, "sleep", look_again)
+    assert notice_of_a_signal(Notices(None)) == Notice("SIGTERM (drained)", 9.0, ends=True)
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize(("grace_ms", "expected_s"), [("4000", 4.0), (None, 30.0), ("soon", 30.0)])
+def test_without_a_notice_file_the_time_left_is_the_grace(
+    monkeypatch: pytest.MonkeyPatch, grace_ms: str | None, expected_s: float
+) -> None:
+    monkeypatch.delenv("PHALANX_NOTICE_FILE", raising=False)
+    monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 300))
+    if grace_ms is not None:
+        monkeypatch.setenv("PHALANX_GRACE_MS", grace_ms)
+    before_s = time.time()
+    notice = notice_of_a_signal(Notices(None))
+    assert before_s + expected_s <= notice.until_s <= time.time() + expected_s
+    assert notice.reason == "SIGTERM"
+
+
+def test_a_notice_file_that_cannot_be_read_leaves_the_grace(notice_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_GRACE_MS", "4000")
+    notice_file.write_text("{")
+    assert notice_of_a_signal(Notices(None)).until_s <= time.time() + 4
+
+
+def test_a_training_whose_max_run_is_nearly_over_saves_in_time_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 25))
+    with Checkpointer(model(), [Host(every=NEVER), Shared(tmp_path, every=NEVER)], signals=()) as checkpointer:
+        assert checkpointer.step(), "it ends no sooner than it must"
+        assert checkpointer.durable_step == 1
+        assert checkpointer.step()
+        assert checkpointer.durable_step == 1, "it warns once"
+        assert str(checkpointer.acknowledgements[0]) == "max_run is nearly over: step 1 is durable (shared)"
+
+
+def test_a_deadline_far_away_is_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_DEADLINE", str(time.time() + 3600))
+    assert MaxRun().due(save_s=1.0, step_s=1.0) is None
+    assert MaxRun().due(save_s=1790.0, step_s=20.0) is not None, "a save takes as long as that"
+
+
+def test_a_notice_to_end_is_not_lost_while_one_to_save_is_served() -> None:
+    notices = Notices(HashStore())
+    notices.give(Notice("asked", 10.0, ends=False))
+    assert notices.due(1) is None, "ranks meet two steps later"
+    notices.give(Notice("SIGTERM", 10.0, ends=True))
+    notices.give(Notice("asked again", 10.0, ends=False))
+    assert notices.due(3) == Notice("asked", 10.0, ends=False)
+    notices.served()
+    notices.due(4)
+    assert notices.due(6) == Notice("SIGTERM", 10.0, ends=True)
 
 
 def test_where_there_is_no_time_the_loss_is_bounded_in_words(tmp_path: Path) -> None:

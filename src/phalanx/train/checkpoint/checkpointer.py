@@ -15,7 +15,7 @@ import torch
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint.loading import Loaded, Loader
 from phalanx.train.checkpoint.meeting import Meeting
-from phalanx.train.checkpoint.notice import Acknowledgement, Notice, Notices
+from phalanx.train.checkpoint.notice import Acknowledgement, MaxRun, Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
 from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.schedule import Rates
@@ -74,6 +74,7 @@ class Checkpointer:
         self._notices = Notices(meeting.store)
         self._notices.listen(signals)
         self._warnings = warnings
+        self._max_run = MaxRun()
         self._reporter = ProgressReporter(self._on_request)
         self._hooks = [o.register_step_pre_hook(self._before_optimizer) for o in self._station.state.optimizers]
         self._hooks += self._pace_hooks(self._station.state)
@@ -257,6 +258,10 @@ class Checkpointer:
             left_s = warning()
             if left_s is not None:
                 self.notify("this machine is taken away", left_s, ends=True)
+        save_s = max((cost.busy_s for cost in self._saver.costs.values()), default=0.0)
+        # All ranks have the same deadline; one of them is enough to warn.
+        if self._station.rank == 0 and (notice := self._max_run.due(save_s, self._saver.step_s)):
+            self._notices.give(notice)
 
     def _on_request(self, until_s: float, ends: bool) -> None:
         self._notices.give(Notice("the scheduler asked for it", until_s, ends))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch._C._distributed_c10d import Store
+from phalanx.train.checkpoint import grace
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 AHEAD_STEPS = 2
 """Ranks in lock-step are at most one step apart, so all hear of the step that is agreed before they reach it."""
 
-GRACE_S = 30.0
-"""What most launchers grant between SIGTERM and SIGKILL."""
+DEADLINE_LEAD_S = 30.0
+"""How long before `max_run` is over a save is begun, at least: the last moment at which it is surely in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Notices:
     def __init__(self, store: Store | None) -> None:
         self._store = store
         self._own: Notice | None = None
+        self._signalled: tuple[int, float] | None = None
         self._agreed: tuple[int, Notice] | None = None
         self._served = 0
         self._former: dict[int, Any] = {}
@@ -79,11 +82,13 @@ class Notices:
         self._former = {}
 
     def give(self, notice: Notice) -> None:
-        """Takes a notice; from any thread."""
-        self._own = notice
+        """Takes a notice; from any thread. One to end stays until it is served."""
+        if self._own is None or notice.ends or not self._own.ends:
+            self._own = notice
 
     def due(self, step: int) -> Notice | None:
         """The notice to be served after this step, the same on every rank."""
+        self._take_signal()
         if self._store is None:
             return self._own
         if self._agreed is None and self._own is not None:
@@ -98,8 +103,14 @@ class Notices:
         return None
 
     def served(self) -> None:
-        """The notice has been acted on; the next one is a new one."""
-        self._own = self._agreed = None
+        """The notice has been acted on; the next one is a new one.
+
+        One to end that came while one to save was agreed on has not been acted on.
+        """
+        done = self._own if self._agreed is None else self._agreed[1]
+        is_open = self._own is not None and self._own.ends and done is not None and not done.ends
+        self._own = self._own if is_open else None
+        self._agreed = None
         self._served += 1
 
     @property
@@ -107,13 +118,33 @@ class Notices:
         return f"notice/{self._served}"
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.give(Notice(signal.Signals(number).name, time.time() + grace_s(), ends=True))
+        # A handler interrupts whatever runs: files are read between steps, where also the notice file is sure to be.
+        self._signalled = (number, time.time())
+
+    def _take_signal(self) -> None:
+        if self._signalled is None:
+            return
+        number, at_s = self._signalled
+        self._signalled = None
+        ending = grace.ending_after(at_s)
+        name = signal.Signals(number).name
+        self.give(Notice(f"{name} ({ending.reason})" if ending.reason else name, ending.until_s, ends=True))
 
 
-def grace_s() -> float:
-    """The time left: until PHALANX_DEADLINE (seconds since 1970) if that is set, else what launchers usually grant."""
-    deadline = os.environ.get("PHALANX_DEADLINE", "")
-    try:
-        return max(0.0, float(deadline) - time.time())
-    except ValueError:
-        return GRACE_S
+class MaxRun:
+    """Warns once, in time to save, that the job will be stopped because of its `max_run`."""
+
+    def __init__(self) -> None:
+        self._deadline_s = grace.deadline_s()
+
+    def due(self, save_s: float, step_s: float) -> Notice | None:
+        """A notice to save, not to end, once the deadline is near; `save_s` and `step_s` are what each takes."""
+        if self._deadline_s is None:
+            return None
+        # A notice is served a few steps after it was given, and a save may take longer than the last one did.
+        lead_s = max(DEADLINE_LEAD_S, 2 * save_s + (AHEAD_STEPS + 1) * step_s)
+        if time.time() < self._deadline_s - lead_s:
+            return None
+        notice = Notice("max_run is nearly over", self._deadline_s, ends=False)
+        self._deadline_s = None
+        return notice
