@@ -7,8 +7,8 @@ import signal
 from contextlib import suppress
 from typing import NamedTuple
 
-_PPID, _SESSION, _BEGAN = 1, 3, 19
-"""Positions in /proc/PID/stat after the name, counted from the state (proc(5), fields 4, 6 and 22)."""
+_PPID, _GROUP, _SESSION, _BEGAN = 1, 2, 3, 19
+"""Positions in /proc/PID/stat after the name, counted from the state (proc(5), fields 4, 5, 6 and 22)."""
 
 
 class Process(NamedTuple):
@@ -16,6 +16,7 @@ class Process(NamedTuple):
 
     pid: int
     parent: int
+    group: int
     session: int
     state: str
     began: int
@@ -30,7 +31,8 @@ def process(pid: int) -> Process | None:
         return None
     # The name may hold blanks and brackets: the fields begin after the last bracket.
     fields = text[text.rindex(b")") + 2 :].split()
-    return Process(pid, int(fields[_PPID]), int(fields[_SESSION]), fields[0].decode(), int(fields[_BEGAN]))
+    parent, group, session, began = (int(fields[each]) for each in (_PPID, _GROUP, _SESSION, _BEGAN))
+    return Process(pid, parent, group, session, fields[0].decode(), began)
 
 
 def processes() -> list[Process]:

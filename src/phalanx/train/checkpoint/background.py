@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import secrets
@@ -9,13 +10,16 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint.background_process import MESSAGE_BYTES_MAX
+from phalanx.train.checkpoint import helper
+from phalanx.train.checkpoint.background_process import FINISH_MARGIN_S, MESSAGE_BYTES_MAX, finish_until_s
+from phalanx.train.checkpoint.forks import close_in_forks
 from phalanx.train.checkpoint.peers import Address
 from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.segment import Segment
@@ -42,8 +46,10 @@ class Background:
             "token": token,
             "targets": {target.tier: pickle.dumps(target) for target in targets},
             "trainer_pid": os.getpid(),
+            "hold_fd": hold_fd,
         }
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        close_in_forks(self._control)
         with theirs:
             self._process = start_process(theirs.fileno(), hold_fd)
         self._send(self._settings)
@@ -95,6 +101,18 @@ class Background:
             self._process.kill()
             self._process.wait()
 
+    def leave(self) -> None:
+        """Lets it finish by itself what it was ordered to write.
+
+        The first process of a container takes all others with it when it ends, so there it is waited for.
+        """
+        self._control.close()
+        if os.getpid() == 1:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=finish_until_s() - time.time() + FINISH_MARGIN_S)
+        # Buried by a thread, where this process lives on.
+        threading.Thread(target=self._process.wait, daemon=True, name="buries-writer").start()
+
     def _wait(self, deadline_s: float) -> None:
         ready, _, _ = select.select([self._control], [], [], max(0.0, deadline_s - time.monotonic()))
         if not ready:
@@ -130,9 +148,19 @@ class Background:
 
 
 def start_process(control_fd: int, hold_fd: int) -> subprocess.Popen[bytes]:
-    """A process of its own, not a fork: a fork of a trainer would copy its page tables and must not touch CUDA."""
+    """A process of its own, not a fork: a fork of a trainer would copy its page tables and must not touch CUDA.
+
+    It has a session of its own, since launchers signal the whole process group of a trainer: what was ordered is
+    written also when the trainer is told to end.
+    """
     command = [sys.executable, "-m", "phalanx.train.checkpoint.background_process", str(control_fd)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[control_fd, hold_fd], env=_environment())
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        pass_fds=[control_fd, hold_fd],
+        env=_environment(),
+        start_new_session=True,
+    )
 
 
 def new_token() -> str:
@@ -144,4 +172,5 @@ def _environment() -> dict[str, str]:
     """The trainer's environment, without a device: memory of it that a second process took would be missed."""
     home = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    own = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": path, helper.VARIABLE: helper.WRITER}
+    return {**os.environ, **own}

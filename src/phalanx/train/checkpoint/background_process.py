@@ -1,16 +1,19 @@
 """The process beside a trainer that replicates and persists, so that the trainer's interpreter does not.
 
 It reads snapshots where the trainer put them, in shared memory, and never holds up the trainer: orders and reports are
-small messages. It ends when the trainer does. It shares the trainer's hold on the memory until then, so that no new
-trainer overwrites what it still reads.
+small messages. When the trainer ends, in whatever way, it writes what it was ordered to before it ends too: within the
+grace, since the scheduler kills it then. It ignores the signals that end a trainer. It shares the trainer's hold on the
+memory until it ends, so that no new trainer overwrites what it still reads.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import pickle
 import queue
+import signal
 import socket
 import sys
 import threading
@@ -19,8 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import points
+from phalanx.train.checkpoint import grace, points
 from phalanx.train.checkpoint.holdings import Holdings
+from phalanx.train.checkpoint.keeper import is_awaited
 from phalanx.train.checkpoint.pace import Pace
 from phalanx.train.checkpoint.peers import Address, Parcel, PeerServer, TransferError, fetch, gap_deadline, push
 from phalanx.train.checkpoint.persist import Persister, Target
@@ -30,6 +34,11 @@ from phalanx.train.checkpoint.slot import Slot
 MESSAGE_BYTES_MAX = 1 << 17
 NICENESS = 5
 RENEW_SHARE = 3
+
+FINISH_POLL_S = 0.02
+FINISH_MARGIN_S = 1.0
+PARTS_PATIENCE_S = 2.0
+"""How long a successor that wants the memory waits for parts that other ranks may never write."""
 
 Message = dict[str, Any]
 
@@ -57,6 +66,12 @@ class Worker(threading.Thread):
                 answer["fault"] = f"{type(error).__name__}: {error}"
             answer["seconds"] = time.monotonic() - began_s
             self._report(answer)
+            self._orders.task_done()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an order is not done."""
+        return self._orders.unfinished_tasks > 0
 
 
 class BackgroundProcess:
@@ -67,6 +82,7 @@ class BackgroundProcess:
         self._rank: int = settings["rank"]
         self._token: str = settings["token"]
         self._trainer_pid: int = settings["trainer_pid"]
+        self._hold_fd: int = settings["hold_fd"]
         # Kept as they came until they are needed: unpacking them loads torch for seconds, and a peer may be waiting.
         self._packed_targets: dict[str, bytes] = settings["targets"]
         self._persister = Persister(self._rank, settings["world_size"], self._trainer_pid)
@@ -106,8 +122,24 @@ class BackgroundProcess:
             else:
                 self._workers[message["do"]].order(message)
 
+    def finish(self, until_s: float) -> None:
+        """Writes what was ordered, until a moment of the wall clock.
+
+        Where all that is left is to wait for parts of other ranks, it ends for a successor that waits for the memory: a
+        rank that died may never write its part.
+        """
+        patience_ends_s = math.inf
+        while busy := {tier for tier in self._packed_targets if self._workers[tier].is_busy}:
+            if time.time() >= until_s:
+                return
+            if patience_ends_s == math.inf and is_awaited(self._hold_fd):
+                patience_ends_s = time.monotonic() + PARTS_PATIENCE_S
+            if busy <= self._persister.awaits_parts and time.monotonic() > patience_ends_s:
+                return
+            time.sleep(FINISH_POLL_S)
+
     def report(self, message: Message) -> None:
-        # The trainer may be gone; then so will this process be, in a moment.
+        # The trainer may be gone; then nobody is left to hear it.
         with contextlib.suppress(OSError):
             self._control.send(pickle.dumps(message))
 
@@ -183,13 +215,24 @@ class BackgroundProcess:
 
 
 def serve(control_fd: int) -> None:
-    """Serves the trainer at the other end of a pair of sockets, until it is gone."""
+    """Serves the trainer at the other end of a pair of sockets, until it is gone and what it ordered is written."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     control = socket.socket(fileno=control_fd)
     os.nice(NICENESS)
     settings, _, _, _ = socket.recv_fds(control, MESSAGE_BYTES_MAX, 0)
     if settings:
-        BackgroundProcess(control, pickle.loads(settings)).run()
+        process = BackgroundProcess(control, pickle.loads(settings))
+        process.run()
+        process.finish(finish_until_s())
     os._exit(0)
+
+
+def finish_until_s() -> float:
+    """Until when on the wall clock a process goes on whose trainer ends now: as long as it is let live."""
+    noticed = grace.read_notice()
+    now_s = time.time()
+    return noticed.until_s if noticed is not None and noticed.until_s > now_s else now_s + grace.grace_s()
 
 
 if __name__ == "__main__":

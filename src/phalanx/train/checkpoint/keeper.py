@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import keeper_process
+from phalanx.train.checkpoint import grace, helper, keeper_process
 
 LINGER_S = 900.0
 """How long memory is kept when no trainer holds it: longer than a restart takes."""
 
 START_TIMEOUT_S = 30.0
+
+ASK_TIMEOUT_S = 1.0
 
 
 class KeeperError(PhalanxError):
@@ -37,16 +40,18 @@ class Keeper:
     def attach(cls, job: str, seat: int, *, linger_s: float = LINGER_S, patience_s: float = 10.0) -> Keeper:
         """The keeper of a job's seat, started if there is none.
 
-        Waits up to `patience_s` for a former trainer to be gone, since a killed process takes a moment to die.
+        Waits up to `patience_s` for a former trainer to be gone, since a killed process takes a moment to die; and for
+        what it left to be written as long as that may take.
         """
         deadline_s = time.monotonic() + patience_s
+        written_s = deadline_s + grace.grace_s()
         while True:
             connection = _connect(address_of(job, seat)) or _start(address_of(job, seat), linger_s)
             reply = _ask(connection, {"do": "hold", "pid": os.getpid()})[0]
             if "pid" in reply:
                 return cls(connection, reply["pid"])
             connection.close()
-            if time.monotonic() > deadline_s:
+            if time.monotonic() > (deadline_s if is_alive(reply.get("held_by", 0)) else written_s):
                 raise KeeperError(
                     f"the memory of job {job!r}, seat {seat} is held by process {reply.get('held_by')}: two trainers "
                     f"cannot share it; stop that one, or give this run another job name"
@@ -80,7 +85,9 @@ class Keeper:
         self._connection.close()
 
     def close(self) -> None:
-        """Lets go; the memory stays for the next trainer."""
+        """Lets go; the memory stays for the next trainer. A process that shares the hold may have it for a while."""
+        with contextlib.suppress(OSError):
+            self._connection.send(json.dumps({"do": "leave"}).encode())
         self._connection.close()
 
     def _do(self, what: str, **details: object) -> tuple[dict[str, Any], list[int]]:
@@ -93,6 +100,34 @@ class Keeper:
                 f"the keeper process {self.pid} refused to {what} {details.get('name', '')}: {reply['error']}"
             )
         return reply, fds
+
+
+def is_awaited(hold_fd: int) -> bool:
+    """Whether another trainer has asked for memory that is held; for a process that shares the hold of a dead one."""
+    with socket.socket(fileno=os.dup(hold_fd)) as connection:
+        connection.settimeout(ASK_TIMEOUT_S)
+        try:
+            connection.send(json.dumps({"do": "awaited"}).encode())
+            reply: dict[str, Any] = {}
+            # An answer to the trainer, which died before it read it, may come first.
+            while "awaited" not in reply:
+                message, fds, _, _ = socket.recv_fds(connection, keeper_process.MESSAGE_BYTES_MAX, 1)
+                for fd in fds:
+                    os.close(fd)
+                if not message:
+                    return False
+                reply = json.loads(message)
+        except OSError:
+            return False
+    return bool(reply["awaited"])
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead and not yet buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False
 
 
 def address_of(job: str, seat: int) -> str:
@@ -115,7 +150,12 @@ def _start(address: str, linger_s: float) -> socket.socket:
     """Starts a keeper. Whoever loses the race for the address finds the winner there."""
     command = [sys.executable, "-I", "-S", str(Path(keeper_process.__file__)), address, str(linger_s)]
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, cwd="/"
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        cwd="/",
+        env={**os.environ, helper.VARIABLE: helper.KEEPER},
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()

@@ -31,6 +31,7 @@ class Keeping:
         self._linger_s = linger_s
         self._segments: dict[str, int] = {}
         self._holder: tuple[socket.socket, int] | None = None
+        self._is_awaited = False
         self._idle_since_s = time.monotonic()
         self._over = False
         self._selector = selectors.DefaultSelector()
@@ -82,10 +83,13 @@ class Keeping:
         if request["do"] == "list":
             return {"segments": {name: os.fstat(fd).st_size for name, fd in self._segments.items()}}, []
         if request["do"] == "hold":
+            self._is_awaited = self._holder is not None
             if self._holder is not None:
                 return {"held_by": self._holder[1]}, []
             self._holder = (client, request["pid"])
             return {"pid": os.getpid()}, []
+        if request["do"] == "awaited":
+            return {"awaited": self._is_awaited}, []
         if self._holder is None or self._holder[0] is not client:
             return {"error": "not the holder"}, []
         return self._obey(request)
@@ -94,6 +98,9 @@ class Keeping:
         name = request.get("name", "")
         if request["do"] == "end":
             self._over = True
+        elif request["do"] == "leave" and self._holder is not None:
+            # What shares the hold has it still.
+            self._holder = (self._holder[0], 0)
         elif request["do"] == "drop" and name in self._segments:
             os.close(self._segments.pop(name))
         elif request["do"] == "create":

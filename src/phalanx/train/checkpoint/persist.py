@@ -61,6 +61,8 @@ class Persister:
     def __init__(self, rank: int, world_size: int, trainer_pid: int) -> None:
         self._rank, self._world_size = rank, world_size
         self._trainer_pid = trainer_pid
+        self.awaits_parts: set[str] = set()
+        """The tiers whose part of this rank is written, and whose commit waits for the parts of others."""
 
     def persist(self, target: Target, slot: Slot, metrics: Mapping[str, float]) -> Persisted:
         """Writes a snapshot, and commits it where that is this rank's part."""
@@ -84,16 +86,20 @@ class Persister:
         )
         commits = target.ranks[0] == self._rank
         if commits:
-            commit(
-                target.medium,
-                record.step,
-                target.ranks,
-                term=target.fence.term,
-                whole=target.is_shared,
-                timeout_s=target.commit_timeout_s,
-                metrics=dict(metrics),
-                on_phase=lambda phase: self._reached("commit", record.step) if phase == "manifest" else None,
-            )
+            self.awaits_parts.add(target.tier)
+            try:
+                commit(
+                    target.medium,
+                    record.step,
+                    target.ranks,
+                    term=target.fence.term,
+                    whole=target.is_shared,
+                    timeout_s=target.commit_timeout_s,
+                    metrics=dict(metrics),
+                    on_phase=lambda phase: self._on_phase(phase, target.tier, record.step),
+                )
+            finally:
+                self.awaits_parts.discard(target.tier)
         return Persisted(record.step, written.bytes, time.monotonic() - began_s, commits)
 
     def retire(self, target: Target, step: int, common_step: int | None) -> None:
@@ -110,6 +116,12 @@ class Persister:
             upto=None if target.is_shared else (-1 if common_step is None else common_step),
             on_removal=lambda url: self._reached("retire", step),
         )
+
+    def _on_phase(self, phase: str, tier: str, step: int) -> None:
+        if phase == "waited":
+            self.awaits_parts.discard(tier)
+        elif phase == "manifest":
+            self._reached("commit", step)
 
     def _reached(self, point: str, step: int) -> None:
         points.reached(point, step, self._rank, self._trainer_pid)

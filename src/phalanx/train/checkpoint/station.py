@@ -34,7 +34,7 @@ class Station:
         self.rank, self.world_size = meeting.rank, meeting.world_size
         self.tiers = _by_name(tiers)
         self.state = State(parts, self.rank)
-        self.memory = Memory(Keeper.attach(job, seat(self.rank)))
+        self.memory = Memory(Keeper.attach(memory_name(job), seat(self.rank)))
         self.pace = Pace(self.memory.pace)
         self.device = DeviceCopy()
         self._addresses: list[Address | None] = []
@@ -82,12 +82,17 @@ class Station:
             self.background.order("addresses", addresses=self._addresses)
 
     def close(self, *, job_is_over: bool) -> None:
-        """Ends what was started. The memory is freed if the job is over, and otherwise kept for the next trainer."""
+        """Ends what was started. If the job is over the memory is freed.
+
+        Otherwise what was ordered is still written, and the memory is kept for the next trainer.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        if self.background is not None:
+        if self.background is not None and job_is_over:
             self.background.close()
+        elif self.background is not None:
+            self.background.leave()
         self.copier.close()
         self._let_memory_go(is_wanted=not job_is_over)
 
@@ -137,6 +142,16 @@ class Station:
         self.memory.lend_to(background.lend, background.forget)
         self._addresses = []
         return background
+
+
+def memory_name(job: str) -> str:
+    """By what the memory of this trainer is found again, with its seat.
+
+    Under the scheduler that is its task in this attempt: each task counts its seats from 0, several of them may be on
+    one machine, and two servers of one machine may have jobs of the same number.
+    """
+    attempt, task = os.environ.get("PHALANX_NOTICE_FILE"), os.environ.get("PHALANX_RANK")
+    return f"{job} task {task} of {attempt}" if attempt and task else job
 
 
 def seat(rank: int) -> int:

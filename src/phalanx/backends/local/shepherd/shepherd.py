@@ -19,6 +19,7 @@ from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.muster import Failure, Muster
+from phalanx.backends.local.shepherd.remains import KEEPERS, NONE, kill_these
 from phalanx.backends.local.shepherd.rest import Rest
 from phalanx.backends.local.shepherd.sessions import Sessions
 from phalanx.backends.local.shepherd.suspension import Suspension
@@ -71,6 +72,7 @@ class Shepherd:
         self._joining: list[TaskOrder] = []
         self._stops: list[Pending] = []
         self._grace: Timer | None = None
+        self._is_grace_over = False
         self._ending: Ending | None = None
         self._homeless = False
         self._actions = {"stop": self._stop, "suspend": self._suspend, "resume": self._resume, "resize": self._resize}
@@ -212,13 +214,23 @@ class Shepherd:
         for task in self._tasks.values():
             if task.pid == pid:
                 task.note_end(status)
-                task.kill(descendants(os.getpid()))
+                self._clear_out(task)
                 if task.rank in self._watches:
                     self._watches.pop(task.rank).end()
                 return
         for watch in list(self._watches.values()):
             if watch.reap(pid, status):
                 return
+
+    def _clear_out(self, task: Task) -> None:
+        """Kills what the main process of a task left, but for what has the grace to finish."""
+        # Memory that is kept for the next trainer of a task is the task's own, as long as there will be one.
+        goes_on = self.order["service"] and self._ending is None and not task.leaving
+        task.clear_out(descendants(os.getpid()), KEEPERS if goes_on else NONE)
+        if self._ending is None:
+            # Else there is one grace for all.
+            left_ms = task.grace_left_ms(self.order["grace_ms"])
+            self.loop.after(left_ms, partial(kill_these, task.remains))
 
     def _settle(self) -> None:
         """Goes on from wherever things stand."""
@@ -280,7 +292,7 @@ class Shepherd:
 
     def _settle_resize(self) -> None:
         leaving = [task for task in self._tasks.values() if task.leaving]
-        if self._resizing is None or any(task.alive for task in leaving):
+        if self._resizing is None or any(task.alive or task.is_finishing for task in leaving):
             return
         for task in leaving:
             task.clear()
@@ -326,7 +338,7 @@ class Shepherd:
         self.loop.after(self.order["grace_ms"], partial(self._kill, task, task.pid))
 
     def _kill(self, task: Task, pid: int) -> None:
-        if task.alive and task.pid == pid:
+        if task.pid == pid and (task.alive or task.is_finishing):
             task.kill(descendants(os.getpid()))
 
     def _fail(self, task: Task, reason: str) -> None:
@@ -373,16 +385,37 @@ class Shepherd:
         self._book.put_down()
         for task in self._tasks.values():
             task.ask_to_leave()
-        timer = self.loop.after(grace_ms, kill_all)
+        self._begin_grace(grace_ms)
+
+    def _begin_grace(self, grace_ms: int) -> None:
+        timer = self.loop.after(grace_ms, self._end_grace)
         if self._grace is not None and self._grace.at_s < timer.at_s:
             timer.call_off()
         else:
             self._grace = timer
 
+    def _end_grace(self) -> None:
+        self._is_grace_over = True
+        kill_all()
+
+    def _leaves_some_finishing(self) -> bool:
+        """Whether processes of the attempt may go on until the grace is over; kills all others."""
+        if self._is_grace_over:
+            return False
+        if self._grace is None:
+            self._begin_grace(self.order["grace_ms"])
+        flock = descendants(os.getpid())
+        spared = {each.pid for task in self._tasks.values() for each in task.may_finish(flock)}
+        kill_these(each for each in flock if each.pid not in spared)
+        return bool(spared)
+
     def _finish(self, ending: Ending) -> None:
         """Ends once not one process is left."""
         self._reap()
         if anybody_left():
+            if self._leaves_some_finishing():
+                # Their ends are heard of, and so is the end of the grace.
+                return
             kill_all()
             self.loop.after(LOOK_AGAIN_MS, self._reap)
             return

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Collection
 from contextlib import suppress
 
 from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Grounds, TaskOrder, TaskState
-from phalanx.backends.local.processes import Process, process, signal_group, signal_process, variable
+from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.launch import Recruit, Stage
 from phalanx.backends.local.shepherd.loop import Timer
+from phalanx.backends.local.shepherd.remains import WRITERS, helpers, lives, noticed
 
 LOG_MODE = 0o640
 
@@ -31,6 +34,8 @@ class Task:
         self.healthy = True
         self.leaving = False
         self.why_killed = ""
+        self.told_at_s: float | None = None
+        self.remains: list[Process] = []
         self.timer: Timer | None = None
         self._oom_kills_before = 0
         self._folder = folder
@@ -45,6 +50,7 @@ class Task:
         env = {**order["env"], "PHALANX_TASK_RESTART_COUNT": str(self.restarts)}
         recruit = Recruit(order["argv"], env, order["workdir"], confinement(order))
         self.ended, self.why_killed, self.healthy = "", "", True
+        self.told_at_s, self.remains = None, []
         self._oom_kills_before = self._pen.oom_kills()
         self.pid, pipe = recruit.fork(self._streams, stage)
         self._pen.take(self.pid)
@@ -112,17 +118,41 @@ class Task:
         return words
 
     def ask_to_leave(self) -> None:
-        """Gives notice to all its processes."""
+        """Gives notice to its process group."""
         if self.alive:
+            self.told_at_s = time.monotonic()
             signal_group(self.pid, signal.SIGTERM)
-            # One that is frozen hears nothing until it is thawed.
-            signal_group(self.pid, signal.SIGCONT)
+            # One that is frozen hears nothing until it is thawed, and what it needs to save has sessions of its own.
+            for each in descendants(os.getpid()):
+                if self.owns(each):
+                    signal_process(each.pid, signal.SIGCONT)
 
     def kill(self, flock: list[Process]) -> None:
         """Kills whatever is left of it among the shepherd's descendants."""
         for each in flock:
             if self.owns(each):
                 signal_process(each.pid, signal.SIGKILL)
+
+    def may_finish(self, flock: list[Process]) -> list[Process]:
+        """Of the shepherd's descendants, those of it that have the grace when its main process has ended."""
+        told = noticed(flock, self.pid) if self.told_at_s is not None else []
+        return [*told, *(each for each in helpers(flock, WRITERS) if self.owns(each))]
+
+    def clear_out(self, flock: list[Process], kinds: Collection[str]) -> None:
+        """Kills what its main process left, but for what may finish, which it notes, and helpers of some kinds."""
+        self.remains = self.may_finish(flock)
+        spared = {each.pid for each in (*self.remains, *helpers(flock, kinds))}
+        self.kill([each for each in flock if each.pid not in spared])
+
+    def grace_left_ms(self, grace_ms: int) -> int:
+        """What is left of its grace, which begins with the notice, or with the end of its main process."""
+        told_for_s = 0.0 if self.told_at_s is None else time.monotonic() - self.told_at_s
+        return max(0, grace_ms - int(told_for_s * 1000))
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether something that its main process left goes on."""
+        return any(lives(each) for each in self.remains)
 
     def owns(self, each: Process) -> bool:
         """Whether a descendant of the shepherd is of this task: by session, or by what it was started with."""

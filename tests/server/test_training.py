@@ -1,0 +1,129 @@
+"""Trainings under a real server: stopped, drained and resumed elsewhere, they end as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import Server, eventually
+
+from job_python import JOB_PYTHON
+
+pytestmark = [
+    pytest.mark.needs("torch"),
+    pytest.mark.skipif(sys.executable != JOB_PYTHON, reason="jobs cannot run the Python that has torch"),
+]
+
+PROGRAM = str(Path(__file__).with_name("training.py"))
+STEPS = 150
+STEP_S = 0.02
+TRAIN = (JOB_PYTHON, PROGRAM, str(STEPS), str(STEP_S))
+ENOUGH = 20
+"""After so many steps a training is well under way, and far from what it saves by itself."""
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Server]:
+    """A server with two nodes of two GPUs."""
+    started = Server(folder, "--nodes", "2", "--gpus", "2", "--policy", "priority").start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the weights in which the training ends that nobody stops."""
+    environment = {**os.environ, "PHALANX_CHECKPOINT_DIR": str(tmp_path_factory.mktemp("undisturbed"))}
+    command = [sys.executable, PROGRAM, str(STEPS), "0"]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment).stdout
+    return re.findall(r"ends with (\w+)", told)[0]
+
+
+def submit(server: Server, command: Sequence[str], **job: Any) -> str:
+    """Submits a training that saves its work; its id."""
+    settings = {"checkpoint": {}, "grace": "60s", **job}
+    return str(server.submit(command=list(command), **settings)["id"])
+
+
+def logs(server: Server, job: str, attempt: int, stream: str = "out") -> str:
+    """What all tasks of an attempt printed."""
+    folder = server.data / "jobs" / job / str(attempt)
+    return "".join(path.read_text() for path in sorted(folder.glob(f"*.{stream}")))
+
+
+def await_steps(server: Server, job: str, attempt: int = 1) -> None:
+    eventually(lambda: f"did {ENOUGH}\n" in logs(server, job, attempt))
+
+
+def last_step(server: Server, job: str, attempt: int) -> int:
+    return max(int(step) for step in re.findall(r"did (\d+)", logs(server, job, attempt)))
+
+
+def check_resumed(server: Server, job: str, ranks: int, why: str = "preempted") -> None:
+    """The last step of the first attempt was durable, and the second went on from there on so many ranks."""
+    last = last_step(server, job, 1)
+    assert ENOUGH <= last < STEPS
+    assert f"SIGTERM ({why}): step {last} is durable (shared)" in logs(server, job, 1, "err")
+    loaded = re.findall(r"rank \d of (\d) loaded step (\d+) from (\w+)", logs(server, job, 2))
+    assert loaded == [(str(ranks), str(last), "shared")] * ranks
+
+
+def check_ended(server: Server, job: str, digest: str) -> None:
+    server.wait(job, "succeeded")
+    ends = re.findall(r"ends with (\w+)", logs(server, job, 2))
+    assert ends
+    assert set(ends) == {digest}
+
+
+def nodes_of(server: Server, job: str, attempt: int) -> list[str]:
+    attempts = server.client.get(f"/jobs/{job}/attempts").raise_for_status().json()["items"]
+    return next(list(each["nodes"]) for each in attempts if each["number"] == attempt)
+
+
+def preempt(server: Server, gpus: int) -> str:
+    """Has a job of a higher priority take its place; its id, once it runs."""
+    urgent = server.submit(command=["sleep", "1000"], priority=100, gang=[{"replicas": gpus, "gpus": 1}])["id"]
+    server.wait(urgent, "running")
+    return str(urgent)
+
+
+def test_a_preempted_training_goes_on_elsewhere_on_another_number_of_ranks(server: Server, undisturbed: str) -> None:
+    job = submit(server, TRAIN, gang=[{"replicas": 2, "gpus": 1}])
+    await_steps(server, job)
+    urgent = preempt(server, 4)
+    server.client.post(f"/jobs/{job}:resize", json={"replicas": 1}).raise_for_status()
+    (node,) = nodes_of(server, job, 1)
+    server.client.post(f"/nodes/{node}:drain").raise_for_status()
+    server.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
+    check_ended(server, job, undisturbed)
+    check_resumed(server, job, ranks=1)
+    assert node not in nodes_of(server, job, 2)
+
+
+def test_a_training_whose_node_is_emptied_goes_on_at_another(server: Server, undisturbed: str) -> None:
+    job = submit(server, ("sh", "-c", f"{' '.join(TRAIN)}; exit $?"), gpus=1)
+    await_steps(server, job)
+    (node,) = nodes_of(server, job, 1)
+    window = f"maintenance: [{{name: kernel, nodes: [{node}], start: +0s, for: 1h}}]"
+    server.client.put("/cluster", content=window, headers={"Content-Type": "application/yaml"}).raise_for_status()
+    check_ended(server, job, undisturbed)
+    check_resumed(server, job, ranks=1, why="maintenance")
+    assert node not in nodes_of(server, job, 2)
+
+
+def test_a_training_under_torchrun_goes_on_with_another_number_of_workers(server: Server, undisturbed: str) -> None:
+    launcher = f"{JOB_PYTHON} -m torch.distributed.run --standalone"
+    # The first attempt has two workers, the second one.
+    script = f"exec {launcher} --nproc-per-node $((3 - PHALANX_ATTEMPT)) {' '.join(TRAIN[1:])}"
+    job = submit(server, ("sh", "-c", script), gpus=1)
+    await_steps(server, job)
+    urgent = preempt(server, 4)
+    server.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
+    check_ended(server, job, undisturbed)
+    check_resumed(server, job, ranks=1)
