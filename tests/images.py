@@ -16,6 +16,7 @@ def image_of_this_machine(folder: Path) -> str:
     for program in PROGRAMS:
         copy_with_libraries(Path(shutil.which(Path(program).name) or program), root, Path(program))
     (root / "tmp").mkdir()
+    (root / "tmp").chmod(0o1777)
     archive = folder / "root.tar"
     with tarfile.open(archive, "w") as tar:
         tar.add(root, arcname=".")

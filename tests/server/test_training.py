@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from running import Server, eventually
 
+from images import engine_settings, image_of_this_machine
 from job_python import JOB_PYTHON
 
 pytestmark = [
@@ -20,10 +21,12 @@ pytestmark = [
     pytest.mark.skipif(sys.executable != JOB_PYTHON, reason="jobs cannot run the Python that has torch"),
 ]
 
+ROOT = Path(__file__).parents[2]
 PROGRAM = str(Path(__file__).with_name("training.py"))
 STEPS = 150
 STEP_S = 0.02
 TRAIN = (JOB_PYTHON, PROGRAM, str(STEPS), str(STEP_S))
+UNDER_A_SHELL = ("sh", "-c", f"{' '.join(TRAIN)}; exit $?")
 ENOUGH = 20
 """After so many steps a training is well under way, and far from what it saves by itself."""
 
@@ -107,7 +110,7 @@ def test_a_preempted_training_goes_on_elsewhere_on_another_number_of_ranks(serve
 
 
 def test_a_training_whose_node_is_emptied_goes_on_at_another(server: Server, undisturbed: str) -> None:
-    job = submit(server, ("sh", "-c", f"{' '.join(TRAIN)}; exit $?"), gpus=1)
+    job = submit(server, UNDER_A_SHELL, gpus=1)
     await_steps(server, job)
     (node,) = nodes_of(server, job, 1)
     window = f"maintenance: [{{name: kernel, nodes: [{node}], start: +0s, for: 1h}}]"
@@ -127,3 +130,27 @@ def test_a_training_under_torchrun_goes_on_with_another_number_of_workers(server
     server.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
     check_ended(server, job, undisturbed)
     check_resumed(server, job, ranks=1)
+
+
+@pytest.fixture
+def containers(tmp_path: Path, folder: Path) -> Iterator[Server]:
+    """A server with a node of two GPUs whose jobs may run in containers."""
+    options = ("--nodes", "1", "--gpus", "2", "--policy", "priority")
+    started = Server(folder, *options, CONTAINERS_CONF=str(engine_settings(tmp_path))).start()
+    yield started
+    started.stop()
+
+
+@pytest.mark.needs("podman")
+@pytest.mark.skipif(os.getuid() != 0, reason="the image's files are root's")
+@pytest.mark.parametrize("command", [TRAIN, UNDER_A_SHELL], ids=["itself", "shell"])
+def test_a_training_in_a_container_hears_the_notice_whatever_the_first_process_is(
+    tmp_path: Path, containers: Server, undisturbed: str, command: tuple[str, ...]
+) -> None:
+    mounts = [f"{place}:{place}" for place in ("/usr", str(ROOT))]
+    job = submit(containers, command, gpus=1, image=image_of_this_machine(tmp_path), mounts=mounts)
+    await_steps(containers, job)
+    urgent = preempt(containers, 2)
+    containers.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
+    check_ended(containers, job, undisturbed)
+    check_resumed(containers, job, ranks=1)

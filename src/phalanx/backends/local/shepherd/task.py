@@ -13,6 +13,7 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Grounds, TaskOrder, TaskState
 from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
+from phalanx.backends.local.shepherd.inside import beside_the_first
 from phalanx.backends.local.shepherd.launch import Recruit, Stage
 from phalanx.backends.local.shepherd.loop import Timer
 from phalanx.backends.local.shepherd.remains import WRITERS, helpers, lives, noticed
@@ -118,14 +119,17 @@ class Task:
         return words
 
     def ask_to_leave(self) -> None:
-        """Gives notice to its process group."""
+        """Gives notice to its process group, and to that of the first process in its container."""
         if self.alive:
             self.told_at_s = time.monotonic()
             signal_group(self.pid, signal.SIGTERM)
+            own = [each for each in descendants(os.getpid()) if self.owns(each)]
+            # The container engine tells the first process alone.
+            for each in beside_the_first(own) if self.order["enter"] else ():
+                signal_process(each.pid, signal.SIGTERM)
             # One that is frozen hears nothing until it is thawed, and what it needs to save has sessions of its own.
-            for each in descendants(os.getpid()):
-                if self.owns(each):
-                    signal_process(each.pid, signal.SIGCONT)
+            for each in own:
+                signal_process(each.pid, signal.SIGCONT)
 
     def kill(self, flock: list[Process]) -> None:
         """Kills whatever is left of it among the shepherd's descendants."""
