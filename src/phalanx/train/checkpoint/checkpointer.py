@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.last_resort import LastResort
 from phalanx.train.checkpoint.loading import Loaded, Loader
 from phalanx.train.checkpoint.meeting import Meeting
 from phalanx.train.checkpoint.notice import Acknowledgement, MaxRun, Notice, Notices
@@ -73,6 +74,9 @@ class Checkpointer:
         self._loader = Loader(self._station, trusted)
         self._notices = Notices(meeting.store)
         self._notices.listen(signals)
+        self._last_resort = LastResort(meeting.presence, signals)
+        if meeting.world_size > 1:
+            self._last_resort.set()
         self._warnings = warnings
         self._max_run = MaxRun()
         self._reporter = ProgressReporter(self._on_request)
@@ -173,6 +177,7 @@ class Checkpointer:
             self._station.meeting.share("closing", None)
         except PhalanxError as error:
             log.warning("rank %d: %s", self._station.rank, error)
+        self._station.meeting.presence.leave()
         self._let_go()
         for target in self._station.targets:
             if target.ranks[0] == self._station.rank:
@@ -218,10 +223,12 @@ class Checkpointer:
 
     def _serve(self, notice: Notice, metrics: Mapping[str, float]) -> None:
         """Saves to the durable tiers and waits for them as long as the notice allows."""
-        saver = self._saver
-        saver.settle(notice.until_s)
+        saver, presence = self._saver, self._station.meeting.presence
+        # With a rank lost there is nothing to wait for: its part will never come.
+        until_s = 0.0 if presence.lost else notice.until_s
+        saver.settle(until_s)
         self._save([tier for tier in self._station.tiers if tier != "device"], metrics)
-        saver.settle(notice.until_s)
+        saver.settle(until_s)
         self._say_if_it_fails(lambda: saver.agree_on_durable("serving a notice"))
         durable = saver.durable_step
         self._notices.served()
@@ -229,6 +236,8 @@ class Checkpointer:
         self.acknowledgements.append(acknowledgement)
         log.warning("%s", acknowledgement)
         self._stopping = int(notice.ends)
+        if self._stopping:
+            presence.leave()
 
     def _end_as_asked(self) -> None:
         """The loop was told to end and has not: lets the signal do what it would have done."""
@@ -281,6 +290,8 @@ class Checkpointer:
             hook.remove()
         self._hooks = []
         self._notices.stop_listening()
+        self._last_resort.release()
+        self._station.meeting.presence.close()
         self._reporter.close()
 
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 import pickle
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.presence import Chair, Member, Presence, reachable_host
 
 Answer = TypeVar("Answer")
 
 PREFIX = "phalanx-checkpoint"
+
+POLL_S, POLL_LONGEST_S = 0.0005, 0.02
+"""How often it is looked whether words have come. The store's own waiting cannot be interrupted: a signal would be
+heard at its end, and a rank that has ended would be waited for.
+"""
+
+_meetings = itertools.count()
 
 
 class RankMissingError(PhalanxError):
@@ -29,11 +41,22 @@ class RankMissingError(PhalanxError):
         return f"{self.topic}: rank {ranks} did not arrive within {self.timeout_s:g} s; look at its log and its node"
 
 
+class RankEndedError(RankMissingError):
+    """Ranks ended before they arrived where all must."""
+
+    def __str__(self) -> str:
+        ranks = ", ".join(str(rank) for rank in self.missing)
+        return f"{self.topic}: rank {ranks} has ended; look at its log and its node"
+
+
 class Meeting:
     """Where the ranks of a job meet: torch's key-value store, which every launcher of torch provides.
 
     Rank 0 chairs. It waits for each rank's word, decides, and writes the decision; so all go on from the same
     decision, also those that came late, and also if it is that somebody is missing.
+
+    A rank that has ended is not waited for. A signal is no reason to give up: when all are told to end, they meet to
+    save their last step.
     """
 
     def __init__(self, store: Store | None, rank: int, world_size: int, timeout_s: float = 60.0) -> None:
@@ -41,6 +64,7 @@ class Meeting:
         self._rank, self._world_size = rank, world_size
         self._timeout_s = timeout_s
         self._count = 0
+        self.presence = Presence(rank)
 
     @classmethod
     def of_this_job(cls, timeout_s: float = 60.0) -> Meeting:
@@ -49,8 +73,12 @@ class Meeting:
             return cls(None, 0, 1, timeout_s)
         from torch.distributed.distributed_c10d import _get_default_store
 
-        store = PrefixStore(PREFIX, _get_default_store())
-        return cls(store, dist.get_rank(), dist.get_world_size(), timeout_s)
+        # The store may outlive workers that are restarted, and a process may have several checkpointers in turn.
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"{PREFIX}/{restarts}/{next(_meetings)}", _get_default_store())
+        meeting = cls(store, dist.get_rank(), dist.get_world_size(), timeout_s)
+        meeting._find_one_another()
+        return meeting
 
     @property
     def rank(self) -> int:
@@ -85,6 +113,18 @@ class Meeting:
         """The words of all ranks."""
         return self.decide(topic, word, list)
 
+    def _find_one_another(self) -> None:
+        """Connects all ranks, so that each learns when another has ended; what cannot be connected is timed out."""
+        token = self.decide("finding one another", None, lambda _: secrets.token_hex(16))
+        chair: Chair | None = None
+        if self._rank == 0:
+            with contextlib.suppress(OSError):
+                self.presence = chair = Chair(reachable_host(), token)
+        address = self.decide("finding one another", None, lambda _: None if chair is None else chair.address)
+        if self._rank != 0 and address is not None:
+            with contextlib.suppress(OSError):
+                self.presence = Member(self._rank, address, token)
+
     def _put(self, key: str, value: Any) -> None:
         assert self._store is not None
         # The store takes bytes too; its stub says otherwise.
@@ -94,10 +134,9 @@ class Meeting:
         assert self._store is not None
         keys = [f"{place}/{rank}" for rank in range(self._world_size)]
         try:
-            self._store.wait(keys, timedelta(seconds=self._timeout_s))
-        except dist.DistError:
-            missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-            return RankMissingError(topic, missing, self._timeout_s)
+            self._wait(place, topic, {key: rank for rank, key in enumerate(keys)}, self._timeout_s)
+        except RankMissingError as error:
+            return error
         try:
             return chair([pickle.loads(word) for word in self._store.multi_get(keys)])
         except PhalanxError as error:
@@ -107,12 +146,36 @@ class Meeting:
     def _await(self, key: str, topic: str) -> bytes:
         """The decision. The chair itself may be the one that is missing, and it answers late if another one is."""
         assert self._store is not None
-        try:
-            self._store.wait([key], timedelta(seconds=2 * self._timeout_s))
-        except dist.DistError as error:
-            raise RankMissingError(topic, [0], 2 * self._timeout_s) from error
+        self._wait(key.partition("/")[0], topic, {key: 0}, 2 * self._timeout_s)
         answer: bytes = self._store.get(key)
         return answer
+
+    def _wait(self, place: str, topic: str, keys: Mapping[str, int], timeout_s: float) -> None:
+        """Waits for keys, each written by a rank, as long as all ranks can still come."""
+        deadline_s = time.monotonic() + timeout_s
+        pause_s = POLL_S
+        while True:
+            # Asked first: what a rank has written before it ended counts.
+            ended = self.presence.ended
+            try:
+                if self._has(*keys):
+                    return
+                # Without the word of one, rank 0 cannot decide, wherever it is itself.
+                silent = [rank for rank in sorted(ended) if rank == 0 or not self._has(f"{place}/{rank}")]
+            except dist.DistError as error:
+                # The store is gone, and with it the rank that had it.
+                raise RankEndedError(topic, [0], timeout_s) from error
+            if silent:
+                raise RankEndedError(topic, silent, timeout_s)
+            if time.monotonic() > deadline_s:
+                missing = [rank for key, rank in keys.items() if not self._has(key)]
+                raise RankMissingError(topic, missing, timeout_s)
+            time.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, POLL_LONGEST_S)
+
+    def _has(self, *keys: str) -> bool:
+        assert self._store is not None
+        return self._store.check(list(keys))
 
     def _tidy(self) -> None:
         """Takes away what the meeting before last left: everybody who is here has read it."""

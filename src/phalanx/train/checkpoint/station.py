@@ -19,6 +19,7 @@ from phalanx.train.checkpoint.memory import Memory
 from phalanx.train.checkpoint.pace import Pace
 from phalanx.train.checkpoint.peers import Address
 from phalanx.train.checkpoint.persist import Target
+from phalanx.train.checkpoint.presence import reachable_host
 from phalanx.train.checkpoint.snapshot import Copier, HostCopier
 from phalanx.train.checkpoint.state import State
 from phalanx.train.checkpoint.tiers import ORDER, Host, Local, Peer, Shared, Tier
@@ -157,19 +158,6 @@ def memory_name(job: str) -> str:
 def seat(rank: int) -> int:
     """The place on this machine. Launchers may give a machine other ranks after a restart, but not other places."""
     return int(os.environ.get("LOCAL_RANK", rank))
-
-
-def reachable_host() -> str:
-    """The address of this machine in the network that leads to the other ranks."""
-    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # Nothing is sent; the kernel only picks the way.
-            probe.connect((master, 9))
-            host: str = probe.getsockname()[0]
-            return host
-    except OSError:
-        return "127.0.0.1"
 
 
 def _by_name(tiers: Sequence[Tier]) -> dict[str, Tier]:
