@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,41 @@ def test_a_training_under_torchrun_goes_on_with_another_number_of_workers(server
     server.client.post(f"/jobs/{urgent}:cancel").raise_for_status()
     check_ended(server, job, undisturbed)
     check_resumed(server, job, ranks=1)
+
+
+def helpers(server: Server) -> list[str]:
+    """The processes beside trainers of a server's jobs, by what they say they are."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            variables = environment.read_bytes().decode(errors="replace").split("\0")
+            if any(each.startswith(f"PHALANX_NOTICE_FILE={server.data}") for each in variables):
+                found += [each for each in variables if each.startswith("PHALANX_HELPER=")]
+    return found
+
+
+def test_workers_that_torchrun_restarts_find_their_memory(server: Server, undisturbed: str) -> None:
+    launcher = f"{JOB_PYTHON} -m torch.distributed.run --standalone --max-restarts 1 --nproc-per-node 2"
+    env = {"TRAINING_DIES_AT": "25"}
+    job = submit(server, ("sh", "-c", f"exec {launcher} {' '.join(TRAIN[1:])}"), gpus=1, env=env)
+    server.wait(job, "succeeded", "failed")
+    told = logs(server, job, 1)
+    assert sorted(re.findall(r"rank \d of 2 loaded step \d+ from \w+", told)) == [
+        "rank 0 of 2 loaded step 20 from host",
+        "rank 1 of 2 loaded step 20 from host",
+    ], logs(server, job, 1, "err")
+    assert set(re.findall(r"ends with (\w+)", told)) == {undisturbed}
+    assert helpers(server) == []
+
+
+def test_the_task_of_a_service_that_is_restarted_finds_its_memory_until_the_attempt_ends(server: Server) -> None:
+    command = (*TRAIN[:2], "100000", TRAIN[3])
+    job = submit(server, command, kind="service", gpus=1, env={"TRAINING_DIES_AT": "25"}, preemptible=True)
+    eventually(lambda: "loaded step 20 from host" in logs(server, job, 1))
+    assert "PHALANX_HELPER=keeper" in helpers(server)
+    server.client.post(f"/jobs/{job}:cancel").raise_for_status()
+    server.wait(job, "cancelled")
+    assert helpers(server) == []
 
 
 @pytest.fixture
