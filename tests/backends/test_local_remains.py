@@ -15,6 +15,7 @@ from phalanx.engine.event import Done
 from phalanx.workload.job import Kind
 
 GRACE_MS = 20_000
+BEGUN = "until [ -e begun ]; do sleep 0.05; done;"
 WRITER = "PHALANX_HELPER=writer setsid sh -c '{}' &"
 
 
@@ -66,14 +67,14 @@ def test_workers_of_a_launcher_in_sessions_of_their_own_have_it_too(bench: Bench
 
 
 def test_a_writer_finishes_after_the_notice_and_after_its_trainer(bench: Bench) -> None:
-    begin(bench, WRITER.format("sleep 1; echo written") + " echo ready; exec sleep 1000")
+    begin(bench, WRITER.format("touch begun; sleep 1; echo written") + f" {BEGUN} echo ready; exec sleep 1000")
     assert stop(bench) < GRACE_MS / 1000 / 2
     assert bench.printed() == "ready\nwritten\n"
 
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 3", "kill -9 $$"])
 def test_a_writer_finishes_after_a_trainer_that_ended_by_itself(bench: Bench, end: str) -> None:
-    begin(bench, WRITER.format("sleep 1; echo written") + f" echo ready; {end}")
+    begin(bench, WRITER.format("touch begun; sleep 1; echo written") + f" {BEGUN} echo ready; {end}")
     bench.end()
     assert bench.printed() == "ready\nwritten\n"
 
