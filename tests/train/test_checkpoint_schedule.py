@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from math import sqrt
+from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.train.checkpoint import Checkpointer, Retention, Shared
 from phalanx.train.checkpoint.schedule import Cost, Rates, Schedule, daly_s, young_s
+from phalanx.train.checkpoint.store import steps
 
 HOUR_S = 3600.0
 
@@ -84,7 +88,37 @@ def test_costs_drift_and_the_latest_count_most() -> None:
     assert cost.blocked_s == pytest.approx(3.0, abs=0.01)
 
 
-def test_after_a_load_intervals_count_from_the_step_that_is_back() -> None:
+def test_after_a_load_a_fixed_interval_falls_on_its_multiples_again() -> None:
     chosen = schedule(host=4)
     chosen.restart(6)
+    assert [step for step in range(7, 15) if due_and_saved(chosen, step)] == [8, 12]
+
+
+def test_a_multiple_at_which_a_tier_could_not_be_saved_to_is_made_up_for_and_the_next_one_kept() -> None:
+    chosen = schedule(shared=10)
+    assert chosen.due(10) == ["shared"]
+    assert chosen.due(13) == ["shared"], "nothing was saved at 10"
+    chosen.saved(13, ["shared"])
+    assert [step for step in range(14, 31) if due_and_saved(chosen, step)] == [20, 30]
+
+
+def test_after_a_load_an_interval_that_is_worked_out_counts_from_the_step_that_is_back() -> None:
+    chosen = schedule(host=None)
+    chosen.intervals["host"] = 4
+    chosen.restart(6)
     assert [step for step in range(7, 15) if due_and_saved(chosen, step)] == [10, 14]
+
+
+def test_milestones_of_a_retention_are_saved_also_after_a_restart_in_between(tmp_path: Path) -> None:
+    def train(until: int) -> None:
+        tiers = [Shared(tmp_path, every=10, keep=Retention(last=1, every=20))]
+        with Checkpointer({"model": torch.nn.Linear(2, 2)}, tiers, job=f"until {until}", signals=()) as checkpointer:
+            checkpointer.load()
+            while checkpointer.completed < until:
+                checkpointer.step()
+                checkpointer.wait()
+            checkpointer.save()
+
+    train(13)
+    train(41)
+    assert {20, 40} <= {step.step for step in steps(tmp_path)}

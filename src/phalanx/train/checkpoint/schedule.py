@@ -82,14 +82,14 @@ class Schedule:
 
     def due(self, step: int) -> list[str]:
         """The tiers that are to be saved to after this step."""
-        return [tier for tier in self.every if step - self.last.get(tier, 0) >= self.interval(tier)]
+        return [tier for tier in self.every if self._is_due(tier, step)]
 
     def saved(self, step: int, tiers: list[str]) -> None:
         for tier in tiers:
             self.last[tier] = step
 
     def restart(self, step: int) -> None:
-        """Counts anew from a step that was brought back."""
+        """Goes on from a step that was brought back, as if all tiers had been saved to then."""
         self.last = dict.fromkeys(self.every, step)
 
     def adapt(self, costs: Mapping[str, Cost], step_s: float) -> None:
@@ -114,6 +114,16 @@ class Schedule:
         rate = self.rates.per_second(tier)
         optimum_s = daly_s(cost.blocked_s, 1 / rate) if rate > 0 else inf
         return max(optimum_s, cost.busy_s)
+
+    def _is_due(self, tier: str, step: int) -> bool:
+        """An interval that is worked out counts from the last save, a fixed one falls on its multiples.
+
+        Milestones of a retention are multiples too, and must not be missed because a run was resumed in between.
+        """
+        last, fixed = self.last.get(tier, 0), self.every[tier]
+        if fixed is None:
+            return step - last >= self.interval(tier)
+        return step // fixed > last // fixed
 
     def interval(self, tier: str) -> int:
         """Steps from one save to the next."""
