@@ -19,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,6 @@ class Bench:
         self.block_steps = 12 if options.tiny else 60
         self.repeats = 2 if options.tiny else 4
         self.training = Training(TINY if options.tiny else BILLION, self.device)
-        self.step_s = 0.0
-        self.state_bytes = 0
         self.bus_bytes_s = float("inf")
         self.restored_s: float | None = None
 
@@ -97,19 +96,29 @@ class Bench:
 
     def ground(self) -> None:
         """The training alone."""
-        for _ in range(5):
-            self.training.step()
-        self.step_s = self.timed(lambda: self.steps(self.block_steps)) / self.block_steps
-        values = [*self.training.model.state_dict().values()]
-        values += [v for state in self.training.optimizer.state.values() for v in state.values()]
-        self.state_bytes = sum(value.numel() * value.element_size() for value in values)
+        alone_s = self.step_s
         self.report.row("parameters", self.training.parameter_count / 1e9, "billion")
         self.report.row("state S", self.state_bytes / GB, "GB")
-        self.report.row("step alone", self.step_s, "s")
+        self.report.row("step alone", alone_s, "s")
         self.hbm("peak HBM of the training alone")
         shmem = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
         self.report.say(f"huge pages for shared memory: {shmem.read_text().strip() if shmem.exists() else '?'}")
         self.report.say(f"disk: {shutil.disk_usage(self.folder)}; torch {torch.__version__}; {self.device_name()}")
+
+    @cached_property
+    def state_bytes(self) -> int:
+        """S, once the optimiser has its moments."""
+        assert self.step_s
+        values = [*self.training.model.state_dict().values()]
+        values += [v for state in self.training.optimizer.state.values() for v in state.values()]
+        return sum(value.numel() * value.element_size() for value in values)
+
+    @cached_property
+    def step_s(self) -> float:
+        """A step of the training alone, measured when a part first asks for it: parts run also by themselves."""
+        for _ in range(5):
+            self.training.step()
+        return self.timed(lambda: self.steps(self.block_steps)) / self.block_steps
 
     def bus(self) -> None:
         """How fast pinned memory is copied, each way."""
@@ -219,6 +228,7 @@ class Bench:
         """Ours to the same disk as the others: how long training stands still, and when the step is safe."""
         where = self.folder / "ours"
         keep = Retention(last=1)
+        alone_s = self.step_s
         checkpointer = Checkpointer(
             self.training.parts, [Host(every=NEVER), Shared(where, every=NEVER, keep=keep)], job="durable", signals=()
         )
@@ -244,11 +254,9 @@ class Bench:
         self.report.row("phalanx to disk: stall at the fence", facts["costs"]["host"]["blocked_s"], "s")
         self.report.row("phalanx to disk: from the call to the commit mark", safe_s, "s")
         self.report.row("phalanx to disk: steps trained meanwhile", steps, "steps")
-        extra_s = safe_s - steps * self.step_s
+        extra_s = safe_s - steps * alone_s
         self.report.row("phalanx to disk: training time lost for one durable save", extra_s, "s")
-        self.report.row(
-            "phalanx to disk: interval it sustains", facts["costs"]["shared"]["busy_s"] / self.step_s, "steps"
-        )
+        self.report.row("phalanx to disk: interval it sustains", facts["costs"]["shared"]["busy_s"] / alone_s, "steps")
         self.report.say(f"faults: {list(checkpointer.faults)}")
         checkpointer.close()
         shutil.rmtree(where, ignore_errors=True)

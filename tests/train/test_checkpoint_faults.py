@@ -179,6 +179,12 @@ def test_old_steps_that_cannot_be_taken_away_do_not_make_the_new_one_less_durabl
         assert [each.step for each in steps(tmp_path)] == [1, 2]
 
 
+@pytest.mark.parametrize("url", ["memory://run", "simplecache::memory://run"])
+def test_a_shared_tier_in_the_memory_of_one_process_is_refused_since_it_is_not_durable(url: str) -> None:
+    with pytest.raises(PhalanxError, match=rf"Shared\('{url}'\): .* no step there is durable"):
+        Shared(url)
+
+
 def test_a_store_that_keeps_failing_is_named_and_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "start_process", fork_background)
     fsspec.register_implementation("refusing", Refusing, clobber=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.train.checkpoint.store import Retention
@@ -70,6 +73,16 @@ class Shared:
     options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = 600.0
     """How long a rank that has not written its part is waited for."""
+
+    def __post_init__(self) -> None:
+        address = os.fspath(self.url)
+        # fsspec chains filesystems with "::"; the last one is where the bytes end up.
+        if address.split("::")[-1].partition("://")[0] == "memory":
+            raise PhalanxError(
+                f"Shared({address!r}): fsspec's memory filesystem lies in one process and ends with it, so no step "
+                f"there is durable. Expected a directory or the URL of a store that outlasts the job: name one, or keep "
+                f"the state in memory with Host() alone"
+            )
 
 
 Tier = Device | Host | Peer | Local | Shared
