@@ -141,6 +141,25 @@ def test_a_tier_that_falls_behind_is_named_once_with_what_it_sustains_and_counte
         assert checkpointer.describe()["late"]["shared"] >= 4
 
 
+def test_a_slow_durable_write_does_not_hold_back_snapshots_to_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "start_process", fork_background)
+    with Checkpointer({"model": model()}, [Host(every=1), Shared(tmp_path, every=100)], signals=()) as checkpointer:
+        process = checkpointer._station.background
+        assert process is not None
+        # Stopped before it writes anything: a disk cannot be slower.
+        os.kill(process.pid, signal.SIGSTOP)
+        checkpointer.completed = 99
+        for _ in range(6):
+            checkpointer.step()
+            assert checkpointer._station.memory.holdings.find(0, checkpointer.completed), checkpointer.faults
+        assert checkpointer.describe()["skipped"] == 0
+        os.kill(process.pid, signal.SIGCONT)
+        checkpointer.wait()
+        assert checkpointer.durable_step == 100
+
+
 def test_a_lost_permission_is_named_and_a_step_follows_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.train.checkpoint.decision import Word, decide, newest_protected, writable
 from phalanx.train.checkpoint.recovery import Inventory, Source, plan
+from phalanx.train.checkpoint.schedule import Cost
 
 HERE = ("127.0.0.1", 1)
 
@@ -83,9 +84,20 @@ def test_what_is_kept_or_read_is_not_overwritten() -> None:
 
 
 def test_nothing_is_saved_when_a_rank_has_no_room_and_it_is_named() -> None:
-    decision = decide([word(2, 4), word(2, 4, replicated=None, occupied=(2,))])
+    decision = decide([word(2, 4), word(2, 4, replicated=None, occupied=(2, 4))])
     assert decision.tiers is None
     assert "rank 1" in decision.why_not
+
+
+def test_while_a_step_is_being_written_to_disk_snapshots_go_on_in_the_other_slot_and_that_step_stays() -> None:
+    decision = decide([word(2, 4), word(4, 2, occupied=(2,))])
+    assert (decision.tiers, decision.keep) == (("host",), 2)
+
+
+def test_what_peers_have_copies_of_is_not_given_up_for_a_snapshot() -> None:
+    costs = {"host": Cost(), "peer": Cost()}
+    decision = decide([word(2, 4, replicated=4, costs=costs), word(2, 4, replicated=4, costs=costs, occupied=(2,))])
+    assert (decision.tiers, decision.keep) == (None, 4)
 
 
 def test_a_step_that_all_have_already_only_goes_to_further_tiers() -> None:

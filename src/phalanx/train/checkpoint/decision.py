@@ -61,7 +61,7 @@ class Decision:
 
 def decide(words: Sequence[Word]) -> Decision:
     """The slowest rank's costs count; what one rank needs to keep, none may overwrite."""
-    keep = newest_protected(words)
+    keep = protected(words)
     due = _in_order(frozenset().union(*(word.due for word in words)))
     busy = frozenset().union(*(word.busy for word in words))
     tiers = tuple(tier for tier in due if tier not in busy)
@@ -93,13 +93,32 @@ def decide(words: Sequence[Word]) -> Decision:
     )
 
 
+def protected(words: Sequence[Word]) -> int | None:
+    """The step that all can go back to while the next snapshot is written: the newest there is, if that leaves room.
+
+    While a durable tier reads an older one, there may be no other slot than the newest. The older one is whole and is
+    not overwritten before it has been read, so that it can be gone back to in the meantime. Where copies go to
+    peers they are of the newest, which then stays: the other ranks would not have the step that a lost one has there.
+    """
+    newest = newest_protected(words)
+    if any("peer" in word.costs for word in words) or all(_has_room(word, newest) for word in words):
+        return newest
+    others = sorted(_common(words) - {newest}, reverse=True)
+    return next((step for step in others if all(_has_room(word, step) for word in words)), newest)
+
+
 def newest_protected(words: Sequence[Word]) -> int | None:
     """The newest step that all could go back to: every rank has it whole, and copies of it too if copies are made."""
-    common = frozenset.intersection(*(frozenset(s for s in word.slots if s is not None) for word in words))
+    common = _common(words)
     replicated = [word.replicated for word in words if word.replicated is not None]
     if len(replicated) == len(words) and min(replicated) in common:
         return min(replicated)
     return max(common, default=None)
+
+
+def _common(words: Sequence[Word]) -> frozenset[int]:
+    """The steps of which every rank has a whole snapshot of its own."""
+    return frozenset.intersection(*(frozenset(s for s in word.slots if s is not None) for word in words))
 
 
 def writable(slots: Sequence[int | None], keep: int | None, occupied: frozenset[int]) -> int | None:

@@ -80,8 +80,8 @@ class Shared:
         if address.split("::")[-1].partition("://")[0] == "memory":
             raise PhalanxError(
                 f"Shared({address!r}): fsspec's memory filesystem lies in one process and ends with it, so no step "
-                f"there is durable. Expected a directory or the URL of a store that outlasts the job: name one, or keep "
-                f"the state in memory with Host() alone"
+                f"there is durable. Expected a directory or the URL of a store that outlasts the job: name one, or "
+                f"keep the state in memory with Host() alone"
             )
 
 
