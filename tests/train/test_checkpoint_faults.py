@@ -23,12 +23,13 @@ from torch.distributed import HashStore
 from phalanx.bench.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, Retention, Shared, background
+from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement
 from phalanx.train.checkpoint.holdings import Holdings, replica_name
 from phalanx.train.checkpoint.meeting import Meeting, RankMissingError
 from phalanx.train.checkpoint.pace import Pace
 from phalanx.train.checkpoint.peers import Parcel, PeerServer, TransferError, fetch, push
 from phalanx.train.checkpoint.segment import Segment, require_memory
-from phalanx.train.checkpoint.slot import DATA_OFFSET, Record, Slot
+from phalanx.train.checkpoint.slot import Record, Slot
 from phalanx.train.checkpoint.store import DirectoryInUse, Retry, StoreError, steps
 from phalanx.train.checkpoint.store.layout import MARK
 from phalanx.train.checkpoint.store.local import LocalMedium
@@ -312,7 +313,7 @@ def snapshot(step: int, fill: int, rank: int = 3) -> Slot:
     taken = slot("own-0")
     taken.begin(step, rank, 8 << 20)
     taken.segment.view[DATA_OFFSET : DATA_OFFSET + (8 << 20)] = bytes([fill]) * (8 << 20)
-    taken.finish(Record(step, rank, 4, (), {}))
+    taken.finish(Record(step, rank, 4, Arrangement(()), {}))
     return taken
 
 

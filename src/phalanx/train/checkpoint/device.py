@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.snapshot import copy_all
 
 
 class DeviceCopy:
@@ -22,21 +23,19 @@ class DeviceCopy:
     def objects(self) -> dict[str, Any]:
         return self._objects
 
-    def take(self, step: int, pieces: Sequence[Piece], objects: dict[str, Any]) -> None:
+    def take(self, step: int, tensors: Sequence[torch.Tensor], objects: dict[str, Any]) -> None:
         """Copies, in the order of the stream that training runs on."""
-        same = len(pieces) == len(self._tensors) and all(
-            held.shape == piece.tensor.shape and held.dtype == piece.dtype
-            for held, piece in zip(self._tensors, pieces, strict=True)
+        same = len(tensors) == len(self._tensors) and all(
+            (held.shape, held.dtype, held.device) == (tensor.shape, tensor.dtype, tensor.device)
+            for held, tensor in zip(self._tensors, tensors, strict=True)
         )
-        if not same:
-            self._tensors = [torch.empty_like(piece.tensor) for piece in pieces]
         self.step = None
-        for held, piece in zip(self._tensors, pieces, strict=True):
-            held.copy_(piece.tensor, non_blocking=True)
+        if not same:
+            self._tensors = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
+        copy_all(self._tensors, tensors, non_blocking=True)
         self._objects = objects
         self.step = step
 
     def fill(self, pieces: Sequence[Piece]) -> None:
         """Copies back."""
-        for held, piece in zip(self._tensors, pieces, strict=True):
-            piece.tensor.copy_(held, non_blocking=True)
+        copy_all([piece.tensor for piece in pieces], self._tensors, non_blocking=True)

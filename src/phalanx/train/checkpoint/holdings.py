@@ -41,7 +41,7 @@ class Holdings:
     def forget(self, name: str) -> None:
         former = self._slots.pop(name, None)
         if former is not None:
-            former.segment.close()
+            former.close()
 
     def find(self, rank: int, step: int) -> Slot | None:
         """The slot with the whole snapshot of a rank after a step."""

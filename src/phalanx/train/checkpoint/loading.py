@@ -12,9 +12,11 @@ import torch
 import torch.distributed as dist
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
+from phalanx.train.checkpoint.collection import collector_at_rest
 from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
-from phalanx.train.checkpoint.slot import DATA_OFFSET, Entry, Slot
+from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.station import Station
 
 OF_A_RANK = re.compile(r"\.rank(\d+)(\.|$)")
@@ -157,7 +159,8 @@ class Loader:
         slot = self._station.memory.holdings.find(self._station.rank, recovery.step)
         if slot is None:
             raise UnusableError("the snapshot is gone")
-        self._fill(slot)
+        with collector_at_rest():
+            self._fill(slot)
         return 0
 
     def _from_peer(self, recovery: Recovery, source: Source) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+
+from phalanx.train.checkpoint.survey import Survey, is_plain, survey_module
 
 WHOLE = "phalanx.whole"
 """Under this name and a part's own lies the part's state_dict in one piece, with the types that flattening loses."""
@@ -30,8 +32,14 @@ class Part(Protocol):
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The live tensors by name."""
 
-    def objects(self) -> dict[str, Any]:
-        """Everything else, copied."""
+    def survey(self) -> Survey | None:
+        """The same tensors in the same order, found quickly; None where only `tensors` finds them."""
+
+    def names(self) -> list[str]:
+        """The names that `objects` needs; the same for as long as the tensors' names are."""
+
+    def objects(self, names: Sequence[str]) -> dict[str, Any]:
+        """Everything but the tensors, copied."""
 
     def prepare(self, saved: Mapping[str, Kind]) -> None:
         """Makes the tensors that were saved and do not exist yet."""
@@ -52,9 +60,19 @@ class ModulePart:
             if isinstance(value, torch.Tensor):
                 yield f"{self._name}.{name}", value
 
-    def objects(self) -> dict[str, Any]:
+    def survey(self) -> Survey | None:
+        return survey_module(self._module)
+
+    def names(self) -> list[str]:
+        if all(is_plain(module) for module in self._module.modules()):
+            return []
+        return [name for name, value in self._module.state_dict().items() if not isinstance(value, torch.Tensor)]
+
+    def objects(self, names: Sequence[str]) -> dict[str, Any]:
+        if not names:
+            return {}
         state = self._module.state_dict()
-        return {f"{self._name}.{name}": value for name, value in state.items() if not isinstance(value, torch.Tensor)}
+        return {f"{self._name}.{name}": state[name] for name in names}
 
     def prepare(self, saved: Mapping[str, Kind]) -> None:
         """A module has its tensors from the start."""
@@ -79,7 +97,13 @@ class TensorPart:
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         yield self._name, self._tensor.detach()
 
-    def objects(self) -> dict[str, Any]:
+    def survey(self) -> Survey | None:
+        return Survey([], [self._tensor])
+
+    def names(self) -> list[str]:
+        return []
+
+    def objects(self, names: Sequence[str]) -> dict[str, Any]:
         return {}
 
     def prepare(self, saved: Mapping[str, Kind]) -> None:
@@ -101,7 +125,13 @@ class PlainPart:
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         return iter(())
 
-    def objects(self) -> dict[str, Any]:
+    def survey(self) -> Survey | None:
+        return Survey([], [])
+
+    def names(self) -> list[str]:
+        return []
+
+    def objects(self, names: Sequence[str]) -> dict[str, Any]:
         name = f"{self._name}.rank{self._rank}" if self._per_rank else self._name
         state = copied(self._thing.state_dict())
         return {f"{WHOLE}.{name}": state, **dict(leaves(name, state))}

@@ -14,12 +14,12 @@ from phalanx.train.checkpoint.background import Message
 from phalanx.train.checkpoint.decision import Decision, Word, decide, writable
 from phalanx.train.checkpoint.replicas import Placement, place
 from phalanx.train.checkpoint.schedule import Cost, Rates, Schedule
-from phalanx.train.checkpoint.slot import Record, Slot, arrange, slot_bytes
+from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
 from phalanx.train.checkpoint.snapshot import Sitting, Taken
-from phalanx.train.checkpoint.state import fingerprint, key_of
+from phalanx.train.checkpoint.state import Plan, Planned, key_of
 from phalanx.train.checkpoint.station import Station
 
-RECORD_BYTES_GUESS = 1 << 20
+RECORD_BYTES_LEAST = 1 << 20
 DURABLE = ("shared", "local")
 """The tiers that outlast a machine, or at least its memory; the first one that is in use says what is durable."""
 
@@ -72,7 +72,7 @@ class Saver:
 
     def make_ready(self) -> None:
         """Makes room for snapshots before the first is due: taking and pinning memory needs seconds."""
-        decision = self._decide("making room", 0, [])
+        decision = self._decide("making room", 0, [], self._station.state.planned().plan)
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
 
@@ -85,19 +85,21 @@ class Saver:
             due = [tier for tier in due if tier != "device"]
             if not due:
                 return True
-        decision = self._decide(f"snapshot after step {step}", step, due)
+        planned = station.state.planned()
+        decision = self._decide(f"snapshot after step {step}", step, due, planned.plan)
         if decision.tiers is None:
             self._skip(step, decision.why_not)
             return False
         self._skipped_in_a_row = 0
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
+            planned = station.state.planned()
         self.schedule.saved(step, list(decision.tiers))
         if decision.is_taken:
             slot = next(slot for slot in station.memory.own(station.host.slots) if slot.complete_step == step)
             self._pass_on(slot, step, decision.tiers, metrics)
         else:
-            self._take(step, decision, metrics)
+            self._take(step, planned, decision, metrics)
         self.hear()
         return True
 
@@ -110,7 +112,7 @@ class Saver:
 
     def agree_on_durable(self, topic: str) -> None:
         """Learns the last durable step, as any rank knows it of the store, or as all have it on their disks."""
-        self._decide(topic, 0, [])
+        self._decide(topic, 0, [], self._station.state.planned().plan)
 
     def settle(self, until_s: float) -> bool:
         """Waits until all that was begun is done, or until a moment of the wall clock; whether all is done."""
@@ -142,7 +144,7 @@ class Saver:
         station = self._station
         if station.peer is None:
             return
-        decision = self._decide(f"copying step {step} again", step, [])
+        decision = self._decide(f"copying step {step} again", step, [], station.state.planned().plan)
         if not decision.is_taken:
             return
         if decision.fingerprints != self._fingerprints:
@@ -156,38 +158,38 @@ class Saver:
 
     def _save_on_device(self, step: int) -> None:
         began_s = time.monotonic()
-        self._station.device.take(step, self._station.state.pieces(), self._station.state.objects())
+        plan, tensors = self._station.state.planned()
+        self._station.device.take(step, tensors, self._station.state.objects_by(plan.names))
         self.costs["device"].learn(time.monotonic() - began_s, 0.0)
         self.schedule.saved(step, ["device"])
 
-    def _take(self, step: int, decision: Decision, metrics: Mapping[str, float]) -> None:
+    def _take(self, step: int, planned: Planned, decision: Decision, metrics: Mapping[str, float]) -> None:
         """Begins to copy the state into a slot that may be overwritten."""
         station = self._station
-        pieces = station.state.pieces()
-        entries, data_bytes = arrange(pieces)
+        arrangement = planned.plan.arrangement
         slots = station.memory.own(station.host.slots)
         number = writable([slot.complete_step for slot in slots], decision.keep, self._occupied)
         assert number is not None, "the chair has seen to it that there is room"
         slot = slots[number]
         points.reached("snapshot-start", step, station.rank)
-        slot.begin(step, station.rank, data_bytes)
-        record = Record(step, station.rank, station.world_size, entries, station.state.objects())
+        slot.begin(step, station.rank, arrangement.data_bytes)
+        objects = station.state.objects_by(planned.plan.names)
+        record = Record(step, station.rank, station.world_size, arrangement, objects)
         assert decision.tiers is not None
         self._waiting[step] = (slot, decision.tiers, dict(metrics))
         station.copier.begin(
             Sitting(
-                pieces,
-                entries,
+                planned.tensors,
                 slot,
                 record,
-                station.state.guarded(),
+                planned.plan.calm,
                 self._refuse_nan,
                 lambda: points.reached("snapshot-middle", step, station.rank),
             )
         )
 
-    def _decide(self, topic: str, step: int, due: Sequence[str]) -> Decision:
-        decision = self._station.meeting.decide(topic, self._word(step, due), decide)
+    def _decide(self, topic: str, step: int, due: Sequence[str], plan: Plan) -> Decision:
+        decision = self._station.meeting.decide(topic, self._word(step, due, plan), decide)
         self._learn(decision)
         return decision
 
@@ -195,13 +197,12 @@ class Saver:
     def _occupied(self) -> frozenset[int]:
         return frozenset({*self._waiting, *self._read.values()})
 
-    def _word(self, step: int, due: Sequence[str]) -> Word:
+    def _word(self, step: int, due: Sequence[str], plan: Plan) -> Word:
         station = self._station
-        pieces = station.state.pieces()
         return Word(
             step=step,
-            fingerprint=fingerprint(pieces),
-            slot_bytes=slot_bytes(arrange(pieces)[1], RECORD_BYTES_GUESS),
+            fingerprint=plan.fingerprint,
+            slot_bytes=slot_bytes(plan.arrangement.data_bytes, max(RECORD_BYTES_LEAST, len(plan.arrangement.packed))),
             slots=tuple(slot.complete_step for slot in station.memory.own(station.host.slots)),
             occupied=self._occupied,
             replicated=self.replicated_step,
@@ -228,7 +229,7 @@ class Saver:
     def _lay_out(self, decision: Decision) -> None:
         """Makes room, once it is known who holds which parts and whose copies come here."""
         station = self._station
-        keys = [key_of(piece) for piece in station.state.pieces()]
+        keys = [key_of(entry) for entry in station.state.planned().plan.arrangement]
         alike = decision.alike
         holders = [keys] * station.world_size if alike else station.meeting.share("sharing the layout", keys)
         station.state.share(holders, station.rank)

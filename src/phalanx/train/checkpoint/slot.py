@@ -9,10 +9,10 @@ from __future__ import annotations
 import pickle
 import struct
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement, Entry
 from phalanx.train.checkpoint.segment import Segment
 
 if TYPE_CHECKING:
@@ -20,29 +20,12 @@ if TYPE_CHECKING:
 
     from phalanx.train.checkpoint.piece import Piece
 
-MAGIC = b"phalanx1"
+MAGIC = b"phalanx2"
 HEADER = struct.Struct("<8sQQQQQQ")
-DATA_OFFSET = 4096
-ALIGNMENT = 512
 SEGMENT_ALIGNMENT = 2 << 20
 RECORD_BYTES_SPARE = 1 << 20
 
 EMPTY, WRITING, COMPLETE = range(3)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A piece without its bytes, and where in the slot these lie."""
-
-    fqn: str
-    global_shape: tuple[int, ...]
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    dtype: torch.dtype
-    replica: int
-    replicas: int
-    position: int
-    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +35,7 @@ class Record:
     step: int
     rank: int
     world_size: int
-    entries: tuple[Entry, ...]
+    entries: Arrangement
     objects: dict[str, Any]
 
 
@@ -73,28 +56,6 @@ class Header:
         return DATA_OFFSET + self.data_bytes + self.record_bytes
 
 
-def arrange(pieces: Sequence[Piece]) -> tuple[tuple[Entry, ...], int]:
-    """Where each piece goes, one after the other, and how many bytes that takes."""
-    entries = []
-    position = DATA_OFFSET
-    for piece in pieces:
-        entries.append(
-            Entry(
-                piece.fqn,
-                piece.global_shape,
-                piece.offsets,
-                piece.sizes,
-                piece.dtype,
-                piece.replica,
-                piece.replicas,
-                position,
-                piece.nbytes,
-            )
-        )
-        position += -(-piece.nbytes // ALIGNMENT) * ALIGNMENT
-    return tuple(entries), position - DATA_OFFSET
-
-
 def slot_bytes(data_bytes: int, record_bytes: int = 0) -> int:
     """The size of a segment that holds so much data, with room for the record to grow."""
     size = DATA_OFFSET + data_bytes + 2 * record_bytes + RECORD_BYTES_SPARE
@@ -106,6 +67,7 @@ class Slot:
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
+        self._views: tuple[Arrangement, list[torch.Tensor]] | None = None
 
     @property
     def name(self) -> str:
@@ -159,6 +121,17 @@ class Slot:
         """The bytes of one piece, where they lie, seen as what they are."""
         stretch = self.segment.bytes[entry.position : entry.position + entry.nbytes]
         return stretch.view(entry.dtype).view(entry.sizes)
+
+    def tensors(self, arrangement: Arrangement) -> list[torch.Tensor]:
+        """The bytes of all pieces, where they lie. They are kept for the next snapshot of the same arrangement."""
+        if self._views is None or self._views[0] is not arrangement:
+            self._views = (arrangement, [self.tensor(entry) for entry in arrangement])
+        return self._views[1]
+
+    def close(self) -> None:
+        """Lets go of the memory, and of all tensors that look at it."""
+        self._views = None
+        self.segment.close()
 
     def pieces(self, record: Record) -> list[Piece]:
         """All pieces, where they lie."""

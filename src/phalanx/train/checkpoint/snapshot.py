@@ -10,8 +10,9 @@ from typing import Any, Protocol
 import torch
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.arrangement import Entry
 from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.slot import Entry, Record, Slot
+from phalanx.train.checkpoint.slot import Record, Slot
 
 
 class NotFiniteError(PhalanxError):
@@ -22,12 +23,12 @@ class NotFiniteError(PhalanxError):
 class Sitting:
     """One snapshot to be taken: what of, where to, and what else to write down."""
 
-    pieces: Sequence[Piece]
-    entries: Sequence[Entry]
+    tensors: list[torch.Tensor]
+    """In the order of the record's entries."""
     slot: Slot
     record: Record
-    guarded: frozenset[int]
-    """Storages that nobody changes before the next `optimizer.step`."""
+    calm: int
+    """So many of the first tensors are copied at once, or does nobody change before the next `optimizer.step`."""
     refuse_nan: bool
     halfway: Callable[[], None]
 
@@ -79,19 +80,19 @@ class HostCopier:
 
     def begin(self, sitting: Sitting) -> None:
         began_s = time.monotonic()
-        middle = len(sitting.pieces) // 2
-        for number, (piece, entry) in enumerate(zip(sitting.pieces, sitting.entries, strict=True)):
-            if number == middle:
-                sitting.halfway()
-            sitting.slot.tensor(entry).copy_(piece.tensor)
+        middle = len(sitting.tensors) // 2
+        goals = sitting.slot.tensors(sitting.record.entries)
+        copy_all(goals[:middle], sitting.tensors[:middle])
+        sitting.halfway()
+        copy_all(goals[middle:], sitting.tensors[middle:])
         fault = None
-        if sitting.refuse_nan and (bad := not_finite(sitting.pieces)):
+        if sitting.refuse_nan and (bad := not_finite(sitting.record.entries, sitting.tensors)):
             fault = refusal(sitting.record.step, bad)
             sitting.slot.clear()
         else:
             sitting.slot.finish(sitting.record)
         seconds = time.monotonic() - began_s
-        self._finished.append(Taken(sitting.record.step, seconds, seconds, total_bytes(sitting.entries), fault))
+        self._finished.append(Taken(sitting.record.step, seconds, seconds, sitting.record.entries.nbytes, fault))
 
     def fence(self) -> None:
         """All is copied already."""
@@ -107,8 +108,7 @@ class HostCopier:
         """They are ready."""
 
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
-        for piece, entry in zip(pieces, entries, strict=True):
-            piece.tensor.copy_(slot.tensor(entry))
+        copy_all([piece.tensor for piece in pieces], [slot.tensor(entry) for entry in entries])
 
     def facts(self) -> dict[str, Any]:
         return {}
@@ -117,16 +117,19 @@ class HostCopier:
         """Nothing was taken."""
 
 
-def total_bytes(entries: Sequence[Entry]) -> int:
-    return sum(entry.nbytes for entry in entries)
+def copy_all(goals: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], *, non_blocking: bool = False) -> None:
+    """Copies tensor by tensor, in one call: a call from Python for each of thousands takes longer than the bytes."""
+    if goals:
+        with torch.no_grad():
+            torch._foreach_copy_(list(goals), list(sources), non_blocking=non_blocking)
 
 
-def not_finite(pieces: Sequence[Piece]) -> list[str]:
+def not_finite(entries: Sequence[Entry], tensors: Sequence[torch.Tensor]) -> list[str]:
     """The names of tensors with NaN or infinity in them."""
     return [
-        piece.fqn
-        for piece in pieces
-        if (piece.dtype.is_floating_point or piece.dtype.is_complex) and not bool(torch.isfinite(piece.tensor).all())
+        entry.fqn
+        for entry, tensor in zip(entries, tensors, strict=True)
+        if (entry.dtype.is_floating_point or entry.dtype.is_complex) and not bool(torch.isfinite(tensor).all())
     ]
 
 

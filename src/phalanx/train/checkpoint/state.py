@@ -5,18 +5,47 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.arrangement import Arrangement, Entry, arrange
 from phalanx.train.checkpoint.optimizer import OptimizerPart
 from phalanx.train.checkpoint.parts import Kind, ModulePart, Part, PlainPart, Stateful, TensorPart
 from phalanx.train.checkpoint.piece import Piece
+from phalanx.train.checkpoint.survey import Mark, Survey, locals_of, mark_of
 
 Key = tuple[str, tuple[int, ...], tuple[int, ...]]
 """What makes two pieces the same part of the same tensor: name, offsets, sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What snapshots of one layout have in common."""
+
+    arrangement: Arrangement
+    fingerprint: str
+    calm: int
+    """So many of the first entries are copied at once, or does nobody change before the next `optimizer.step`."""
+    names: Sequence[Sequence[str]]
+    """For each part the names that its small values need."""
+
+
+class Planned(NamedTuple):
+    """A plan, and the live tensors in its order."""
+
+    plan: Plan
+    tensors: list[torch.Tensor]
+
+
+class Remembered(NamedTuple):
+    """A plan that holds while a survey has the same mark, and the numbers of its tensors in the order of the plan."""
+
+    mark: Mark
+    plan: Plan
+    order: list[int]
 
 
 class State:
@@ -30,17 +59,41 @@ class State:
         self._parts = [_part(name, part, self._modules, rank) for name, part in bare.items()]
         self.optimizers = [part for part in bare.values() if isinstance(part, torch.optim.Optimizer)]
         self._copies: dict[Key, tuple[int, int]] = {}
+        self._remembered: Remembered | None = None
 
     def pieces(self) -> list[Piece]:
-        """This rank's parts of all tensors, where they lie; last those that a forward pass may change."""
-        pieces = [piece_of(name, tensor) for part in self._parts for name, tensor in part.tensors()]
-        guarded = self.guarded()
-        pieces.sort(key=lambda piece: storage_of(piece.tensor) not in guarded)
-        return [self._numbered(piece) for piece in pieces] if self._copies else pieces
+        """This rank's parts of all tensors, where they lie, in the order of snapshots."""
+        pieces = self._found()
+        return [pieces[number] for number in self._order(pieces)]
+
+    def planned(self) -> Planned:
+        """What a snapshot of the live tensors is to look like: worked out anew only where anything but values changed.
+
+        The same as `planned_anew` gives, in a small part of its time.
+        """
+        survey = self._survey()
+        tensors = None if survey is None else locals_of(survey)
+        if survey is None or tensors is None:
+            return self.planned_anew()
+        if self._remembered is None or not self._remembered.mark.fits(survey, tensors):
+            self._remembered = self._remember(mark_of(survey, tensors))
+        if self._remembered is None:
+            return self.planned_anew()
+        return Planned(self._remembered.plan, [tensors[number] for number in self._remembered.order])
+
+    def planned_anew(self) -> Planned:
+        """The plan for the state as it is, whatever it was before."""
+        pieces = self.pieces()
+        return Planned(self._plan(pieces), [piece.tensor for piece in pieces])
 
     def objects(self) -> dict[str, Any]:
         """All small values, copied."""
-        return {name: value for part in self._parts for name, value in part.objects().items()}
+        return self.objects_by([part.names() for part in self._parts])
+
+    def objects_by(self, names: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """All small values, copied, by the names that a plan of the same layout has found."""
+        found = zip(self._parts, names, strict=True)
+        return {name: value for part, each in found for name, value in part.objects(each).items()}
 
     def share(self, holders: Sequence[Sequence[Key]], rank: int) -> None:
         """Learns which ranks hold the same parts, so that each is written by one of them."""
@@ -49,6 +102,8 @@ class State:
             for key in keys:
                 by_key.setdefault(key, []).append(holder)
         own = set(holders[rank])
+        # The numbers of copies are a part of the plan.
+        self._remembered = None
         self._copies = {key: (ranks.index(rank), len(ranks)) for key, ranks in by_key.items() if key in own}
 
     def prepare(self, saved: Mapping[str, Kind]) -> list[Piece]:
@@ -81,6 +136,53 @@ class State:
             if isinstance(value, torch.Tensor)
         ]
         return frozenset(storage_of(tensor) for tensor in [*self.parameters(), *moments])
+
+    def _survey(self) -> Survey | None:
+        """What all parts have found; None where one of them has tensors that cannot be found quickly."""
+        keys: list[Any] = []
+        tensors: list[torch.Tensor] = []
+        for part in self._parts:
+            found = part.survey()
+            if found is None:
+                return None
+            keys += found.keys
+            tensors += found.tensors
+            # Where one part ends and the next begins.
+            keys.append(len(tensors))
+        return Survey(keys, tensors)
+
+    def _remember(self, mark: Mark) -> Remembered | None:
+        """The plan with its mark; None where the survey saw other tensors than the parts name."""
+        pieces = self._found()
+        addresses = [piece.tensor.data_ptr() for piece in pieces]
+        if (addresses, [piece.tensor.shape for piece in pieces]) != (mark.addresses, mark.shapes):
+            return None
+        order = self._order(pieces)
+        return Remembered(mark, self._plan([pieces[number] for number in order]), order)
+
+    def _found(self) -> list[Piece]:
+        """The pieces in the order in which the parts name them."""
+        pieces = [piece_of(name, tensor) for part in self._parts for name, tensor in part.tensors()]
+        return [self._numbered(piece) for piece in pieces] if self._copies else pieces
+
+    def _order(self, pieces: Sequence[Piece]) -> list[int]:
+        """The numbers of the pieces: first those in host memory, which are copied at once; of all, guarded ones first.
+
+        What is copied by way of a scratch on the device is then one stretch at the end.
+        """
+        guarded = self.guarded()
+
+        def place(number: int) -> tuple[bool, bool]:
+            tensor = pieces[number].tensor
+            return tensor.is_cuda, storage_of(tensor) not in guarded
+
+        return sorted(range(len(pieces)), key=place)
+
+    def _plan(self, pieces: Sequence[Piece]) -> Plan:
+        guarded = self.guarded()
+        hasty = sum(piece.tensor.is_cuda and storage_of(piece.tensor) not in guarded for piece in pieces)
+        names = [part.names() for part in self._parts]
+        return Plan(arrange(pieces), fingerprint(pieces), len(pieces) - hasty, names)
 
     def _numbered(self, piece: Piece) -> Piece:
         replica, replicas = self._copies.get(key_of(piece), (0, 1))
@@ -118,7 +220,7 @@ def local_of(tensor: Any) -> torch.Tensor:
     return local
 
 
-def key_of(piece: Piece) -> Key:
+def key_of(piece: Piece | Entry) -> Key:
     return piece.fqn, piece.offsets, piece.sizes
 
 

@@ -17,20 +17,22 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import isfinite
+from operator import attrgetter
 from statistics import median
 from typing import Any
 
 import torch
 
+from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
+from phalanx.train.checkpoint.moves import Leg, Moves, cut_of, moves_of, stretches
 from phalanx.train.checkpoint.piece import Piece
 from phalanx.train.checkpoint.refill import refill
-from phalanx.train.checkpoint.segment import PIN_BYTES
-from phalanx.train.checkpoint.slot import DATA_OFFSET, EMPTY, Entry, Slot
-from phalanx.train.checkpoint.snapshot import Sitting, Taken, refusal, total_bytes
+from phalanx.train.checkpoint.slot import EMPTY, Slot
+from phalanx.train.checkpoint.snapshot import Sitting, Taken, refusal
 
 SCRATCH_SHARE_MAX = 0.5
 SCRATCH_MARGIN = 1.05
@@ -40,6 +42,7 @@ WINDOWS_KEPT = 32
 ALIGNMENT = 512
 PROBE_BYTES = 256 << 20
 STALL_WORTH_MENDING_S = 0.001
+IS_CUDA = attrgetter("is_cuda")
 PIN_THREADS = max(1, min(8, (os.cpu_count() or 1) // 2))
 
 
@@ -48,7 +51,7 @@ class Flight:
     """A snapshot on its way."""
 
     sitting: Sitting
-    sources: list[torch.Tensor]
+    sources: list[torch.UntypedStorage]
     norms: torch.Tensor | None
     start: torch.cuda.Event
     safe: torch.cuda.Event
@@ -71,6 +74,7 @@ class StreamCopier:
         self._bus_bytes_s = 0.0
         self._pinning_s = 0.0
         self._finished: list[Taken] = []
+        self._moves: dict[str, tuple[tuple[list[torch.Tensor], list[bool], int, int], Moves]] = {}
         self._pool = ThreadPoolExecutor(PIN_THREADS, "pin", torch.cuda.set_device, (device,))
         self._landings: queue.SimpleQueue[Flight | None] = queue.SimpleQueue()
         threading.Thread(target=self._land_all, daemon=True, name="snapshots").start()
@@ -79,24 +83,30 @@ class StreamCopier:
         self._pin(sitting.slot)
         end = DATA_OFFSET + sitting.slot.header.data_bytes
         self._size_scratch(sitting)
-        cut = max(DATA_OFFSET, end - self._scratch.numel())
+        on_device = list(map(IS_CUDA, sitting.tensors))
+        cut = cut_of(sitting.record.entries, on_device, self._scratch.numel())
         main = torch.cuda.current_stream(self._device)
         # The scratch may still be draining from the snapshot before.
         self._stage.wait_stream(self._drain)
-        staged, direct, sources = self._parted(sitting, cut)
+        moves = self._moves_of(sitting, on_device, cut)
+        # A tensor whose memory training gives up meanwhile must not lose it to another before it is copied.
+        sources = list(map(torch.Tensor.untyped_storage, sitting.tensors))
         flight = Flight(sitting, sources, None, _event(), _event(), _event())
+        moves.on_host.run(sitting.tensors)
         self._stage.wait_stream(main)
         self._drain.wait_stream(main)
         with torch.cuda.stream(self._stage):
-            _copy_hasty(staged, main)
+            _run_hasty(moves.staged_hasty, sitting.tensors, main)
             if sitting.refuse_nan:
-                flight.norms = _norms(sitting.pieces)
-            _copy_calm(staged)
+                flight.norms = _norms(sitting.tensors)
+            moves.staged_calm.run(sitting.tensors)
+            for number, goal in zip(moves.staged_large.numbers, moves.staged_large.goals, strict=True):
+                goal.copy_(sitting.tensors[number].detach(), non_blocking=True)
         with torch.cuda.stream(self._drain):
             flight.start.record()
-            _copy_hasty(direct, main)
+            _run_hasty(moves.direct_hasty, sitting.tensors, main)
             sitting.halfway()
-            _copy_calm(direct)
+            moves.direct_calm.run(sitting.tensors)
             self._drain.wait_stream(self._stage)
             flight.safe.record()
             for start, stop in stretches(cut, end):
@@ -133,6 +143,8 @@ class StreamCopier:
 
     def prepare(self, slots: Sequence[Slot]) -> None:
         """Begins to pin slots, ahead of the first snapshot."""
+        # Slots that these replace would stay in memory for what looks at them.
+        self._moves.clear()
         for slot in slots:
             slot.segment.pin(self._pool, is_fresh=slot.header.state == EMPTY)
 
@@ -153,6 +165,7 @@ class StreamCopier:
         self._pool.shutdown(cancel_futures=True)
         self._drain.synchronize()
         self._flight = None
+        self._moves.clear()
         self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
 
     def _pin(self, slot: Slot) -> None:
@@ -195,29 +208,20 @@ class StreamCopier:
         size = min(wanted, max(self._scratch.numel(), free // ALIGNMENT * ALIGNMENT))
         if size > self._scratch.numel():
             self._drain.synchronize()
+            # Views of the old scratch would keep its memory.
+            self._moves.clear()
             self._scratch = torch.empty(0, dtype=torch.uint8, device=self._device)
             self._scratch = torch.empty(size, dtype=torch.uint8, device=self._device)
 
-    def _parted(self, sitting: Sitting, cut: int) -> tuple[list[Move], list[Move], list[torch.Tensor]]:
-        """The copies by way of the scratch, an image of the slot from `cut` on, and those straight to the host."""
-        staged: list[Move] = []
-        direct: list[Move] = []
-        sources = []
-        for piece, entry in zip(sitting.pieces, sitting.entries, strict=True):
-            if not piece.tensor.is_cuda:
-                sitting.slot.tensor(entry).copy_(piece.tensor)
-                continue
-            source = _as_bytes(piece.tensor.contiguous())
-            sources.append(source)
-            hasty = piece.tensor.untyped_storage().data_ptr() not in sitting.guarded
-            below = min(max(cut - entry.position, 0), entry.nbytes)
-            if below < entry.nbytes:
-                at = entry.position + below - cut
-                staged.append((source[below:], self._scratch[at : at + entry.nbytes - below], hasty))
-            for start, stop in stretches(entry.position, entry.position + below):
-                goal = sitting.slot.segment.bytes[start:stop]
-                direct.append((source[start - entry.position : stop - entry.position], goal, hasty))
-        return staged, direct, sources
+    def _moves_of(self, sitting: Sitting, on_device: list[bool], cut: int) -> Moves:
+        """The copies into this slot; those of the last snapshot there, while nothing has changed but values."""
+        arrangement = sitting.record.entries
+        known = self._moves.get(sitting.slot.name)
+        key = (sitting.slot.tensors(arrangement), on_device, sitting.calm, cut)
+        if known is None or known[0][0] is not key[0] or known[0][1:] != key[1:]:
+            made = moves_of(arrangement, on_device, sitting.calm, sitting.slot, self._scratch, cut)
+            known = self._moves[sitting.slot.name] = (key, made)
+        return known[1]
 
     def _land_all(self) -> None:
         torch.cuda.set_device(self._device)
@@ -229,7 +233,7 @@ class StreamCopier:
         sitting = flight.sitting
         seconds = flight.start.elapsed_time(flight.done) / 1e3
         fault = None
-        if flight.norms is not None and (bad := _bad_names(sitting.pieces, flight.norms)):
+        if flight.norms is not None and (bad := _bad_names(sitting, flight.norms)):
             fault = refusal(sitting.record.step, bad)
             sitting.slot.clear()
         else:
@@ -239,8 +243,10 @@ class StreamCopier:
             before, after = flight.at_fence
             after.synchronize()
             blocked_s = before.elapsed_time(after) / 1e3
+        # Nothing of the state is held on to once it is copied.
         flight.sources.clear()
-        self._finished.append(Taken(sitting.record.step, blocked_s, seconds, total_bytes(sitting.entries), fault))
+        sitting.tensors.clear()
+        self._finished.append(Taken(sitting.record.step, blocked_s, seconds, sitting.record.entries.nbytes, fault))
         flight.landed.set()
 
     def _learn(self, taken: Taken) -> None:
@@ -249,10 +255,6 @@ class StreamCopier:
             more = int(taken.blocked_s * self._bus_bytes_s * SCRATCH_MARGIN)
             most = int(SCRATCH_SHARE_MAX * taken.bytes)
             self._grow_scratch(min(self._scratch.numel() + more, most) // ALIGNMENT * ALIGNMENT)
-
-
-Move = tuple[torch.Tensor, torch.Tensor, bool]
-"""Where bytes come from, where they go, and whether the forward pass may change them."""
 
 
 class Windows:
@@ -284,27 +286,11 @@ class Windows:
         return median(self._measured_s) if self._measured_s else 0.0
 
 
-def stretches(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """A range cut where one pinned stretch ends and the next begins: CUDA copies within one only."""
-    while start < stop:
-        middle = min(stop, (start // PIN_BYTES + 1) * PIN_BYTES)
-        yield start, middle
-        start = middle
-
-
-def _copy_hasty(moves: Sequence[Move], main: torch.cuda.Stream) -> None:
+def _run_hasty(leg: Leg, tensors: Sequence[torch.Tensor], main: torch.cuda.Stream) -> None:
     """What the forward pass may change, such as buffers, is copied before the main stream goes on."""
-    hasty = [(source, goal) for source, goal, is_hasty in moves if is_hasty]
-    for source, goal in hasty:
-        goal.copy_(source, non_blocking=True)
-    if hasty:
+    if leg:
+        leg.run(tensors)
         main.wait_stream(torch.cuda.current_stream())
-
-
-def _copy_calm(moves: Sequence[Move]) -> None:
-    for source, goal, is_hasty in moves:
-        if not is_hasty:
-            goal.copy_(source, non_blocking=True)
 
 
 def _event() -> torch.cuda.Event:
@@ -312,17 +298,21 @@ def _event() -> torch.cuda.Event:
     return torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
 
 
-def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().view(-1).view(torch.uint8)
-
-
-def _norms(pieces: Sequence[Piece]) -> torch.Tensor:
+def _norms(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """The largest absolute value of each tensor: NaN or infinite where one of its values is."""
-    floats = [p.tensor for p in pieces if p.tensor.is_cuda and p.dtype.is_floating_point and p.nbytes]
-    norms = torch.stack([norm.float() for norm in torch._foreach_norm(floats, torch.inf)])
+    norms = torch.stack([norm.float() for norm in torch._foreach_norm(_floats(tensors), torch.inf)])
     return torch.empty(norms.shape, pin_memory=True).copy_(norms, non_blocking=True)
 
 
-def _bad_names(pieces: Sequence[Piece], norms: torch.Tensor) -> list[str]:
-    names = [p.fqn for p in pieces if p.tensor.is_cuda and p.dtype.is_floating_point and p.nbytes]
+def _floats(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [tensor.detach() for tensor in tensors if _has_norm(tensor)]
+
+
+def _has_norm(tensor: torch.Tensor) -> bool:
+    return tensor.is_cuda and tensor.dtype.is_floating_point and tensor.numel() > 0
+
+
+def _bad_names(sitting: Sitting, norms: torch.Tensor) -> list[str]:
+    pairs = zip(sitting.record.entries, sitting.tensors, strict=True)
+    names = [entry.fqn for entry, tensor in pairs if _has_norm(tensor)]
     return [name for name, norm in zip(names, norms.tolist(), strict=True) if not isfinite(norm)]

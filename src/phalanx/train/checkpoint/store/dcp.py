@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -24,6 +22,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
+from phalanx.train.checkpoint.collection import collector_at_rest
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.layout import METADATA
 from phalanx.train.checkpoint.store.manifest import (
@@ -71,18 +70,6 @@ def metadata_of(tensors: dict[str, StoredTensor], objects: dict[str, StoredObjec
     # One key a name: a nested state dict is flattened to such names before DCP looks them up.
     paths = {fqn: (fqn,) for fqn in described}
     return Metadata(described, paths, where, StorageMeta(checkpoint_id=url), CURRENT_DCP_VERSION)
-
-
-@contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """No garbage is looked for among a million new objects of which none is."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def read_foreign(directory: Medium) -> Manifest:
