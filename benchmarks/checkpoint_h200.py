@@ -66,7 +66,19 @@ class Report:
 
 
 START_S = time.monotonic()
-PARTS = ("ground", "bus", "memory", "restart", "added_time", "bitwise", "durable", "beside_disk", "nccl", "torch_arms")
+PARTS = (
+    "ground",
+    "bus",
+    "pinning",
+    "memory",
+    "restart",
+    "added_time",
+    "bitwise",
+    "durable",
+    "beside_disk",
+    "nccl",
+    "torch_arms",
+)
 
 
 class Bench:
@@ -135,6 +147,31 @@ class Bench:
             self.report.row(f"pinned copy {name}", size / seconds / GB, "GB/s")
             if name == "to the host":
                 self.bus_bytes_s = size / seconds
+
+    def pinning(self) -> None:
+        """The first snapshots, due at every step, while their memory is being pinned; and one that cannot wait."""
+        alone_s = self.step_s
+        checkpointer = Checkpointer(self.training.parts, [Host(every=1)], job=f"pinning {os.getpid()}", signals=())
+        longest_s, steps, began_s = 0.0, 0, time.monotonic()
+        while checkpointer.describe()["postponed"] == steps and steps < 1000:
+            longest_s = max(longest_s, self.timed(lambda: self.steps(1, checkpointer)))
+            steps += 1
+        taken_s = time.monotonic() - began_s
+        self.report.row("pinning: steps until the first snapshot", steps, "steps")
+        self.report.row("pinning: seconds until the first snapshot", taken_s, "s")
+        self.report.row("pinning: longest step meanwhile", longest_s, "s")
+        self.report.row("pinning: longest step meanwhile / step alone", longest_s / alone_s, "times")
+        self.report.row("pinning: time lost until the first snapshot", taken_s - steps * alone_s, "s")
+        self.report.row(
+            "pinning: waiting for it in all", checkpointer.describe().get("waited_for_pinning_s", 0.0), "s", 0.1
+        )
+        checkpointer.close()
+        checkpointer = self.checkpointer("asked", None)
+        self.steps(1, checkpointer)
+        self.training.synchronize()
+        seconds = self.timed(checkpointer.save)
+        self.report.row("pinning: save() right after the first step, which waits for it", seconds, "s")
+        checkpointer.close()
 
     def added_time(self) -> None:
         """Steps with snapshots beside steps without, in turn; the ratio of each block to its neighbours."""

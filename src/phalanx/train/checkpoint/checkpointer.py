@@ -129,6 +129,7 @@ class Checkpointer:
 
     def save(self, metrics: Mapping[str, float] | None = None) -> bool:
         """Saves to all tiers now; whether a snapshot was taken. All ranks must call it after the same step."""
+        self._saver.await_room()
         return self._save(list(self._station.tiers), metrics or {})
 
     def wait(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
@@ -162,6 +163,7 @@ class Checkpointer:
             "costs": {tier: {"blocked_s": c.blocked_s, "busy_s": c.busy_s} for tier, c in saver.costs.items()},
             "late": dict(saver.late),
             "skipped": saver.skipped,
+            "postponed": saver.postponed,
             "replicated_step": saver.replicated_step,
             "durable_step": saver.durable_step,
             "recovery_probability": {lost: float(chance) for lost, chance in chances.items()},
@@ -227,6 +229,7 @@ class Checkpointer:
         # With a rank lost there is nothing to wait for: its part will never come.
         until_s = 0.0 if presence.lost else notice.until_s
         saver.settle(until_s)
+        saver.await_room()
         self._save([tier for tier in self._station.tiers if tier != "device"], metrics)
         saver.settle(until_s)
         self._say_if_it_fails(lambda: saver.agree_on_durable("serving a notice"))

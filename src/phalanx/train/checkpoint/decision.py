@@ -34,6 +34,8 @@ class Word:
     """The last step that is committed on this rank's own disk."""
     held: frozenset[int]
     """The ranks whose snapshots of `step` are whole in this rank's memory."""
+    is_preparing: bool = False
+    """Whether its slots are still being pinned, in the background."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Decision:
     tiers: tuple[str, ...] | None
     is_taken: bool
     """Whether all ranks have a snapshot of this step already, which then only goes to further tiers."""
+    preparing: tuple[int, ...]
+    """The ranks whose slots are still being pinned: nothing is saved then, and what is due stays due."""
     late: tuple[str, ...]
     keep: int | None
     why_not: str
@@ -72,11 +76,15 @@ def decide(words: Sequence[Word]) -> Decision:
     stuck = [rank for rank, word in enumerate(words) if not _has_room(word, keep)]
     if stuck and not is_taken:
         why_not = f"all slots of rank {stuck[0]} are in use: the copies of the last steps are still on their way"
+    preparing = () if is_taken else tuple(rank for rank, word in enumerate(words) if word.is_preparing)
+    if preparing:
+        why_not = f"the host memory of rank {preparing[0]} is still being pinned"
     durables = [word.durable for word in words if word.durable is not None]
     on_disks = [word.on_disk for word in words if word.on_disk is not None]
     return Decision(
         tiers=None if why_not else tiers,
         is_taken=is_taken,
+        preparing=preparing,
         late=tuple(tier for tier in due if tier in busy),
         keep=keep,
         why_not=why_not,

@@ -43,6 +43,7 @@ class Saver:
         self.faults: list[str] = []
         self.late: Counter[str] = Counter()
         self.skipped = 0
+        self.postponed = 0
         self._skipped_in_a_row = 0
         self._fingerprints: tuple[str, ...] = ()
         self._outstanding: dict[str, int] = {}
@@ -87,6 +88,9 @@ class Saver:
                 return True
         planned = station.state.planned()
         decision = self._decide(f"snapshot after step {step}", step, due, planned.plan)
+        if decision.preparing:
+            self._postpone(step, decision.why_not)
+            return False
         if decision.tiers is None:
             self._skip(step, decision.why_not)
             return False
@@ -96,12 +100,16 @@ class Saver:
             planned = station.state.planned()
         self.schedule.saved(step, list(decision.tiers))
         if decision.is_taken:
-            slot = next(slot for slot in station.memory.own(station.host.slots) if slot.complete_step == step)
+            slot = next(slot for slot in self._own_slots() if slot.complete_step == step)
             self._pass_on(slot, step, decision.tiers, metrics)
         else:
             self._take(step, planned, decision, metrics)
         self.hear()
         return True
+
+    def await_room(self) -> None:
+        """Waits until the memory for snapshots is pinned: for a snapshot that is wanted now, not when it is free."""
+        self._station.copier.await_prepared(self._own_slots())
 
     def hear(self, wait: bool = False) -> None:
         """Takes in what has happened since: snapshots that have become whole, and reports of the background process."""
@@ -167,7 +175,7 @@ class Saver:
         """Begins to copy the state into a slot that may be overwritten."""
         station = self._station
         arrangement = planned.plan.arrangement
-        slots = station.memory.own(station.host.slots)
+        slots = self._own_slots()
         number = writable([slot.complete_step for slot in slots], decision.keep, self._occupied)
         assert number is not None, "the chair has seen to it that there is room"
         slot = slots[number]
@@ -203,7 +211,7 @@ class Saver:
             step=step,
             fingerprint=plan.fingerprint,
             slot_bytes=slot_bytes(plan.arrangement.data_bytes, max(RECORD_BYTES_LEAST, len(plan.arrangement.packed))),
-            slots=tuple(slot.complete_step for slot in station.memory.own(station.host.slots)),
+            slots=tuple(slot.complete_step for slot in self._own_slots()),
             occupied=self._occupied,
             replicated=self.replicated_step,
             due=frozenset(due),
@@ -214,6 +222,7 @@ class Saver:
             address=station.background.address if station.peer is not None and station.background is not None else None,
             durable=self.durable_step,
             on_disk=self._on_disk,
+            is_preparing=station.copier.is_preparing(self._own_slots()),
             held=frozenset(rank for rank, found in station.memory.holdings.steps().items() if step in found),
         )
 
@@ -250,7 +259,7 @@ class Saver:
     def _make_room(self, decision: Decision) -> None:
         station = self._station
         station.memory.make_room(station.host.slots, decision.slot_bytes[station.rank])
-        station.copier.prepare(station.memory.own(station.host.slots))
+        station.copier.prepare(self._own_slots())
         if station.peer is not None:
             self.placement = place(machines_of(decision.machines), station.peer.copies, station.peer.domains)
             sources = self.placement.sources(station.rank)
@@ -334,6 +343,15 @@ class Saver:
     @property
     def durable_tier(self) -> str | None:
         return next((tier for tier in DURABLE if tier in self._station.tiers), None)
+
+    def _own_slots(self) -> list[Slot]:
+        return self._station.memory.own(self._station.host.slots)
+
+    def _postpone(self, step: int, why: str) -> None:
+        """Says, once in a row, that a step is not saved yet, since training would stand still for it."""
+        if not self.postponed:
+            log.info("rank %d: no snapshot after step %d yet: %s", self._station.rank, step, why)
+        self.postponed += 1
 
     def _skip(self, step: int, why: str) -> None:
         """Says that a step is not saved; of many in a row the 1st, 2nd, 4th, 8th and so on. All are counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,8 +46,17 @@ class Segment:
             self._pins.append(pool.submit(self._pin, start, min(start + PIN_BYTES, self.size), is_fresh))
 
     @property
+    def is_being_pinned(self) -> bool:
+        return any(not pin.done() for pin in self._pins)
+
+    @property
     def is_pinned(self) -> bool:
-        return bool(self._pins) and all(pin.done() for pin in self._pins)
+        """Whether all is pinned. What CUDA refused to pin never is; `await_pins` says why."""
+        return bool(self._pins) and all(pin.done() and pin.exception() is None for pin in self._pins)
+
+    def await_end_of_pinning(self) -> None:
+        """Waits until nothing is being pinned any more, whatever has come of it."""
+        wait(self._pins)
 
     def await_pins(self) -> None:
         """Waits until all is pinned."""

@@ -62,6 +62,12 @@ class Copier(Protocol):
     def prepare(self, slots: Sequence[Slot]) -> None:
         """Gets slots ready for snapshots, without waiting."""
 
+    def is_preparing(self, slots: Sequence[Slot]) -> bool:
+        """Whether slots are still being got ready, so that a snapshot would have to wait."""
+
+    def await_prepared(self, slots: Sequence[Slot]) -> None:
+        """Waits until they are ready, or turn out not to become so, which the next snapshot then tells."""
+
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
         """Copies a snapshot back into the state."""
 
@@ -105,6 +111,12 @@ class HostCopier:
         return finished
 
     def prepare(self, slots: Sequence[Slot]) -> None:
+        """They are ready."""
+
+    def is_preparing(self, slots: Sequence[Slot]) -> bool:
+        return False
+
+    def await_prepared(self, slots: Sequence[Slot]) -> None:
         """They are ready."""
 
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:

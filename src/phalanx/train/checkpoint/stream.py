@@ -148,6 +148,15 @@ class StreamCopier:
         for slot in slots:
             slot.segment.pin(self._pool, is_fresh=slot.header.state == EMPTY)
 
+    def is_preparing(self, slots: Sequence[Slot]) -> bool:
+        return any(slot.segment.is_being_pinned for slot in slots)
+
+    def await_prepared(self, slots: Sequence[Slot]) -> None:
+        began_s = time.monotonic()
+        for slot in slots:
+            slot.segment.await_end_of_pinning()
+        self._pinning_s += time.monotonic() - began_s
+
     def fill(self, pieces: Sequence[Piece], entries: Sequence[Entry], slot: Slot) -> None:
         torch.cuda.current_stream(self._device).synchronize()
         refill(self._device, pieces, entries, slot)
