@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -14,10 +15,15 @@ import torch.distributed as dist
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
 from phalanx.train.checkpoint.collection import collector_at_rest
+from phalanx.train.checkpoint.parts import Kind
 from phalanx.train.checkpoint.persist import Target
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
 from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.station import Station
+
+if TYPE_CHECKING:
+    from phalanx.train.checkpoint.store import Medium, Step
+    from phalanx.train.checkpoint.store.manifest import Manifest
 
 OF_A_RANK = re.compile(r"\.rank(\d+)(\.|$)")
 FETCH_TIMEOUT_S = 600.0
@@ -88,7 +94,12 @@ class Loader:
             return []
 
     def _planned(self, words: Sequence[tuple[Inventory, list[Refused]]]) -> Recovery | None:
-        return plan([inventory for inventory, _ in words], words[0][1])
+        inventories, refused = [inventory for inventory, _ in words], words[0][1]
+        recovery = plan(inventories, refused)
+        if recovery is None and not refused and self._holds_foreign():
+            # It has no step of its own: training counts from 0.
+            return Recovery(0, (Source("dcp"),) * len(inventories))
+        return recovery
 
     def _report_nothing(self, inventory: Inventory, passed_over: Sequence[str]) -> None:
         for slot in self._station.memory.holdings:
@@ -133,6 +144,15 @@ class Loader:
             log.warning("%s cannot be looked at: %s", tier, error)
             return []
 
+    def _holds_foreign(self) -> bool:
+        """Whether the store is one checkpoint of torch's own; an error where it is of a kind that cannot be loaded."""
+        target = next((target for target in self._station.targets if target.tier == "shared"), None)
+        if target is None:
+            return False
+        from phalanx.train.checkpoint.store.foreign import holds_foreign_checkpoint
+
+        return holds_foreign_checkpoint(target.medium)
+
     def _held_here(self) -> list[int]:
         return sorted(self._station.memory.holdings.steps())
 
@@ -144,6 +164,7 @@ class Loader:
             "peer": self._from_peer,
             "local": self._from_store,
             "shared": self._from_store,
+            "dcp": self._from_dcp,
         }
         try:
             return fillers[source.tier](recovery, source), None
@@ -216,8 +237,6 @@ class Loader:
         station.state.accept(record.objects)
 
     def _from_store(self, recovery: Recovery, source: Source) -> int:
-        from phalanx.train.checkpoint.store import load_into
-        from phalanx.train.checkpoint.store.manifest import dtype_named
         from phalanx.train.checkpoint.store.step import find_step
 
         station = self._station
@@ -227,12 +246,16 @@ class Loader:
             raise UnusableError(
                 f"{step.url} was written by one of {step.world_size} ranks, not of {station.world_size}"
             )
-        manifest = step.manifest()
-        saved = {name: (tuple(tensor.shape), dtype_named(tensor.dtype)) for name, tensor in manifest.tensors.items()}
-        pieces = station.state.prepare(saved)
         together = all(each == source for each in recovery.sources) and source.tier == "shared"
+        return self._fill_from(target.medium, step, step.manifest(), together=together)
+
+    def _fill_from(self, medium: Medium, step: Step | None, manifest: Manifest, *, together: bool) -> int:
+        from phalanx.train.checkpoint.store import load_into
+
+        station = self._station
+        pieces = station.state.prepare(kinds_of(manifest))
         loaded = load_into(
-            target.medium,
+            medium,
             step,
             pieces,
             objects=self._wanted(list(manifest.objects)),
@@ -244,8 +267,41 @@ class Loader:
             torch.cuda.synchronize()
         return loaded.bytes_read
 
+    def _from_dcp(self, recovery: Recovery, source: Source) -> int:
+        """Fills the state from a checkpoint that torch.distributed.checkpoint wrote, by the same names."""
+        from phalanx.train.checkpoint.store.dcp import read_foreign
+
+        target = next(target for target in self._station.targets if target.tier == "shared")
+        manifest = read_foreign(target.medium)
+        self._require_same_names(target.medium.url, manifest)
+        return self._fill_from(target.medium, None, manifest, together=True)
+
+    def _require_same_names(self, url: str, manifest: Manifest) -> None:
+        """Refuses what would be brought back in part: an optimiser that begins anew looks like one that was loaded."""
+        state = self._station.state
+        there = {*manifest.tensors, *manifest.objects}
+        lacking = [name for name in state.tensor_parts if not any(n == name or n.startswith(f"{name}.") for n in there)]
+        known = {piece.fqn for piece in state.prepare(kinds_of(manifest))}
+        strange = [name for name in manifest.tensors if name not in known]
+        if lacking or strange:
+            lacks = (
+                f"it has nothing of {', '.join(lacking)}" if lacking else f"it has {strange[0]} and the state has not"
+            )
+            raise UnusableError(
+                f"{url} is a checkpoint of torch.distributed.checkpoint with other names: {lacks} "
+                f"({len(strange)} tensors of {len(manifest.tensors)} are not known here). Expected the parts "
+                f"{', '.join(state.tensor_parts)}, with the names that torch's get_model_state_dict and "
+                f"get_optimizer_state_dict give: save it so, or load it with torch.distributed.checkpoint.load first"
+            )
+
     def _wanted(self, names: Sequence[str]) -> list[str]:
         """All objects but those of other ranks; a rank that is new gets what the first one had."""
         ranks = {int(found[1]) for name in names if (found := OF_A_RANK.search(name))}
         mine = self._station.rank if self._station.rank in ranks else 0
         return [name for name in names if not (found := OF_A_RANK.search(name)) or int(found[1]) == mine]
+
+
+def kinds_of(manifest: Manifest) -> dict[str, Kind]:
+    from phalanx.train.checkpoint.store.manifest import dtype_named
+
+    return {name: (tuple(tensor.shape), dtype_named(tensor.dtype)) for name, tensor in manifest.tensors.items()}

@@ -48,6 +48,10 @@ class Remembered(NamedTuple):
     order: list[int]
 
 
+HOLDERS = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
+"""Parts that hold tensors; all others are small values."""
+
+
 class State:
     """Named parts, seen as one. Modules, optimisers, tensors, and anything with state_dict and load_state_dict."""
 
@@ -57,6 +61,7 @@ class State:
         bare = {name: unwrapped(part) for name, part in parts.items()}
         self._modules = {name: part for name, part in bare.items() if isinstance(part, torch.nn.Module)}
         self._parts = [_part(name, part, self._modules, rank) for name, part in bare.items()]
+        self.tensor_parts = [name for name, part in bare.items() if isinstance(part, HOLDERS)]
         self.optimizers = [part for part in bare.values() if isinstance(part, torch.optim.Optimizer)]
         self._copies: dict[Key, tuple[int, int]] = {}
         self._remembered: Remembered | None = None
