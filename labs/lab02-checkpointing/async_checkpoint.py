@@ -5,12 +5,14 @@
 
 The state is copied into shared host memory at every step, which outlives this process, and from there written to disk
 by another process. A killed trainer finds its last step in memory; after a reboot, or with --forget, it finds the last
-step on disk. Things to try: kill at another step and run on with --forget; look at the directory with
+step on disk, if one was written by then: that process needs seconds to start, and a step that is due while the disk is
+busy is made up for later. Things to try: kill at another step and run on with --forget; look at the directory with
 `phalanx checkpoint ls` while it trains.
 """
 
 from __future__ import annotations
 
+import os
 import time
 
 from training import Training, arguments, maybe_die
@@ -20,7 +22,9 @@ from phalanx.train.checkpoint import Checkpointer, Host, Retention, RngState, Sh
 
 def main() -> None:
     parser = arguments(__doc__ or "")
-    parser.add_argument("--forget", action="store_true", help="have no tier in memory, so that only the disk remembers")
+    parser.add_argument(
+        "--forget", action="store_true", help="do not look into memory, so that only the disk remembers"
+    )
     options = parser.parse_args()
     training = Training(options.width)
     state = {
@@ -32,7 +36,9 @@ def main() -> None:
     }
     disk = Shared(options.directory, every=options.every, keep=Retention(last=3))
     tiers = [disk] if options.forget else [Host(every=1, slots=3), disk]
-    with Checkpointer(state, tiers) as checkpointer:
+    # Under another name the memory of the trainer before is not found. What goes to disk passes through memory anyway.
+    job = f"lab, process {os.getpid()}" if options.forget else None
+    with Checkpointer(state, tiers, job=job) as checkpointer:
         loaded = checkpointer.load()
         print(f"starting at step {checkpointer.completed}" + (f", from {loaded.tier}" if loaded else ""))
         stood_s = 0.0

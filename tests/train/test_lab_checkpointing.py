@@ -89,6 +89,16 @@ def test_a_training_killed_and_resumed_from_memory_ends_as_if_nothing_had_been(t
     assert steps(tmp_path / "run")
 
 
+def test_a_training_that_is_told_to_forget_finds_nothing_in_memory(tmp_path: Path, unfailed: str) -> None:
+    arguments = ["--directory", tmp_path / "run", *SMALL, "--forget"]
+    code, printed = run("async_checkpoint.py", tmp_path / "out", *arguments, "--die-at", 5)
+    assert code == -signal.SIGKILL
+    code, printed = run("async_checkpoint.py", tmp_path / "out", *arguments)
+    assert code == 0
+    assert "from host" not in printed
+    assert digest(printed) == unfailed
+
+
 def test_what_one_rank_saved_is_gone_on_with_by_two(tmp_path: Path) -> None:
     arguments = ["--directory", tmp_path / "run", "--every", 2, "--width", 16]
     code, printed = run("distributed_checkpoint.py", tmp_path / "out", *arguments, "--ranks", 1, "--steps", 2)
