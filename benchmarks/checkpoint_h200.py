@@ -28,6 +28,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from checkpoint_model import BILLION, TINY, Training
+from phalanx.bench import resiliency
 from phalanx.train.checkpoint import Checkpointer, Host, Retention, Shared
 from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.state import State
@@ -78,6 +79,7 @@ PARTS = (
     "beside_disk",
     "nccl",
     "torch_arms",
+    "resiliency",
 )
 
 
@@ -368,6 +370,12 @@ class Bench:
                 self.report.row(f"FSDP2, {name}: tensors that differ, of {len(pieces)}", wrong, "tensors", 0)
         dist.destroy_process_group()
         shutil.rmtree(where, ignore_errors=True)
+
+    def resiliency(self) -> None:
+        """Beside the package lm-resiliency, on 8,000 tensors: its folder must be on PYTHONPATH."""
+        size = resiliency.DEVICE if self.device.type == "cuda" else resiliency.QUICK
+        for each in resiliency.run(size, self.report.say):
+            self.report.row(each["name"], each["value"], each["unit"])
 
     def torch_arms(self) -> None:
         """One save each, as torch does it."""

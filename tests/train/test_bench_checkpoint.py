@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from phalanx.bench import resiliency, saving
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,6 +25,24 @@ def script(folder: Path, *parts: str) -> tuple[dict[str, Any], str]:
     printed = subprocess.run(command, env=environment, text=True, check=True, stdout=subprocess.PIPE).stdout
     found = [json.loads(line) for line in rows.read_text().splitlines()]
     return {row["name"]: row["value"] for row in found}, printed
+
+
+def test_saving_has_a_row_for_the_time_beyond_the_copy_and_one_for_the_load() -> None:
+    names = [row["name"] for row in saving.run(saving.QUICK, lambda line: None)]
+    assert "save of 32 tensors: time of the training thread beyond the copy" in names
+    assert "load of 32 tensors from host memory" in names
+
+
+def test_without_lm_resiliency_ours_stands_alone_and_it_is_said_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resiliency, "MODULE", "a_module_that_nobody_has")
+    monkeypatch.setattr(resiliency, "WAYS", ("phalanx", "lm-resiliency"))
+    told: list[str] = []
+    rows = {row["name"]: row["value"] for row in resiliency.run(resiliency.QUICK, told.append)}
+    assert rows["phalanx: steps lost to kill -9"] == 0
+    assert not any(name.startswith("lm-") for name in rows)
+    assert "uv pip install --no-deps lm-resiliency" in told[0]
 
 
 def test_the_durable_part_of_the_script_runs_by_itself(tmp_path: Path) -> None:

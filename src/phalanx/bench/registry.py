@@ -63,6 +63,18 @@ def _kill(quick: bool, tell: Tell) -> list[Row]:
     return kill_matrix.run(quick, tell)
 
 
+def _saving(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import saving
+
+    return saving.run(saving.QUICK if quick else saving.FULL, tell)
+
+
+def _resiliency(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import resiliency
+
+    return resiliency.run(resiliency.QUICK if quick else resiliency.FULL, tell)
+
+
 def _reshard(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import reshard
 
@@ -160,6 +172,8 @@ SUBMISSIONS, SUBMISSIONS_QUICK = 100, 3
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "checkpoint": {
+        "saving": Part("what a save and a load cost by the number of tensors", _saving),
+        "resiliency": Part("blocked time, recovery and memory beside lm-resiliency, if that is installed", _resiliency),
         "reshard": Part("planning a load on another number of ranks", _reshard),
         "kill": Part("a training killed at each of 12 points, over 20 seeds, beside one that was not", _kill),
     },

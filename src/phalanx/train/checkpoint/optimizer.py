@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -36,17 +37,24 @@ class OptimizerPart:
         keys: list[Any] = []
         tensors: list[torch.Tensor] = []
         state = self._optimizer.state
+        only_tensors = self._holds_only_tensors()
         for group in self._optimizer.param_groups:
             parameters = group["params"]
             # Their names follow from the modules, which are parts of the state themselves.
             keys.extend(map(id, parameters))
             for parameter in parameters:
-                for key, value in state.get(parameter, NOTHING).items():
-                    if isinstance(value, torch.Tensor):
-                        keys.append(key)
-                        tensors.append(value)
+                found = state.get(parameter, NOTHING)
+                if not only_tensors:
+                    found = {key: value for key, value in found.items() if isinstance(value, torch.Tensor)}
+                keys.extend(found)
+                tensors.extend(found.values())
             keys.append(None)
         return Survey(keys, tensors)
+
+    def _holds_only_tensors(self) -> bool:
+        """Whether nothing else is remembered of any parameter, as is so with torch's own optimisers."""
+        kinds = set(map(type, chain.from_iterable(each.values() for each in self._optimizer.state.values())))
+        return all(issubclass(kind, torch.Tensor) for kind in kinds)
 
     def names(self) -> list[str]:
         return [name for name, _ in self._parameters()]
@@ -55,7 +63,8 @@ class OptimizerPart:
         objects: dict[str, Any] = {}
         groups = self._optimizer.param_groups
         state = self._optimizer.state
-        for name, parameter in zip(names, (p for group in groups for p in group["params"]), strict=True):
+        parameters = [] if self._holds_only_tensors() else [p for group in groups for p in group["params"]]
+        for name, parameter in zip(names, parameters, strict=False):
             for key, value in state.get(parameter, NOTHING).items():
                 if not isinstance(value, torch.Tensor):
                     objects[f"{self._name}.state.{name}.{key}"] = value

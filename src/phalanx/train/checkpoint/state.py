@@ -84,7 +84,7 @@ class State:
             self._remembered = self._remember(mark_of(survey, tensors))
         if self._remembered is None:
             return self.planned_anew()
-        return Planned(self._remembered.plan, [tensors[number] for number in self._remembered.order])
+        return Planned(self._remembered.plan, list(map(tensors.__getitem__, self._remembered.order)))
 
     def planned_anew(self) -> Planned:
         """The plan for the state as it is, whatever it was before."""
