@@ -19,7 +19,11 @@ from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.snapshot import copy_all
 
 BATCH_BYTES_MAX = 16 << 20
-"""Within a device, smaller tensors are copied in batches by one kernel, larger ones each by the device's own copy."""
+BATCHED = frozenset(
+    {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8}
+)
+"""Within a device, tensors that are smaller and of these types are copied in batches, each by one kernel that knows
+them; all others are copied each by the device's own copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class Leg:
 
     numbers: list[int] = field(default_factory=list)
     goals: list[torch.Tensor] = field(default_factory=list)
+    singles: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    """Tensors that are copied each by a call of its own."""
     cuts: list[Cut] = field(default_factory=list)
 
     def add(self, number: int, goal: torch.Tensor) -> None:
@@ -45,11 +51,13 @@ class Leg:
         self.goals.append(goal)
 
     def __bool__(self) -> bool:
-        return bool(self.numbers or self.cuts)
+        return bool(self.numbers or self.singles or self.cuts)
 
     def run(self, tensors: Sequence[torch.Tensor]) -> None:
         """Issues the copies, on the current stream."""
         copy_all(self.goals, [tensors[number] for number in self.numbers], non_blocking=True)
+        for number, goal in self.singles:
+            goal.copy_(tensors[number].detach(), non_blocking=True)
         for cut in self.cuts:
             cut.goal.copy_(as_bytes(tensors[cut.number])[cut.start : cut.stop], non_blocking=True)
 
@@ -64,7 +72,6 @@ class Moves:
     direct_calm: Leg = field(default_factory=Leg)
     staged_hasty: Leg = field(default_factory=Leg)
     staged_calm: Leg = field(default_factory=Leg)
-    staged_large: Leg = field(default_factory=Leg)
 
 
 def moves_of(
@@ -87,9 +94,11 @@ def moves_of(
         if not on_device[number]:
             moves.on_host.add(number, goal)
         elif entry.position >= cut:
-            if entry.nbytes > BATCH_BYTES_MAX and not hasty:
-                staged = moves.staged_large
-            staged.add(number, view_of(scratch, entry, entry.position - cut))
+            image = view_of(scratch, entry, entry.position - cut)
+            if entry.nbytes > BATCH_BYTES_MAX or entry.dtype not in BATCHED:
+                staged.singles.append((number, image))
+            else:
+                staged.add(number, image)
         elif stop <= cut and entry.position // PIN_BYTES == (stop - 1) // PIN_BYTES:
             direct.add(number, goal)
         else:

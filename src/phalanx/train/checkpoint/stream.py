@@ -100,8 +100,6 @@ class StreamCopier:
             if sitting.refuse_nan:
                 flight.norms = _norms(sitting.tensors)
             moves.staged_calm.run(sitting.tensors)
-            for number, goal in zip(moves.staged_large.numbers, moves.staged_large.goals, strict=True):
-                goal.copy_(sitting.tensors[number].detach(), non_blocking=True)
         with torch.cuda.stream(self._drain):
             flight.start.record()
             _run_hasty(moves.direct_hasty, sitting.tensors, main)
