@@ -43,14 +43,12 @@ def rows_of(way: str, size: Size, tell: Tell) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="phalanx-bench-") as folder:
         job = f"bench {uuid.uuid4()}"
         arguments = [way, str(size.layers), str(size.width), folder, job]
-        first = start(arguments)
-        trained = said(first, tell)
-        # At once after the last copy in memory is whole.
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-        second = start([*arguments, "--resume"])
-        resumed = said(second, tell)
-        second.wait()
+        with start(arguments) as first:
+            trained = said(first, tell)
+            # At once after the last copy in memory is whole.
+            first.send_signal(signal.SIGKILL)
+        with start([*arguments, "--resume"]) as second:
+            resumed = said(second, tell)
     if trained is None or resumed is None:
         return [row(f"{way}: a save, in the training thread", None, "ms")]
     is_back = resumed["step"] is not None
@@ -58,6 +56,7 @@ def rows_of(way: str, size: Size, tell: Tell) -> list[Row]:
     return [
         *added,
         row(f"{way}: a save, in the training thread", trained["call_s"] * 1e3, "ms"),
+        row(f"{way}: a save, processor time of that thread", trained["processor_s"] * 1e3, "ms"),
         row(f"{way}: the first save", trained["first_s"] * 1e3, "ms"),
         row(f"{way}: host memory / state", trained["memory_bytes"] / trained["state_bytes"], "×"),
         row(f"{way}: steps lost to kill -9", trained["step"] - (resumed["step"] or 0), "steps"),

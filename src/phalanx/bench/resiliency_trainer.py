@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from phalanx.bench.layers import Layers, Size
 from phalanx.train.checkpoint import Checkpointer, Host, Shared
 from phalanx.train.checkpoint.tiers import Tier
 
-SAVES = 6
+SAVES = 11
 ADDED_SAVES, STEPS_A_SAVE = 4, 5
 NEVER = 1 << 31
 WAYS: tuple[str, ...] = ("phalanx", "phalanx, disk too", "lm-resiliency", "lm-resiliency, disk too")
@@ -134,15 +135,23 @@ def train(layers: Layers, way: Way) -> None:
     layers.synchronize()
     before = memory_bytes([os.getpid()])
     first_s = layers.timed_s(lambda: way.save(1))
-    calls_s = []
+    calls_s, processor_s = [], []
     for step in range(2, SAVES + 2):
         layers.step()
         way.settle()
-        calls_s.append(layers.timed_s(lambda step=step: way.save(step)))
+        began_s = time.thread_time()
+        calls_s.append(layers.timed_s(partial(way.save, step)))
+        processor_s.append(time.thread_time() - began_s)
     way.settle()
     layers.synchronize()
     taken = memory_bytes([os.getpid(), *way.processes()]) - before
-    facts = {"first_s": first_s, "call_s": median(calls_s), "memory_bytes": taken, "state_bytes": state_bytes(layers)}
+    facts = {
+        "first_s": first_s,
+        "call_s": median(calls_s),
+        "processor_s": median(processor_s),
+        "memory_bytes": taken,
+        "state_bytes": state_bytes(layers),
+    }
     last = SAVES + 1
     if layers.device.type == "cuda":
         facts["added_s"] = added_s(layers, way, last)
