@@ -13,6 +13,7 @@ from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.engine.action import Start, Stop
 from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome
 from phalanx.engine.plan import Plan, Reason
+from phalanx.engine.records import UNSAID_MS
 from phalanx.engine.turn import verify
 from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.registry import register
@@ -20,6 +21,7 @@ from phalanx.policy.view import JobView, Moment, RunView
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.workload.job import Kind
 from phalanx.workload.share import fraction_ask
 
 
@@ -60,14 +62,27 @@ def test_who_says_nothing_of_its_length_is_expected_to_stay_and_passes_nobody() 
     assert world.state.reason("endless") is Reason.RESERVED
 
 
-def test_nothing_is_reserved_on_what_somebody_of_unknown_length_holds() -> None:
-    """A moment that never comes would be one to wake for."""
+def test_what_somebody_of_unknown_length_holds_is_reserved_for_after_all_others() -> None:
+    """A moment that nobody knows is none to wake for; who says that it ends passes, and who says nothing does not."""
     world = World(flat(1, 4), "backfill")
-    world.run(a_job("endless", 4))
+    world.run(a_job("endless", 3))
     world.submit(a_job("head", 4, duration_ms=1_000))
-    assert reserved(world) == {}
+    assert {job: at for job, (at, _) in reserved(world).items()} == {"head": UNSAID_MS}
     assert world.state.next_wakeup() is None
     assert world.state.reason("head") is Reason.GPUS
+    assert not starts(world.submit(a_job("unsaid", 1)))
+    assert starts(world.submit(a_job("said", 1, duration_ms=60_000))) == ["said"]
+    world.done("said")
+    world.end("said", after_ms=60_000)
+    assert starts(world.end("endless")) == ["head"]
+
+
+def test_nothing_is_reserved_on_what_a_service_holds() -> None:
+    world = World(flat(1, 4), "backfill")
+    world.run(a_job("service", 3, kind=Kind.SERVICE))
+    world.submit(a_job("head", 4, duration_ms=1_000))
+    assert reserved(world) == {}
+    assert starts(world.submit(a_job("unsaid", 1))) == ["unsaid"]
 
 
 def test_a_head_that_goes_leaves_its_reservation_to_the_next() -> None:

@@ -10,7 +10,7 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER
 from phalanx.engine.change import Change, ChangeKind, changed
 from phalanx.engine.evidence import in_the_way, spared_for, spent_budgets
-from phalanx.engine.records import JobRecord
+from phalanx.engine.records import UNSAID_MS, JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.fit import HARD_EFFECTS
 from phalanx.placement.place import refusal
@@ -124,7 +124,7 @@ def dependencies(job: Job) -> Chain:
 def _durations(state: State, record: JobRecord) -> Chain:
     """Ends that come before somebody's reserved time, or before nodes are closed."""
     moments = (
-        *(each.at_ms for each in state.reservations),
+        *(each.at_ms for each in state.reservations if each.at_ms < UNSAID_MS),
         *(window.start_ms for window in state.cluster.maintenance),
     )
     spare = sorted(dict.fromkeys(at_ms - state.now for at_ms in moments), reverse=True)

@@ -32,6 +32,9 @@ have quotas of, and its demand."""
 FOREVER_MS = 1 << 62
 """The length of a job of which nobody knows when it ends."""
 
+UNSAID_MS = FOREVER_MS - 1
+"""The moment at which those end of whom nobody knows when: after all others, and before one of them that starts now."""
+
 
 class JobState(StrEnum):
     """Where a job stands, as everybody outside sees it."""

@@ -15,13 +15,14 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.blocks import Blocks
 from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import RESERVATIONS_MAX, Reason, Reservation
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, form_of
+from phalanx.engine.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Closed, Cut, Opened, Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Reserve
+from phalanx.workload.job import Kind
 
 Release = Callable[[Iterable[Booking]], None]
 
@@ -502,14 +503,20 @@ class Reservations:
     def _ends(self) -> list[End]:
         """Who will have left when, the first first: those who run, and those whom this plan starts.
 
-        Who says nothing of its length may never leave: nothing can be reserved on what it holds.
+        Who says nothing of its length leaves at a moment that nobody knows, after all others. What is reserved from
+        then on may be had until then by who says that it ends, and by nobody else. A service that says nothing of it
+        stays: nothing can be reserved on what it holds.
         """
         if self._running is None:
             expected = [(self._expected_ms(end_ms), attempt) for end_ms, attempt in self.state.ends.in_order()]
-            self._running = [(at_ms, attempt, attempt.bookings) for at_ms, attempt in expected if at_ms < FOREVER_MS]
+            self._running = [
+                (min(at_ms, UNSAID_MS), attempt, attempt.bookings)
+                for at_ms, attempt in expected
+                if at_ms < FOREVER_MS or attempt.job.kind is not Kind.SERVICE
+            ]
         withdrawn = self._underway.withdrawn
         running = [end for end in self._running if end[1].key not in withdrawn]
-        planned = [end for end in self._planned if end[0] < FOREVER_MS]
+        planned = [(min(at_ms, UNSAID_MS), release, bookings) for at_ms, release, bookings in self._planned]
         return sorted((*running, *planned), key=lambda end: end[0])
 
     def _expected_ms(self, end_ms: int) -> int:

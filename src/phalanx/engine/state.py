@@ -21,7 +21,7 @@ from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
 from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.quotas import Quotas, Shortfall
-from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.records import UNSAID_MS, AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
 from phalanx.engine.spending import Spending
 from phalanx.engine.standing import Standing
 from phalanx.engine.stoppable import Stoppable
@@ -411,7 +411,8 @@ class State:
                 soonest = at_ms
         for reservation in self.reservations:
             at_ms = reservation.at_ms
-            if at_ms > self.now and (soonest is None or at_ms < soonest):
+            # What waits for an end that nobody knows is looked at when that comes.
+            if self.now < at_ms < UNSAID_MS and (soonest is None or at_ms < soonest):
                 soonest = at_ms
         return soonest
 

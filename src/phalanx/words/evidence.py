@@ -11,6 +11,7 @@ from phalanx.engine.evidence import Held
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.position import Level, Position
+from phalanx.engine.records import UNSAID_MS
 from phalanx.policy.view import Usage
 from phalanx.simulate.table import duration_text
 from phalanx.words.change import offer
@@ -37,7 +38,8 @@ def evidence(
             f"{each.name} {_from_to(each, now_ms)}".lstrip() for each in explanation.maintenance[:NAMES_MAX]
         ),
         "reserved_for": ", ".join(
-            f"{with_size(each.other)} {moment(each.at_ms, now_ms)}" for each in explanation.reserved_for[:NAMES_MAX]
+            f"{with_size(each.other)} {_reserved_moment(each.at_ms, now_ms)}"
+            for each in explanation.reserved_for[:NAMES_MAX]
         ),
         "min_run": ", ".join(
             f"{counted(each.gpus, 'GPU')} of {each.queue} {moment(each.until_ms, now_ms)}"
@@ -141,3 +143,8 @@ def _next_to_end(holders: Iterable[Other], now_ms: int, in_gpus: bool) -> str:
         f"{counted(each.gpus, 'GPU') if in_gpus else 'a job'} of {each.queue} {moment(each.expected_end_ms, now_ms)}"
         for each in known
     )
+
+
+def _reserved_moment(at_ms: int, now_ms: int) -> str:
+    """From when on something is reserved."""
+    return moment(at_ms, now_ms) if at_ms < UNSAID_MS else "once those have left who do not say when they end"

@@ -324,7 +324,7 @@ class ReservationModel(Answered):
     """Devices a job will have from a moment on."""
 
     job: str
-    at_ms: int
+    at_ms: int | None = Field(description="Null where it waits for jobs that do not say when they end.")
     nodes: list[str]
 
 

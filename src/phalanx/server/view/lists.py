@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from phalanx.cluster.queues import Queue, Quota, ancestors
-from phalanx.engine.records import JobState
+from phalanx.engine.records import UNSAID_MS, JobState
 from phalanx.engine.state import State
 from phalanx.server.view.rows import Row, node_row, text_of
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
@@ -144,5 +144,12 @@ def nodes_in(state: State) -> list[Row]:
 
 
 def reservations_in(state: State) -> list[Row]:
-    """Who is promised which nodes, and from when on."""
-    return [{"job": each.job, "at_ms": each.at_ms, "nodes": list(each.placement.nodes)} for each in state.reservations]
+    """Who is promised which nodes, and from when on, where that is known."""
+    return [
+        {
+            "job": each.job,
+            "at_ms": each.at_ms if each.at_ms < UNSAID_MS else None,
+            "nodes": list(each.placement.nodes),
+        }
+        for each in state.reservations
+    ]
