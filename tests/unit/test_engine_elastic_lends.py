@@ -13,13 +13,14 @@ from phalanx.engine.action import Resize
 from phalanx.engine.event import Done
 from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
+from phalanx.policy.policy import Reserve
 from phalanx.policy.registry import BUILTIN, policy
 from phalanx.workload.job import Kind
 
 POLICIES = [
     name if name != "tiresias-gittins" else f"{name}:samples=1/2/3"
     for name in BUILTIN
-    if name != "tiresias-gittins" and not policy(name).sets_sizes
+    if name != "tiresias-gittins" and not policy(name).sets_sizes and policy(name).reserve is Reserve.NOBODY
 ]
 
 

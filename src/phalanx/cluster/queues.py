@@ -35,6 +35,7 @@ class Queue:
     With `reclaimable` off nothing is taken back of what it has borrowed. `min_run_ms` is how long its jobs run before
     they may be stopped for others; `min_run_reclaim_ms`, where it is given, how long they and those of the queues
     inside do before they may be for a queue beside it. `budget_gpu_ms` is what they may use of GPU time in all.
+    `patience_ms` is that of the cluster, where it is another for its jobs.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Queue:
     min_run_reclaim_ms: int | None = None
     cpu_weight: int | None = None
     memory_weight: int | None = None
+    patience_ms: int | None = None
 
     @property
     def weights(self) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine import adjust, attempts, defragment, maintenance, reconfigure, sweeps, waiting
+from phalanx.engine import adjust, attempts, defragment, maintenance, patience, reconfigure, sweeps, waiting
 from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.amend import amend
 from phalanx.engine.check import check, check_plan
@@ -172,6 +172,7 @@ def _submit(state: State, job: Job) -> None:
     if job.max_wait_ms is not None:
         attempts.limit_waits(state)
         state.set_timer(max(state.now, job.begin_ms or 0) + job.max_wait_ms, "max_wait", job.id)
+    patience.expect(state, record)
     waiting.line_up(state, record)
 
 
@@ -355,6 +356,10 @@ def _fire(state: State, timer: Timer) -> None:
             if record.final is None and record.first_start_ms is None:
                 record.overdue = True
                 waiting.rekey(state, record)
+        case "patience":
+            if record.final is None and record.first_start_ms is None and not record.impatient:
+                attempts.limit_waits(state)
+                patience.tire(state, record)
         case "min_run":
             if attempt is not None:
                 attempts.may_give_way(state, attempt)
@@ -395,7 +400,7 @@ def _is_moot(state: State, timer: Timer) -> bool:
         case "line_up":
             record = state.jobs[timer.job]
             return record.final is not None or record.attempt is not None or record.parked is None
-        case "max_wait":
+        case "max_wait" | "patience":
             record = state.jobs[timer.job]
             return record.final is not None or record.first_start_ms is not None
         case "change":

@@ -8,6 +8,7 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.adjust import company_changed, exchange, settle
 from phalanx.engine.event import Outcome
+from phalanx.engine.patience import calm
 from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Kept, Phase, StopReason, usage_of
 from phalanx.engine.request import take_request
@@ -339,6 +340,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
     record = state.jobs[attempt.job.id]
     if record.kept is not None:
         _go_on(state, record, attempt, record.kept)
+    calm(state, record)
     record.overdue = False
     rekey(state, record)
     expect_end(state, attempt)
@@ -594,6 +596,7 @@ def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> No
         return
     leave(state, record)
     record.final = final
+    calm(state, record)
     record.ended_ms = state.now
     record.end_reason = reason
     if state.policy.estimate_permille is not None and record.executed_before_ms:

@@ -93,6 +93,7 @@ class Explanation:
     virtual_cluster: VirtualClusterView | None = None
     maintenance: tuple[Maintenance, ...] = ()
     overdue_ms: int | None = None
+    impatient: bool = False
     factors: tuple[Factor, ...] = ()
     position: Position | None = None
     changes: tuple[Change, ...] = ()
@@ -167,6 +168,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
         spared=spared_for(state, record),
         virtual_cluster=view_of(state, record),
         overdue_ms=_overdue_ms(state, record) if record.overdue else None,
+        impatient=record.impatient,
         factors=state.policy.factors(record, state),
         position=position(state, record),
         maintenance=tuple(in_the_way(state, record)) if reason is Reason.MAINTENANCE else (),
@@ -175,7 +177,7 @@ def _lacking(state: State, plain: Explanation) -> Explanation:
 
 def _overdue_ms(state: State, record: JobRecord) -> int:
     """For how long a job has waited longer than it should."""
-    since_ms = max(record.submitted_ms, record.job.begin_ms or 0) + (record.job.max_wait_ms or 0)
+    since_ms = max(record.submitted_ms, record.job.begin_ms or 0) + state.wait_ms(record)
     return state.now - since_ms
 
 

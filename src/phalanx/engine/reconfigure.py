@@ -8,7 +8,7 @@ from dataclasses import replace
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine import attempts, maintenance, waiting
+from phalanx.engine import attempts, maintenance, patience, waiting
 from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
 from phalanx.engine.event import ClusterChanged, JobSubmitted
@@ -186,6 +186,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     if state.reserves and not knew_lengths:
         attempts.know_lengths(state)
     maintenance.set_out(state)
+    patience.expect_all(state)
     _try_everybody(state)
 
 

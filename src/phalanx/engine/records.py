@@ -251,6 +251,7 @@ class JobRecord:
     opened: tuple[int, int] = (0, 0)
     change_ms: int = -1
     overdue: bool = False
+    impatient: bool = False
     made_way_for: tuple[str, ...] = ()
     preempted_for: str = ""
     estimate_ms: int = FOREVER_MS

@@ -101,6 +101,7 @@ class State:
         self.lacks: tuple[str, ...] = ()
         self.suspend: SuspendRates | None = None
         self.kept: dict[str, None] = {}
+        self.impatient: dict[str, dict[str, None]] = {}
         self.retiring: dict[str, Health] = {}
         self.closed: dict[str, Health] = {}
         self.defragments_at_ms = 0
@@ -274,8 +275,19 @@ class State:
     def order(self, record: JobRecord) -> Key:
         """The key of a job: what the policy says, or the first place for who has waited longer than it should."""
         if record.overdue:
-            return (OVERDUE, record.submitted_ms + (record.job.max_wait_ms or 0), record.number)
+            return (OVERDUE, record.submitted_ms + self.wait_ms(record), record.number)
         return self.policy.order(record, self)
+
+    def patience_ms(self, queue: str) -> int:
+        """How long others may pass a job of a queue; 0 if nothing is said of it, or for ever."""
+        account = self.quotas.accounts.get(queue)
+        own = account.queue.patience_ms if account is not None else None
+        return (self.cluster.patience_ms if own is None else own) or 0
+
+    def wait_ms(self, record: JobRecord) -> int:
+        """How long a job may wait before it goes first: as it says, or by the patience of its queue."""
+        own = record.job.max_wait_ms
+        return self.patience_ms(record.job.queue) if own is None else own
 
     @property
     def reserves(self) -> bool:
@@ -326,9 +338,11 @@ class State:
 
         It grew while nobody waited; who waits now would have kept it from growing. Replicas of a service are there for
         its callers: where priorities count, it gives them to who is of its own at least. What belongs to another queue
-        is had back by quota.
+        is had back by quota. Where the policy reserves, who waits has a time instead.
         """
-        if self.policy.sets_sizes or (self.quotas and head.job.queue != attempt.job.queue):
+        if self.policy.sets_sizes or self.policy.reserve is not Reserve.NOBODY:
+            return False
+        if self.quotas and head.job.queue != attempt.job.queue:
             return False
         if attempt.job.kind is not Kind.SERVICE or self.tells_apart is Minds.NOTHING:
             return True

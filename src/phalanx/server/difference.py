@@ -171,11 +171,12 @@ WRITTEN = {
     "min_run_reclaim_ms": ("min_run_reclaim", 1000),
     "budget_gpu_ms": ("budget_gpu_hours", 3_600_000),
     "defragment_ms": ("defragment", 1000),
+    "patience_ms": ("patience", 1000),
 }
 """What is counted in small units: its key in the file of a cluster, and how many make one of what is written there."""
 
 
-IN_SECONDS = ("min_run_ms", "min_run_reclaim_ms", "defragment_ms")
+IN_SECONDS = ("min_run_ms", "min_run_reclaim_ms", "defragment_ms", "patience_ms")
 
 
 def _key(name: str) -> str:
@@ -192,7 +193,7 @@ def _value(name: str, value: object) -> str:
             return "/".join(_value(name, each) for each in value) or "none"
         case "" | None:
             return "none"
-        case 0 if name == "defragment_ms":
+        case 0 if name in ("defragment_ms", "patience_ms"):
             return "never"
         case int() if name in WRITTEN:
             return f"{value / WRITTEN[name][1]:g}" + ("s" if name in IN_SECONDS else "")

@@ -88,7 +88,8 @@ def _held(held: Held, explanation: Explanation, usage: Callable[[str], Usage]) -
 def _overdue(explanation: Explanation) -> str:
     if explanation.overdue_ms is None:
         return ""
-    late = f"it has waited {duration_text(explanation.overdue_ms / 1000)} longer than its max_wait"
+    bound = "the patience of its queue" if explanation.impatient else "its max_wait"
+    late = f"it has waited {duration_text(explanation.overdue_ms / 1000)} longer than {bound}"
     if explanation.is_hopeless:
         return f"{late}, but nothing is kept for it: it can never start as it is"
     kept = "devices are reserved for it"

@@ -26,7 +26,7 @@ from phalanx.cluster.formats.limits import (
     TIERS_MAX,
 )
 from phalanx.cluster.formats.maintenance import MAINTENANCE_KEYS, read_maintenance
-from phalanx.cluster.formats.queues import QUEUE_KEYS, QUOTA_KEYS, read_queues
+from phalanx.cluster.formats.queues import QUEUE_KEYS, QUOTA_KEYS, read_patience, read_queues
 from phalanx.cluster.formats.taint import TAINT_KEYS
 from phalanx.cluster.formats.virtual_clusters import OWNED_KEYS, VIRTUAL_CLUSTER_KEYS, read_virtual_clusters
 from phalanx.document import Field, Fields, read_document
@@ -49,6 +49,7 @@ CLUSTER_KEYS = (
     "queues",
     "maintenance",
     "defragment",
+    "patience",
     "virtual_clusters",
 )
 GPU_TYPE_KEYS = ("memory_gb",)
@@ -108,6 +109,7 @@ def read_cluster(
         queues=fields.get("queues", lambda queues: read_queues(queues, cluster.total), ()),
         maintenance=fields.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes, now_ms), ()),
         defragment_ms=fields.get("defragment", read_period, 0),
+        patience_ms=fields.get("patience", read_patience, None),
         cells=fields.get("virtual_clusters", lambda clusters: read_virtual_clusters(clusters, cluster), None),
     )
 

@@ -35,6 +35,7 @@ def _said(queue: Queue) -> dict[str, Any]:
         "min_run": _duration(queue.min_run_ms),
         "min_run_reclaim": None if queue.min_run_reclaim_ms is None else _duration(queue.min_run_reclaim_ms),
         "budget_gpu_hours": None if queue.budget_gpu_ms is None else queue.budget_gpu_ms / MS_PER_HOUR,
+        "patience": None if queue.patience_ms is None else _duration(queue.patience_ms),
     }
     left_out = {
         "weight": DEFAULTS.weight,
@@ -43,6 +44,7 @@ def _said(queue: Queue) -> dict[str, Any]:
         "min_run": "0s",
         "min_run_reclaim": None,
         "budget_gpu_hours": None,
+        "patience": None,
     }
     return {key: value for key, value in said.items() if value != left_out.get(key, {})}
 

@@ -27,6 +27,7 @@ QUEUE_KEYS = (
     "min_run",
     "min_run_reclaim",
     "budget_gpu_hours",
+    "patience",
     "queues",
 )
 QUOTA_KEYS = ("gpus", "cpus", "memory_gb")
@@ -74,10 +75,16 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
                 budget_gpu_ms=fields.get("budget_gpu_hours", _read_budget, None),
                 cpu_weight=cpu_weight,
                 memory_weight=memory_weight,
+                patience_ms=fields.get("patience", read_patience, None),
             ),
         )
         if "queues" in fields:
             yield from _read_level(fields["queues"], f"{path}/")
+
+
+def read_patience(field: Field) -> int:
+    """How long others may pass a job that waits; 0 for `never`, which is: for ever."""
+    return 0 if field.is_word("never") else field.duration_ms()
 
 
 def _read_path(field: Field) -> str:

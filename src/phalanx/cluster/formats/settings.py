@@ -9,13 +9,13 @@ from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.limits import CLUSTER_LIMITS
 from phalanx.cluster.formats.maintenance import read_maintenance
 from phalanx.cluster.formats.native import read_period
-from phalanx.cluster.formats.queues import read_queues
+from phalanx.cluster.formats.queues import read_patience, read_queues
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue
 from phalanx.document import Field, read_document
 from phalanx.document.tree import Map
 
-SETTING_KEYS = ("version", "policy", "queues", "maintenance", "defragment")
+SETTING_KEYS = ("version", "policy", "queues", "maintenance", "defragment", "patience")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class Settings:
     queues: tuple[Queue, ...] | None = None
     maintenance: tuple[Maintenance, ...] | None = None
     defragment_ms: int | None = None
+    patience_ms: int | None = None
     policy: str | None = None
 
     @property
@@ -53,5 +54,6 @@ def read_settings(text: str, source: str, cluster: Cluster, now_ms: int) -> Sett
         queues=found.get("queues", lambda queues: read_queues(queues, cluster.total), None),
         maintenance=found.get("maintenance", lambda windows: read_maintenance(windows, cluster.nodes, now_ms), None),
         defragment_ms=found.get("defragment", read_period, None),
+        patience_ms=found.get("patience", read_patience, None),
         policy=found.get("policy", Field.title, None),
     )

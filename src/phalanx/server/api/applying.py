@@ -22,6 +22,7 @@ from phalanx.server.api.jobs import hand_over, media_of
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planning import ask
 from phalanx.server.clock import Clock
+from phalanx.server.live_cluster import live
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings
 from phalanx.server.planner.questions import Differ, DifferSettings
 from phalanx.server.refusal import Refusal
@@ -52,7 +53,7 @@ async def apply_cluster(
 ) -> Response:
     """Change the cluster, its queues and its policy to those of a cluster file. Jobs that can go on do.
 
-    A file that only has `queues`, `policy`, `maintenance` or `defragment` changes these and leaves the rest as it is.
+    A file that only has `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the rest as it is.
     """
     _need_admin(account)
     if media_of(request) not in ("application/json", "application/yaml"):
@@ -68,7 +69,7 @@ async def _change_of(
 ) -> tuple[dict[str, Any], ChangeCluster | ChangeSettings]:
     """What a file would change, and what is to be asked for to have it so."""
     try:
-        cluster = await read_large(len(text), read_cluster, text, SOURCE, now_ms=Clock().now_ms())
+        cluster = live(await read_large(len(text), read_cluster, text, SOURCE, now_ms=Clock().now_ms()))
     except DocumentError:
         if not is_settings(text, SOURCE):
             raise

@@ -32,6 +32,7 @@ from phalanx.server.accounts.tokens import attempt_token, new_token
 from phalanx.server.clock import Clock
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.installed import load_installed_policies
+from phalanx.server.live_cluster import live
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop import notices
 from phalanx.server.loop.admission import Admission
@@ -140,7 +141,7 @@ def _first_event(state: State, term: int, options: Options) -> ClusterDefined | 
     if state.seq >= 0:
         offer = _offer(options, state.cluster)
         return TermBegun(term, _lacks(offer), offer.suspend)
-    cluster = _cluster_of(options)
+    cluster = live(_cluster_of(options))
     offer = _offer(options, cluster)
     policy = options.policy or cluster.policy
     return ClusterDefined(cluster, policy, term=term, lacks=_lacks(offer), suspend=offer.suspend)

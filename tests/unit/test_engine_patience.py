@@ -1,0 +1,164 @@
+"""Patience: under no policy that lets jobs pass is a gang passed for ever."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from builders import World, a_job, everything, starts
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.queues import Queue
+from phalanx.engine.event import ClusterChanged, Event, JobCancelled, JobHeld, JobSubmitted
+from phalanx.engine.turn import replay, verify
+from phalanx.engine.why import why
+from phalanx.policy.policy import never
+from phalanx.policy.registry import BUILTIN, policy
+from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.run import Run
+from phalanx.simulate.virtual import VirtualBackend
+from phalanx.simulate.work import Work
+from phalanx.words.evidence import evidence
+from phalanx.workload.job import Job
+
+MINUTE_MS = 60_000
+PATIENCE_MS = 30 * MINUTE_MS
+ADVISED = [name for name in BUILTIN if policy(name if name != "tiresias-gittins" else f"{name}:samples=1/2/3").adviser]
+POLICIES = [
+    name
+    for name in BUILTIN
+    if name not in ("tiresias-gittins", *ADVISED) and policy(name).backfill is not never and not policy(name).sets_sizes
+]
+
+
+def patient(cluster: Cluster, patience_ms: int = PATIENCE_MS) -> Cluster:
+    return replace(cluster, patience_ms=patience_ms)
+
+
+def first_starts(cluster: Cluster, name: str, arrivals: list[tuple[int, Event]], works: dict[str, Work]) -> Run:
+    run = Run.of(cluster, name, VirtualBackend(works, NO_COSTS), arrivals)
+    while run.step() is not None and run.state.now < 4 * 60 * MINUTE_MS:
+        pass
+    return run
+
+
+@pytest.mark.parametrize("says", [True, False])
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_gang_starts_though_small_jobs_come_without_end(name: str, says: bool) -> None:
+    """Two nodes of 4 GPUs, a job of one GPU and a minute every 20 s, and a gang of 8 that never finds all free."""
+    arrivals: list[tuple[int, Event]] = []
+    works: dict[str, Work] = {}
+    for i in range(4 * 180):
+        small = a_job(f"s{i}", 1, duration_ms=MINUTE_MS if says else None)
+        arrivals.append((i * 20_000, JobSubmitted(small)))
+        works[small.id] = Work(MINUTE_MS, job=small)
+    gang = a_job("gang", 4, 2, duration_ms=10 * MINUTE_MS if says else None)
+    arrivals.append((100_000, JobSubmitted(gang)))
+    works["gang"] = Work(10 * MINUTE_MS, job=gang)
+    arrivals.sort(key=lambda arrival: arrival[0])
+    run = first_starts(patient(flat(2, 4)), name, arrivals, works)
+    started_ms = run.state.record("gang").first_start_ms
+    assert started_ms is not None
+    assert started_ms - 100_000 <= PATIENCE_MS + MINUTE_MS
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("say", [1.0, 0.5])
+@pytest.mark.parametrize("name", ["phalanx", "priority", "fifo:skip=true", "sjf", "fair"])
+def test_at_moderate_load_a_gang_waits_no_longer_than_patience_and_the_longest_run(
+    name: str, say: float, seed: int
+) -> None:
+    """Small jobs take 0.7 of what there is, and a gang that takes all of it comes every hour: 0.8 together.
+
+    Until those have left who do not say when they end, those who say so may still begin: once more the longest run.
+    """
+    rng = random.Random(seed)
+    patience_ms, longest_ms = 10 * MINUTE_MS, 8 * MINUTE_MS
+    jobs: list[tuple[int, Job]] = []
+    now_ms = 0.0
+    while now_ms < 230 * MINUTE_MS:
+        gpus, length_ms = rng.choice((1, 1, 2, 4)), rng.randrange(MINUTE_MS, longest_ms)
+        said_ms = length_ms if rng.random() < say else None
+        now_ms += gpus * length_ms / 8 / 0.7
+        jobs.append((int(now_ms), a_job(f"j{len(jobs)}", gpus, duration_ms=said_ms, labels=(("ms", str(length_ms)),))))
+    gangs = [f"gang{hour}" for hour in range(3)]
+    for hour, gang in enumerate(gangs):
+        jobs.append((hour * 60 * MINUTE_MS + 1, a_job(gang, 4, 2, labels=(("ms", str(6 * MINUTE_MS)),))))
+    jobs.sort(key=lambda arrival: arrival[0])
+    works = {job.id: Work(int(dict(job.labels)["ms"]), job=job) for _, job in jobs}
+    run = first_starts(
+        patient(flat(2, 4), patience_ms), name, [(at_ms, JobSubmitted(job)) for at_ms, job in jobs], works
+    )
+    for gang in gangs:
+        record = run.state.record(gang)
+        assert record.first_start_ms is not None
+        assert record.first_start_ms - record.submitted_ms <= patience_ms + longest_ms * (1 if say == 1.0 else 2)
+
+
+def passed() -> World:
+    """A gang that has waited longer than the patience behind small jobs of which nobody knows when they end."""
+    world = World(patient(flat(1, 4)), "fifo:skip=true")
+    world.run(a_job("small", 2))
+    world.submit(a_job("gang", 4))
+    world.run(a_job("beside", 1))
+    world.turn(after_ms=PATIENCE_MS)
+    return world
+
+
+def test_past_the_patience_nobody_passes_and_why_says_so() -> None:
+    world = passed()
+    assert [each.job for each in world.state.reservations] == ["gang"]
+    assert not starts(world.submit(a_job("late", 1)))
+    told = evidence(why(world.state, "gang"), world.state.now)["overdue"]
+    assert told.endswith("longer than the patience of its queue: it goes first, and devices are reserved for it")
+    world.end("small")
+    assert starts(world.end("beside")) == ["gang"]
+
+
+def test_one_of_a_queue_goes_first_at_a_time() -> None:
+    world = passed()
+    world.submit(a_job("second", 4))
+    world.turn(after_ms=PATIENCE_MS)
+    assert (world.job("gang").overdue, world.job("second").overdue) == (True, False)
+    world.end("small")
+    world.end("beside")
+    world.done("gang")
+    assert (world.job("gang").overdue, world.job("second").overdue) == (False, True)
+
+
+@pytest.mark.parametrize("gone", [JobCancelled("gang"), JobHeld("gang")])
+def test_who_goes_leaves_its_place_to_the_next(gone: Event) -> None:
+    world = passed()
+    world.submit(a_job("second", 4))
+    world.turn(after_ms=PATIENCE_MS)
+    world.turn(gone)
+    world.turn(after_ms=PATIENCE_MS)
+    assert world.job("second").overdue or not isinstance(gone, JobCancelled)
+
+
+def test_queues_have_a_patience_of_their_own() -> None:
+    queues = (Queue("hasty", patience_ms=MINUTE_MS), Queue("patient", patience_ms=0), Queue("plain"))
+    world = World(replace(flat(1, 4), queues=queues, patience_ms=10 * MINUTE_MS), "fair")
+    world.run(a_job("runs", 4, queue="plain"))
+    for queue in ("hasty", "patient", "plain"):
+        world.submit(a_job(queue, 4, queue=queue))
+    world.turn(after_ms=MINUTE_MS)
+    assert [name for name in ("hasty", "patient", "plain") if world.job(name).overdue] == ["hasty"]
+    world.turn(after_ms=9 * MINUTE_MS)
+    assert [name for name in ("hasty", "patient", "plain") if world.job(name).overdue] == ["hasty", "plain"]
+
+
+def test_a_cluster_that_says_nothing_of_it_has_none() -> None:
+    world = World(flat(1, 4), "fifo:skip=true")
+    world.run(a_job("small", 2))
+    world.submit(a_job("gang", 4))
+    assert world.state.next_wakeup() is None
+    world.turn(ClusterChanged(patient(flat(1, 4))), after_ms=PATIENCE_MS)
+    assert world.job("gang").overdue
+
+
+def test_histories_with_patience_are_replayed_and_decided_again() -> None:
+    world = passed()
+    assert everything(replay(world.journal)) == everything(world.state)
+    verify(world.journal)
