@@ -27,7 +27,8 @@ NAMED_MAX = 20
 def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output: Output) -> None:
     """Show how the cluster file FILE differs from what the server has and what that would stop; then change it.
 
-    A FILE that only has `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the rest as it is.
+    A FILE that only has `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the
+    rest as it is.
     """
     if bool(file) == bool(policy):
         raise click.UsageError("expected FILE, or --policy NAME to change no more than that")
