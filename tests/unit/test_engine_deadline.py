@@ -10,7 +10,7 @@ from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.deadline import Outlook, outlook
-from phalanx.engine.event import ClusterChanged, JobHeld, JobSubmitted, Outcome
+from phalanx.engine.event import ClusterChanged, JobHeld, JobReleased, JobSubmitted, Outcome
 from phalanx.engine.plan import Reason
 from phalanx.simulate.run import Run
 from phalanx.words.deadline import deadline_words
@@ -310,6 +310,52 @@ def test_who_could_never_be_on_time_for_maintenance_is_in_nobodys_way() -> None:
     assert not said(world, "wide").can_be_met
     assert (said(world, "a").can_be_met, said(world, "a").endangers) == (True, ())
     assert everything(world.state) == before
+
+
+def only_mine_counts(world: World) -> None:
+    """All GPU time until its deadline is for job mine, in which it can be done just so."""
+    found = said(world, "mine")
+    assert (found.can_be_met, found.needed_gpu_ms, found.endangers) == (True, 8 * HOUR_MS, ())
+
+
+def test_a_job_that_never_fits_takes_no_time_from_others() -> None:
+    nowhere = job("nowhere", 8, hours=1, due=2, node_selector=(("disk", "ssd"),))
+    only_mine_counts(a_world(nowhere, job("mine", 8, hours=1, due=2)))
+
+
+def test_a_held_job_takes_no_time_from_others_until_it_is_released() -> None:
+    world = a_world(job("held", 8, hours=1, due=2))
+    world.turn(JobHeld("held"))
+    world.submit(job("mine", 8, hours=1, due=2))
+    only_mine_counts(world)
+    world.turn(JobReleased("held"))
+    assert not said(world, "mine").can_be_met
+
+
+def test_a_job_beyond_the_limit_of_its_queue_takes_no_time_from_others() -> None:
+    world = World(queued(Queue("a", limit=gpus(8)), Queue("b")), "edf")
+    world.run(job("x", 8, hours=1, queue="b"), job("y", 8, hours=1, queue="b"))
+    world.submit(job("beyond", 8, hours=1, due=2, queue="a"))
+    world.turn(ClusterChanged(queued(Queue("a", limit=gpus(6)), Queue("b"))))
+    world.submit(job("beside", 8, hours=0.5, due=2.5, queue="b"), job("mine", 8, hours=1, due=2, queue="b"))
+    only_mine_counts(world)
+
+
+def test_a_job_whose_queue_has_no_budget_left_takes_no_time_from_others() -> None:
+    world = World(queued(Queue("a", budget_gpu_ms=0), Queue("b")), "edf")
+    world.run(job("x", 8, hours=1, queue="b"), job("y", 8, hours=1, queue="b"))
+    world.submit(job("spent", 8, hours=1, due=2, queue="a"), job("mine", 8, hours=1, due=2, queue="b"))
+    only_mine_counts(world)
+
+
+def test_a_job_that_waits_for_one_that_cannot_start_takes_no_time_from_others() -> None:
+    world = a_world(
+        job("huge", 9, hours=1),
+        job("next", 8, hours=1, due=2, after=(after("huge"),)),
+        job("last", 8, hours=1, due=2, after=(after("next"),)),
+        job("mine", 8, hours=1, due=2),
+    )
+    only_mine_counts(world)
 
 
 def test_whose_deadline_is_in_danger_is_said_with_its_id() -> None:

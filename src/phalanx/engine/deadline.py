@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.earliest import Earliest, alone, closes_ms, earliest
+from phalanx.engine.earliest import CHAIN_MAX, Earliest, alone, closes_ms, earliest
+from phalanx.engine.evidence import beyond_quota
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
+from phalanx.placement.place import ever
 from phalanx.policy.edf import last_moment_ms
 from phalanx.policy.policy import Targets
 
@@ -57,10 +59,11 @@ def outlook(state: State, record: JobRecord) -> Outlook | None:
     if record.job.deadline_ms is None or record.final is not None:
         return None
     mine = _due(state, record, record.job.deadline_ms)
+    starts = _Starts(state)
     others = [
         _due(state, other, other.job.deadline_ms)
         for other in state.jobs.values()
-        if other is not record and other.final is None and other.job.deadline_ms is not None
+        if other is not record and other.final is None and other.job.deadline_ms is not None and starts.can(other)
     ]
     alone_at = alone(state, [state.jobs[due.job] for due in others])
     in_time = [due for due in others if _has_time(state, due, alone_at[due.job])]
@@ -80,6 +83,40 @@ def outlook(state: State, record: JobRecord) -> Outlook | None:
         start.obstacle,
         state.now + _left_ms(state, record) if record.attempt is not None else None,
     )
+
+
+class _Starts:
+    """Which jobs can start as things stand: a job that cannot takes no GPU time from others.
+
+    A job cannot start that is held, fits nowhere, asks for more than its queue could ever have or has budget for, or
+    waits for such a job.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[str, bool] = {}
+
+    def can(self, record: JobRecord, further: int = CHAIN_MAX) -> bool:
+        """Whether a job that has not ended can start, or has started."""
+        known = self._known.get(record.job.id)
+        if known is None:
+            known = record.attempt is not None or (self._alone(record) and self._after_others(record, further))
+            self._known[record.job.id] = known
+        return known
+
+    def _alone(self, record: JobRecord) -> bool:
+        state = self._state
+        if record.held or not ever(state.fit, record.asked):
+            return False
+        if not state.quotas:
+            return True
+        short = state.shortfall(record)
+        return beyond_quota(state.quotas, record) is None and not (short is not None and short.by_budget)
+
+    def _after_others(self, record: JobRecord, further: int) -> bool:
+        """Whether all jobs that it waits for can start; how those ended that are over is looked at elsewhere."""
+        others = (self._state.jobs[each.job] for each in record.job.after if further)
+        return all(self.can(other, further - 1) for other in others if other.final is None)
 
 
 def _due(state: State, record: JobRecord, deadline_ms: int) -> Due:
