@@ -12,7 +12,7 @@ from builders import World, a_job, everything, places, stops
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Action, ActionId, Resume, Suspend
-from phalanx.engine.event import JobCancelled, JobSubmitted, TermBegun, TimerDue
+from phalanx.engine.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome, TermBegun, TimerDue
 from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
 from phalanx.engine.plan import Plan
 from phalanx.engine.turn import record, replay, verify
@@ -209,3 +209,23 @@ def test_actions_of_older_journals_are_written_as_they_always_were() -> None:
     assert b"host_mb" not in written
     assert b"placement" not in written
     assert decode(written).body == Plan(actions=actions)
+
+
+def test_ends_of_older_journals_are_at_the_moment_they_were_recorded() -> None:
+    line = b'{"seq":3,"now":5,"body":{"type":"AttemptEnded","job":"7","attempt":1,"outcome":"succeeded"},"version":1}'
+    assert decode(line).body == AttemptEnded("7", 1, Outcome.SUCCEEDED, ended_ms=None)
+    assert encode(Record(3, 5, AttemptEnded("7", 1, Outcome.SUCCEEDED))) == line
+    records = Journal.read(GOLDEN.read_bytes().splitlines()).records
+    ends = {each.body.job: each.now for each in records if isinstance(each.body, AttemptEnded)}
+    state = replay(Journal(records))
+    assert ends
+    assert {job: state.record(job).stopped_ms for job in ends} == ends
+
+
+def test_an_end_that_was_heard_of_late_is_replayed_as_it_was() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("a", 8))
+    world.turn(AttemptEnded("a", 1, Outcome.SUCCEEDED, ended_ms=400), after_ms=1_000)
+    read = replay(Journal.read(world.journal.lines()))
+    assert (read.record("a").ended_ms, read.now) == (400, 1_000)
+    assert everything(read) == everything(world.state)

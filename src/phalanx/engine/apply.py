@@ -107,10 +107,10 @@ def _event(state: State, event: Event) -> None:
             _submit(state, job)
         case Done(action=action):
             _done(state, action)
-        case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason):
+        case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason, ended_ms=ended_ms):
             attempt = state.attempt(name, number)
             if attempt is not None and not attempt.waits:
-                attempts.ended_by_itself(state, attempt, outcome, reason)
+                attempts.ended_by_itself(state, attempt, outcome, reason, ended_ms)
             elif attempt is None and is_kept(state, name, number):
                 attempts.kept_ended(state, state.jobs[name], outcome, reason)
         case Progress():

@@ -503,11 +503,28 @@ def cut_answered(state: State, cut: Repartition) -> None:
         state.capacity.set_cutting(state.topology.number[cut.node], cut.device, cutting=False)
 
 
-def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reason: str) -> None:
-    """An attempt has ended without our asking, or before our asking reached it."""
+def ended_by_itself(
+    state: State, attempt: AttemptRecord, outcome: Outcome, reason: str, ended_ms: int | None = None
+) -> None:
+    """An attempt has ended without our asking, or before our asking reached it; at `ended_ms`, where that is known."""
     record = state.jobs[attempt.job.id]
     attempt.stop_reason = attempt.stop_reason or state.to_stop.get(attempt.key)
-    _close(state, attempt)
+    at_ms = _possible_end_ms(state, attempt, ended_ms)
+    _close(state, attempt, at_ms)
+    _after_end(state, record, attempt, outcome, reason)
+    if record.final is not None:
+        record.ended_ms = at_ms
+
+
+def _possible_end_ms(state: State, attempt: AttemptRecord, ended_ms: int | None) -> int:
+    """When an attempt ended by what its backend says: not before what is known of its run, and not after now."""
+    if ended_ms is None:
+        return state.now
+    known_ms = max(attempt.created_ms, attempt.counted_ms, attempt.durable_ms)
+    return min(max(ended_ms, known_ms), state.now)
+
+
+def _after_end(state: State, record: JobRecord, attempt: AttemptRecord, outcome: Outcome, reason: str) -> None:
     if outcome is Outcome.SUCCEEDED:
         _finish(state, record, JobState.SUCCEEDED, reason)
     elif record.cancelled or attempt.stop_reason is not None:
@@ -522,8 +539,9 @@ def ended_by_itself(state: State, attempt: AttemptRecord, outcome: Outcome, reas
             _finish(state, record, JobState.FAILED, reason)
 
 
-def _close(state: State, attempt: AttemptRecord) -> None:
-    """Gives everything back that the attempt holds or was promised."""
+def _close(state: State, attempt: AttemptRecord, at_ms: int | None = None) -> None:
+    """Gives everything back that the attempt holds or was promised. It has run until `at_ms`, by default until now."""
+    ended_ms = state.now if at_ms is None else at_ms
     capacity = state.capacity
     company_changed(state, attempt)
     _keep_nothing(state, attempt)
@@ -538,13 +556,13 @@ def _close(state: State, attempt: AttemptRecord) -> None:
             capacity.release(booking)
         _depart(state, attempt, booking)
     if not attempt.ceding:
-        state.use(attempt.job.queue, usage_of(attempt.staying), -1)
+        state.use(attempt.job.queue, usage_of(attempt.staying), -1, ended_ms)
     state.standing.remove(attempt)
     _forget_end(state, attempt)
     record = state.jobs[attempt.job.id]
-    record.executed_before_ms += attempt.executed_ms(state.now)
-    record.service_before_gpu_ms += attempt.service_gpu_ms(state.now)
-    record.stopped_ms = state.now
+    record.executed_before_ms += attempt.executed_ms(ended_ms)
+    record.service_before_gpu_ms += attempt.service_gpu_ms(ended_ms)
+    record.stopped_ms = ended_ms
     record.attempt = None
     if attempt.phase is not Phase.CLAIMED:
         _forget_kept(state, record)

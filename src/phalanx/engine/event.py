@@ -130,7 +130,8 @@ class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 class AttemptEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """Every task of an attempt is gone and its devices are free, without our having asked for it.
 
-    `cause` is what ended it, in a word of the backend's: exit, signal, oom, probe, idle.
+    `cause` is what ended it, in a word of the backend's: exit, signal, oom, probe, idle. `ended_ms` is when its last
+    task was gone, where the backend knows; a server that was down hears of it later.
     """
 
     job: str
@@ -139,6 +140,7 @@ class AttemptEnded(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     exit_code: int = 0
     reason: str = ""
     cause: str = ""
+    ended_ms: int | None = None
 
 
 class NodeHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):

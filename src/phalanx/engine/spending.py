@@ -39,6 +39,15 @@ class Spending:
                 account.since_ms = now
             account.used += gpu_permille
 
+    def give_back(self, queue: str, gpu_permille: int, since_ms: int, now: int) -> None:
+        """Takes back what a queue was charged with since a moment from which on nothing ran for it. Follows `use`."""
+        passed_ms = now - since_ms
+        decayed = self._added(gpu_permille, passed_ms, self._left(passed_ms))
+        for path in ancestors(queue):
+            account = self._accounts[path]
+            account.spent -= gpu_permille * passed_ms
+            account.decayed = max(account.decayed - decayed, 0.0)
+
     def spent(self, path: str, now: int) -> int:
         """All that a queue has ever had."""
         account = self._accounts.get(path)
@@ -52,10 +61,16 @@ class Spending:
     def _decayed(self, account: _Account, now: int) -> float:
         """Over a time t what was there falls to the part 2^(-t/h), and use u adds u·h/ln 2·(1 - 2^(-t/h))."""
         passed_ms = now - account.since_ms
-        if not self.half_life_ms:
-            return account.decayed + float(account.used * passed_ms)
-        left: float = 2.0 ** (-passed_ms / self.half_life_ms)
-        return account.decayed * left + account.used * self.half_life_ms / log(2) * (1.0 - left)
+        left = self._left(passed_ms)
+        return account.decayed * left + self._added(account.used, passed_ms, left)
+
+    def _left(self, passed_ms: int) -> float:
+        """The part of what is there that is left after a time."""
+        return 2.0 ** (-passed_ms / self.half_life_ms) if self.half_life_ms else 1.0
+
+    def _added(self, used: int, passed_ms: int, left: float) -> float:
+        """What a use over a time adds by the end of it."""
+        return used * self.half_life_ms / log(2) * (1.0 - left) if self.half_life_ms else float(used * passed_ms)
 
     def with_half_life(self, half_life_ms: int, now: int) -> Spending:
         """The same history, from now on with another half-life."""

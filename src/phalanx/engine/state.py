@@ -217,10 +217,12 @@ class State:
         """Takes note of a queue."""
         self._usage.setdefault(queue, NOTHING)
 
-    def use(self, queue: str, what: Usage, sign: int) -> None:
-        """Adds to what a queue uses (1), or takes away (-1), from now on."""
+    def use(self, queue: str, what: Usage, sign: int, since_ms: int | None = None) -> None:
+        """Adds to what a queue uses (1), or takes away (-1), from now on; what ended since a moment, from then on."""
         if self.counts_spending:
             self.spending.use(queue, sign * what.gpu_permille, self.now)
+            if since_ms is not None and since_ms < self.now:
+                self.spending.give_back(queue, what.gpu_permille, since_ms, self.now)
         self.suppose(queue, what, sign)
 
     def suppose(self, queue: str, what: Usage, sign: int) -> None:
