@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import httpx2
@@ -60,6 +62,24 @@ def test_jobs_end_as_they_ended_while_nobody_watched(local: Server, folder: Path
     assert local.wait(jobs[0]["id"], "succeeded", "failed")["state"] == "succeeded"
     failed = local.wait(jobs[3]["id"], "succeeded", "failed")
     assert (failed["state"], failed["exit_code"], failed["attempts"]) == ("failed", 3, 1)
+    local.stop()
+
+
+def test_a_job_that_ended_while_the_server_was_down_ended_then(local: Server, folder: Path) -> None:
+    local.start()
+    mark = folder.parent / "mark"
+    job = local.submit(gpus=2, command=["bash", "-c", f"until [ -e {mark}.go ]; do sleep 0.02; done"])["id"]
+    local.wait(job, "running")
+    local.kill()
+    Path(f"{mark}.go").touch()
+    state = folder / "jobs" / job / "1" / "state.json"
+    ending = eventually(lambda: json.loads(state.read_text())["ending"])
+    back_ms = int(time.time() * 1000)
+    local.start()
+    ended = local.wait(job, "succeeded")
+    attempt = local.client.get(f"/jobs/{job}/attempts").json()["items"][0]
+    assert ended["ended_ms"] == attempt["ended_ms"] == ending["ended_ms"] <= back_ms
+    assert ended["executed_before_ms"] == attempt["ended_ms"] - attempt["started_ms"]
     local.stop()
 
 

@@ -396,9 +396,8 @@ class Herd:
                 outcome = OUTCOMES[ending["outcome"]]
                 # A reason begins with the word for its cause.
                 cause = ending["reason"].partition(":")[0].partition(" ")[0] or "exit"
-                events.append(
-                    AttemptEnded(flock.job, flock.attempt, outcome, ending["exit_code"], ending["reason"], cause)
-                )
+                code, reason, ended_ms = ending["exit_code"], ending["reason"], ending.get("ended_ms")
+                events.append(AttemptEnded(flock.job, flock.attempt, outcome, code, reason, cause, ended_ms))
         if flock.unknown:
             return
         self._emit(*events)
@@ -436,7 +435,8 @@ class Herd:
         if state is not None and state["ending"] is not None:
             self._tell(flock, state["answers"], state["ending"])
             if not _is_asked_for(adopted, state):
-                self._emit(AttemptEnded(flock.job, flock.attempt, Outcome.LOST, 0, UNASKED, "lost"))
+                ended_ms = state["ending"].get("ended_ms")
+                self._emit(AttemptEnded(flock.job, flock.attempt, Outcome.LOST, 0, UNASKED, "lost", ended_ms))
         elif begun and not self._reach(flock):
             self._lose(flock)
         for action in adopted.in_flight:

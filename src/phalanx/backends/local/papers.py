@@ -125,11 +125,16 @@ class Answer(TypedDict):
 
 
 class Ending(TypedDict):
-    """How an attempt ended. `outcome` is succeeded, failed or lost; stopped, if that was asked for."""
+    """How an attempt ended. `outcome` is succeeded, failed or lost; stopped, if that was asked for.
+
+    `ended_ms` is when its last process was gone, in milliseconds since 1970. Papers of older versions lack it, and
+    nobody knows it of an attempt whose shepherd was killed.
+    """
 
     outcome: str
     exit_code: int
     reason: str
+    ended_ms: NotRequired[int]
 
 
 class TaskState(TypedDict):

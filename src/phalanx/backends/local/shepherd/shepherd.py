@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from functools import partial
 from zlib import crc32
 
@@ -419,6 +420,8 @@ class Shepherd:
             kill_all()
             self.loop.after(LOOK_AGAIN_MS, self._reap)
             return
+        # Said once: a disk that is full has the end put down later than it was.
+        ending.setdefault("ended_ms", int(time.time() * 1000))
         for task in self._tasks.values():
             task.clear()
             run_quietly(task.order["remove"])
