@@ -21,7 +21,8 @@ def cluster(queues: str) -> Cluster:
 def test_every_key_of_a_queue_is_read() -> None:
     (queue,) = cluster(
         "[{name: a, guaranteed: {gpus: 0.5, cpus: 2}, deserved: 4, limit: {gpus: 8, memory_gb: 1.5}, weight: 3,"
-        " priority: -2, reclaimable: false, min_run: 10m, min_run_reclaim: 0s, budget_gpu_hours: 1.5}]"
+        " priority: -2, job_priority: {normal: -5, members: 0, operators: 9},"
+        " reclaimable: false, min_run: 10m, min_run_reclaim: 0s, budget_gpu_hours: 1.5}]"
     ).queues
     assert queue == Queue(
         "a",
@@ -30,6 +31,9 @@ def test_every_key_of_a_queue_is_read() -> None:
         limit=Quota(8000, None, 1536),
         weight=3,
         priority=-2,
+        normal_priority=-5,
+        member_priority_max=0,
+        operator_priority_max=9,
         reclaimable=False,
         min_run_ms=600_000,
         min_run_reclaim_ms=0,
@@ -61,7 +65,7 @@ def test_a_tree_may_be_written_as_one_or_by_paths() -> None:
 def test_what_is_written_as_data_is_read_back_the_same() -> None:
     text = (
         "[{name: a, guaranteed: 2.5, limit: {cpus: 7.25}, min_run: 90s, min_run_reclaim: 2500ms,"
-        " queues: [{name: x, budget_gpu_hours: 3}]}]"
+        " queues: [{name: x, budget_gpu_hours: 3, job_priority: {members: 7}}]}]"
     )
     queues = cluster(text).queues
     assert cluster(str(queue_data(queues)).replace("'", "")).queues == queues
@@ -72,7 +76,7 @@ def test_what_is_written_as_data_is_read_back_the_same() -> None:
             "limit": {"cpus": 7.25},
             "min_run": "90s",
             "min_run_reclaim": "2500ms",
-            "queues": [{"name": "x", "budget_gpu_hours": 3.0}],
+            "queues": [{"name": "x", "job_priority": {"members": 7}, "budget_gpu_hours": 3.0}],
         }
     ]
 
@@ -111,6 +115,10 @@ def test_the_example_of_the_page_is_read() -> None:
             "a/x 6 + a/y 6 deserve 12 GPUs together, but queue a has 8",
         ),
         ("[{name: a, weight: 0}]", "expected a whole number from 1 to 1000000, got 0"),
+        ("[{name: a, job_priority: 4}]", "expected a mapping"),
+        ("[{name: a, job_priority: {member: 4}}]", "unknown key, did you mean 'members'?"),
+        ("[{name: a, job_priority: {normal: 5, members: 4}}]", "expected at least 5, which is 'normal', got 4"),
+        ("[{name: a, job_priority: {normal: 5, operators: 4}}]", "expected at least 5, which is 'normal', got 4"),
         ("[{name: a, gpus: 4}]", "unknown key"),
         ("[{name: a, deserved: {gpu: 4}}]", "unknown key, did you mean 'gpus'?"),
         ("[{name: a, budget_gpu_hours: -1}]", "expected a number from 0 to 1000000000, got -1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -36,6 +36,10 @@ class Queue:
     they may be stopped for others; `min_run_reclaim_ms`, where it is given, how long they and those of the queues
     inside do before they may be for a queue beside it. `budget_gpu_ms` is what they may use of GPU time in all.
     `patience_ms` is that of the cluster, where it is another for its jobs.
+
+    `normal_priority` is the priority that its jobs, and those of the queues inside, usually have;
+    `member_priority_max` and `operator_priority_max` are the highest that members and operators may give them. What
+    is None is as in the queue it lies in (`priority_caps`).
     """
 
     path: str
@@ -51,6 +55,9 @@ class Queue:
     cpu_weight: int | None = None
     memory_weight: int | None = None
     patience_ms: int | None = None
+    normal_priority: int | None = None
+    member_priority_max: int | None = None
+    operator_priority_max: int | None = None
 
     @property
     def weights(self) -> tuple[int, int, int]:
@@ -61,6 +68,27 @@ class Queue:
     def parent(self) -> str:
         """The path of the queue it lies in; empty at the top."""
         return self.path.rpartition("/")[0]
+
+
+class PriorityCaps(NamedTuple):
+    """The highest priorities that members and operators may give jobs of a queue; None is any."""
+
+    members: int
+    operators: int | None = None
+
+
+def priority_caps(path: str, queue_at: Callable[[str], Queue | None]) -> PriorityCaps:
+    """What holds for the jobs of a queue: what it says, or the nearest of those it lies in that says something.
+
+    Where none does, members may give the normal priority, which is 0, and operators any.
+    """
+    around = [queue for each in ancestors(path) if (queue := queue_at(each)) is not None]
+
+    def nearest(name: str) -> int | None:
+        return next((value for queue in around if (value := getattr(queue, name)) is not None), None)
+
+    normal, members = nearest("normal_priority") or 0, nearest("member_priority_max")
+    return PriorityCaps(normal if members is None else members, nearest("operator_priority_max"))
 
 
 class QuotaConflict(ValueError):  # noqa: N818

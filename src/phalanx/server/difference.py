@@ -179,8 +179,16 @@ WRITTEN = {
 IN_SECONDS = ("min_run_ms", "min_run_reclaim_ms", "defragment_ms", "patience_ms")
 
 
+RENAMED = {
+    "normal_priority": "job_priority.normal",
+    "member_priority_max": "job_priority.members",
+    "operator_priority_max": "job_priority.operators",
+}
+"""What has another name in the file of a cluster."""
+
+
 def _key(name: str) -> str:
-    return WRITTEN[name][0] if name in WRITTEN else name
+    return WRITTEN[name][0] if name in WRITTEN else RENAMED.get(name, name)
 
 
 def _value(name: str, value: object) -> str:

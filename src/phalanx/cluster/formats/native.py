@@ -26,7 +26,7 @@ from phalanx.cluster.formats.limits import (
     TIERS_MAX,
 )
 from phalanx.cluster.formats.maintenance import MAINTENANCE_KEYS, read_maintenance
-from phalanx.cluster.formats.queues import QUEUE_KEYS, QUOTA_KEYS, read_patience, read_queues
+from phalanx.cluster.formats.queues import JOB_PRIORITY_KEYS, QUEUE_KEYS, QUOTA_KEYS, read_patience, read_queues
 from phalanx.cluster.formats.taint import TAINT_KEYS
 from phalanx.cluster.formats.virtual_clusters import OWNED_KEYS, VIRTUAL_CLUSTER_KEYS, read_virtual_clusters
 from phalanx.document import Field, Fields, read_document
@@ -70,6 +70,7 @@ KEYS = {
     "storage": TIER_KEYS,
     "overcommit": OVERCOMMIT_KEYS,
     "queues": QUEUE_KEYS,
+    "queues.job_priority": JOB_PRIORITY_KEYS,
     "queues.guaranteed, deserved, limit": QUOTA_KEYS,
     "virtual_clusters": VIRTUAL_CLUSTER_KEYS,
     "virtual_clusters.cells": OWNED_KEYS,

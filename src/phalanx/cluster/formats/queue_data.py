@@ -9,6 +9,7 @@ from phalanx.cluster.queues import UNITS, Queue, Quota
 MS_PER_HOUR = 3_600_000
 DEFAULTS = Queue("")
 RESOURCE_KEYS = ("gpus", "cpus", "memory_gb")
+JOB_PRIORITY_KEYS = ("normal", "members", "operators")
 
 
 def queue_data(queues: tuple[Queue, ...]) -> list[dict[str, Any]]:
@@ -31,6 +32,7 @@ def _said(queue: Queue) -> dict[str, Any]:
         "limit": _quota(queue.limit),
         "weight": _weight(queue),
         "priority": queue.priority,
+        "job_priority": _job_priority(queue),
         "reclaimable": queue.reclaimable,
         "min_run": _duration(queue.min_run_ms),
         "min_run_reclaim": None if queue.min_run_reclaim_ms is None else _duration(queue.min_run_reclaim_ms),
@@ -47,6 +49,11 @@ def _said(queue: Queue) -> dict[str, Any]:
         "patience": None,
     }
     return {key: value for key, value in said.items() if value != left_out.get(key, {})}
+
+
+def _job_priority(queue: Queue) -> dict[str, int]:
+    values = (queue.normal_priority, queue.member_priority_max, queue.operator_priority_max)
+    return {key: value for key, value in zip(JOB_PRIORITY_KEYS, values, strict=True) if value is not None}
 
 
 def _weight(queue: Queue) -> int | dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from phalanx.cluster.formats.limits import (
     BUDGET_GPU_HOURS_MAX,
@@ -23,6 +24,7 @@ QUEUE_KEYS = (
     "limit",
     "weight",
     "priority",
+    "job_priority",
     "reclaimable",
     "min_run",
     "min_run_reclaim",
@@ -31,6 +33,7 @@ QUEUE_KEYS = (
     "queues",
 )
 QUOTA_KEYS = ("gpus", "cpus", "memory_gb")
+JOB_PRIORITY_KEYS = ("normal", "members", "operators")
 
 MS_PER_HOUR = 3_600_000
 
@@ -59,6 +62,7 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
         path = above + fields.need("name", _read_path)
         if path.count("/") >= QUEUE_LEVELS_MAX:
             raise item.error(f"queues lie at most {QUEUE_LEVELS_MAX} deep in one another")
+        normal, members, operators = fields.get("job_priority", _read_job_priority, (None, None, None))
         weight, cpu_weight, memory_weight = fields.get("weight", _read_weights, (1, None, None))
         yield (
             item,
@@ -76,6 +80,9 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
                 cpu_weight=cpu_weight,
                 memory_weight=memory_weight,
                 patience_ms=fields.get("patience", read_patience, None),
+                normal_priority=normal,
+                member_priority_max=members,
+                operator_priority_max=operators,
             ),
         )
         if "queues" in fields:
@@ -126,6 +133,17 @@ def _read_gpus(field: Field) -> int:
 
 def _read_priority(field: Field) -> int:
     return field.integer(-QUEUE_PRIORITY_MAX, QUEUE_PRIORITY_MAX)
+
+
+def _read_job_priority(field: Field) -> tuple[int | None, ...]:
+    """`{normal: 0, members: 10, operators: 100}`: each at least the one before it."""
+    fields = field.mapping(JOB_PRIORITY_KEYS)
+    found = tuple(fields.get(key, _read_priority, None) for key in JOB_PRIORITY_KEYS)
+    said = [(key, value) for key, value in zip(JOB_PRIORITY_KEYS, found, strict=True) if value is not None]
+    for (lower, least), (key, value) in pairwise(said):
+        if value < least:
+            raise fields[key].expected(f"at least {least}, which is '{lower}'")
+    return found
 
 
 def _read_budget(field: Field) -> int:

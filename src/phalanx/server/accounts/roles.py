@@ -72,6 +72,10 @@ class Account:
             grant.role.covers(role) and lies_in(queue, grant.queue) for grant in self.grants
         )
 
+    def role_in(self, queue: str) -> Role | None:
+        """The highest role that they have in a queue and their token lets them act in; None if they have none."""
+        return next((role for role in reversed(Role) if self.may(role, queue)), None)
+
     def may_change(self, queue: str, user: str) -> bool:
         """Whether they may change a job: members their own, operators all of theirs."""
         return self.may(Role.OPERATOR, queue) or (user == self.user and self.may(Role.MEMBER, queue))

@@ -12,7 +12,7 @@ import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from phalanx.engine.records import JobState
-from phalanx.server.accounts.roles import Account
+from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.admission.owner import owned
@@ -80,7 +80,8 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
     types = await context.gpu_types()
     read = await read_large(len(content), _reader.one, text_of(content), types, wall_ms())
     job = await waiting_for(await owned(read, account, context), account, context)
-    answer = await hand_over(context, caller_of(request, account), _submission([job], idempotency_key, content))
+    submission = _submission(account, [job], idempotency_key, content)
+    answer = await hand_over(context, caller_of(request, account), submission)
     taken = msgspec.json.decode(answer.body)
     ids, item = taken["ids"], taken["first"]
     headers = {"Location": f"/api/v1/jobs/{ids[0]}", "ETag": f'"{item["version"]}"'}
@@ -133,7 +134,7 @@ async def submit_batch(
         await waiting_for(await owned(job, account, context), account, context, names, first[kind])
         for kind, job in enumerate(kinds)
     ]
-    submission = await read_large(len(content), _submission, jobs, idempotency_key, content, named)
+    submission = await read_large(len(content), _submission, account, jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None
     return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
@@ -398,8 +399,16 @@ async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
     return answer
 
 
-def _submission(jobs: list[Job], key: str, content: bytes, named: Sequence[tuple[int, str]] = ()) -> SubmitJobs:
-    return SubmitJobs(jobs, key, sha256(content).hexdigest() if key else "", list(named))
+def _submission(
+    account: Account, jobs: list[Job], key: str, content: bytes, named: Sequence[tuple[int, str]] = ()
+) -> SubmitJobs:
+    digest = sha256(content).hexdigest() if key else ""
+    return SubmitJobs(jobs, key, digest, list(named), roles_in(account, jobs))
+
+
+def roles_in(account: Account, jobs: Sequence[Job]) -> list[str]:
+    """The role of an account in the queue of each job."""
+    return [(account.role_in(job.queue) or Role.VIEWER).value for job in jobs]
 
 
 async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = (), index: int = 0) -> Job:

@@ -17,7 +17,7 @@ from phalanx.server.api.bodies import PlanBody, WhatIfBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
-from phalanx.server.api.jobs import Ref, find, waiting_for
+from phalanx.server.api.jobs import Ref, find, roles_in, waiting_for
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.clock import wall_ms
 from phalanx.server.planner.questions import (
@@ -59,7 +59,7 @@ async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
 async def plan(body: PlanBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Decide where jobs would go if they were submitted now, on the live state, and change nothing."""
     jobs = await _jobs(body.jobs, request, account, context)
-    told = await ask(context, account.user, PlanJobs(jobs, list(account.seen_queues)))
+    told = await ask(context, account.user, PlanJobs(jobs, list(account.seen_queues), roles_in(account, jobs)))
     return Response(told, media_type="application/json")
 
 

@@ -35,6 +35,7 @@ from phalanx.errors import PhalanxError
 from phalanx.policy.registry import policy as policy_named
 from phalanx.server.accounts import ledger
 from phalanx.server.accounts.revocations import Line, lines_of
+from phalanx.server.accounts.roles import Role
 from phalanx.server.difference import changes_of, need_known, present_cluster
 from phalanx.server.fresh import fresh_item
 from phalanx.server.loop.admission import Admission
@@ -69,6 +70,7 @@ from phalanx.server.loop.wire import (
     SubmitJobs,
     json_of,
 )
+from phalanx.server.priorities import need_priority
 from phalanx.server.refusal import Refusal
 from phalanx.server.secrets import keeper
 from phalanx.server.secrets.access import need_granted, need_granted_beside
@@ -229,6 +231,8 @@ class Office:
         for index, (kind, _) in enumerate(named):
             if kind not in checked:
                 checked[kind] = None
+                if body.roles:
+                    need_priority(self._state, kinds[kind], Role(body.roles[kind]), index)
                 self._check(JobSubmitted(_apart(families[index][0])), {"index": index})
         jobs = [member for family in families for member in family]
         if any(_names_others(kind) for kind in body.jobs):

@@ -27,13 +27,15 @@ class SubmitJobs(msgspec.Struct, frozen=True, tag=True):
     """Jobs to be submitted, all or none. `key` and `body` recognise a request that is made again.
 
     Where many jobs differ by their names only, `jobs` has one of each kind, and `named` of every job the place of its
-    kind and its name.
+    kind and its name. `roles` are those of the caller in the queues of `jobs`, one each; none where nobody's role
+    matters, as where a program of ours submits.
     """
 
     jobs: list[Job]
     key: str = ""
     body: str = ""
     named: list[tuple[int, str]] = []
+    roles: list[str] = []
 
 
 class ChangeJob(msgspec.Struct, frozen=True, tag=True):

@@ -43,6 +43,7 @@ from phalanx.server.planner.questions import (
     TakeSnapshot,
     Why,
 )
+from phalanx.server.priorities import need_priorities
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in, used_in
 from phalanx.simulate.apart import WorkFailedError
@@ -162,6 +163,8 @@ class Seen:
 @_answer.register
 def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     """The real decision on the live State. What follows from it is foreseen afterwards, on the same copy."""
+    if question.roles:
+        need_priorities(state, question.jobs, question.roles)
     future, seen = Future(state), Seen(question.queues)
     jobs = _numbered(question.jobs, "plan")
     for job in by_dependency(jobs):

@@ -16,10 +16,13 @@ class Why(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlanJobs(msgspec.Struct, frozen=True, tag=True):
-    """What would become of jobs that were submitted now? Asked by somebody who sees some queues, with all below."""
+    """What would become of jobs that were submitted now? Asked by somebody who sees some queues, with all below, and
+    has `roles` in the queues of the jobs, one each; none where nobody's role matters.
+    """
 
     jobs: list[Job]
     queues: list[str]
+    roles: list[str] = []
 
 
 class Foresee(msgspec.Struct, frozen=True, tag=True):
