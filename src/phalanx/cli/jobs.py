@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from phalanx.cli.client import connect
-from phalanx.cli.job_rows import COLUMNS, LIVE, job_row
+from phalanx.cli.job_rows import LIVE, columns_of, job_row
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
 from phalanx.cli.when import clock
@@ -57,6 +57,7 @@ def jobs(
 ) -> None:
     """List jobs, the newest first: those that are not over, unless you ask for more.
     AGE is the time since a job was submitted, RAN the time that all its attempts together ran.
+    PREEMPTIONS is shown where a job was preempted; `phalanx why ID` says for which job last.
     """
     states = state or ("" if with_ended else LIVE)
     client = connect()
@@ -69,7 +70,7 @@ def jobs(
             "/jobs", limit, state=states, queue=queue, user=user, name=name, kind=kind, label=label, array_of=array_of
         )
         rows = [job_row(job) for job in listed]
-        emit(rows, COLUMNS, output)
+        emit(rows, columns_of(rows), output)
         if not rows and states == LIVE and output in ("table", "wide") and not watch:
             click.echo("no such job waits or runs; `phalanx jobs --all` lists those that are over, too", err=True)
 
