@@ -80,10 +80,10 @@ class Client:
         """Asks for a change. One that makes something is made once, however often it has to be sent."""
         return self._ask("POST", path, {}, body, {"Idempotency-Key": uuid.uuid4().hex})
 
-    def post_yaml(self, path: str, text: str) -> Any:
+    def post_yaml(self, path: str, text: str, **query: str | int | bool | None) -> Any:
         """Hands over a file as it is."""
         headers = {"Idempotency-Key": uuid.uuid4().hex, "Content-Type": "application/yaml"}
-        return self._ask("POST", path, {}, text.encode(), headers)
+        return self._ask("POST", path, query, text.encode(), headers)
 
     def put_yaml(self, path: str, text: str, **query: str | int | bool | None) -> Any:
         """Replaces something by a file."""

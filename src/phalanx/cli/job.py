@@ -27,6 +27,7 @@ COLUMNS = (
     Column("gpus"),
     Column("where", "NODES"),
     Column("submitted"),
+    Column("told_start", "TOLD START"),
     Column("started"),
     Column("ended"),
     Column("ran"),
@@ -80,7 +81,6 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
     return {
         **job_row(job),
         "submitted": clock(job["submitted_ms"]),
-        "started": clock(job["started_ms"]),
         "ended": clock(job["ended_ms"]),
         "progress": _progress(job.get("progress")),
         "lost": job.get("lost") or None,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from phalanx.cli.output import Column
-from phalanx.cli.when import ago, now_ms, span
+from phalanx.cli.when import ago, clock, now_ms, span
 
 COLUMNS = (
     Column("id"),
@@ -24,6 +24,8 @@ COLUMNS = (
     Column("priority", wide=True),
     Column("attempts", wide=True),
     Column("preemptions", wide=True),
+    Column("started", wide=True),
+    Column("told_start", "TOLD START", wide=True),
     Column("lost_gpu_h", "LOST GPU-H", wide=True),
     Column("exit_code", wide=True),
     Column("end_reason", wide=True),
@@ -50,8 +52,22 @@ def job_row(job: dict[str, Any]) -> dict[str, Any]:
         "where": where(job.get("nodes") or []),
         "age": ago(job.get("submitted_ms")),
         "ran": ran(job),
+        "started": clock(job.get("started_ms")),
+        "told_start": told_start(job),
         "lost_gpu_h": round(job.get("lost_gpu_ms", 0) / HOUR_MS, 2) or None,
     }
+
+
+def told_start(job: dict[str, Any]) -> str | None:
+    """The start that was told at the submission, and how far off it was; None if none was told."""
+    told_ms, started_ms = job.get("told_start_ms"), job.get("started_ms")
+    if told_ms is None:
+        return None
+    if started_ms is None:
+        return clock(told_ms)
+    off = span(abs(started_ms - told_ms))
+    how = "on time" if off == "0s" else f"{off} {'late' if started_ms > told_ms else 'early'}"
+    return f"{clock(told_ms)} ({how})"
 
 
 def where(nodes: list[str]) -> str | None:

@@ -94,10 +94,11 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         click.echo("---\n".join(texts), nl=False)
         return Exit.OK
     try:
-        made = [client.post_yaml("/jobs", texts[0])] if len(texts) == 1 else _submit_all(client, texts)
+        made = [client.post_yaml("/jobs", texts[0], forecast=True)] if len(texts) == 1 else _submit_all(client, texts)
     except Refused as refused:
         raise with_file(refused, given["files"]) from None
     _tell(made, output)
+    _tell_of_start(made)
     _tell_of_deadlines(client, texts, made)
     _tell_of_misfits(client, made)
     return _attend(client, made, wait, follow)
@@ -239,6 +240,16 @@ def _tell(made: list[dict[str, Any]], output: Output) -> None:
         for job in made:
             members = f", {len(job['members'])} members" if job.get("members") else ""
             click.echo(f"submitted job {job.get('array_of') or job['id']}{members}")
+
+
+def _tell_of_start(made: list[dict[str, Any]]) -> None:
+    """Says when a job will start that does not start at once, as far as the server knows; that is kept with the job."""
+    from phalanx.cli.when import clock, now_ms, span
+
+    for job in made:
+        told_ms = job.get("told_start_ms")
+        if told_ms is not None:
+            click.echo(f"expected to start in {span(told_ms - now_ms())}, at {clock(told_ms)}", err=True)
 
 
 def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, Any]]) -> None:

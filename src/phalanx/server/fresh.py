@@ -27,6 +27,7 @@ def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:
         "gpus": record.gpus,
         "nodes": [],
         "submitted_ms": record.submitted_ms,
+        "told_start_ms": None,
         "started_ms": None,
         "running_since_ms": None,
         "executed_before_ms": 0,

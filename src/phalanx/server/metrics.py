@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -13,11 +14,15 @@ from phalanx.server.loop.pulse import BOUNDS_S, Durations, Figures
 from phalanx.server.options import Options
 from phalanx.server.store import jobs, nodes, settings
 from phalanx.server.store.database import Database
+from phalanx.server.store.forecasts import OUTCOMES, receipts
 from phalanx.server.store.tables import alerts, tokens
 from phalanx.server.store.virtual_clusters import virtual_clusters_of
 from phalanx.server.view.lists import queue_totals
 
 STATES = ("waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled")
+ERROR_BOUNDS_S = (10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
+"""Upper bounds of the classes into which it is counted how far off a start was."""
+
 HEALTHS = ("healthy", "suspect", "draining", "failed")
 
 
@@ -32,6 +37,7 @@ class ClusterMetrics(Collector):
         """All of them, from one look at the store."""
         with self._database.reading() as connection:
             yield from _of_jobs(connection)
+            yield from _of_start_forecasts(connection)
             yield from _of_virtual_clusters(connection)
             yield from _of_nodes(connection)
             yield from _of_accounts(connection)
@@ -60,6 +66,29 @@ def _of_jobs(connection: Connection) -> Iterator[Metric]:
         used.add_metric([queue["name"]], queue["gpus_used"])
         wanted.add_metric([queue["name"]], queue["gpus_waiting"])
     yield from (waiting, running, used, wanted)
+
+
+def _of_start_forecasts(connection: Connection) -> Iterator[Metric]:
+    """How well the starts that submitters were told came true."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    errors: dict[tuple[str, str], Durations] = {}
+    for queue, policy, error_ms, outcome in receipts(connection):
+        counts[queue, policy, outcome] += 1
+        error = errors.setdefault((queue, policy), Durations(classes=[0] * (len(ERROR_BOUNDS_S) + 1)))
+        error.add(abs(error_ms) / 1000, ERROR_BOUNDS_S)
+    labels = ["queue", "policy"]
+    told = CounterMetricFamily(
+        "phalanx_start_forecasts", "Starts told at the submission, by how they came.", labels=[*labels, "outcome"]
+    )
+    for queue, policy in errors:
+        for outcome in OUTCOMES:
+            told.add_metric([queue, policy, outcome], counts[queue, policy, outcome])
+    off = HistogramMetricFamily(
+        "phalanx_start_forecast_error_seconds", "Time between the start that was told and the real one.", labels=labels
+    )
+    for key, durations in errors.items():
+        off.add_metric(list(key), _buckets(durations, ERROR_BOUNDS_S), sum_value=durations.total_s)
+    yield from (told, off)
 
 
 def _of_virtual_clusters(connection: Connection) -> Iterator[Metric]:
@@ -119,9 +148,13 @@ def _of_loop(figures: Figures | None) -> Iterator[Metric]:
 
 
 def _histogram(name: str, help_text: str, durations: Durations) -> Metric:
+    return HistogramMetricFamily(name, help_text, buckets=_buckets(durations, BOUNDS_S), sum_value=durations.total_s)
+
+
+def _buckets(durations: Durations, bounds_s: Sequence[float]) -> list[tuple[str, float]]:
     buckets: list[tuple[str, float]] = []
     total = 0
-    for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), durations.classes, strict=True):
+    for bound, count in zip((*map(str, bounds_s), "+Inf"), durations.classes, strict=True):
         total += count
         buckets.append((bound, total))
-    return HistogramMetricFamily(name, help_text, buckets=buckets, sum_value=durations.total_s)
+    return buckets

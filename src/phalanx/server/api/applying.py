@@ -20,7 +20,7 @@ from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobfile import text_of
 from phalanx.server.api.jobs import hand_over, media_of
 from phalanx.server.api.pages import as_json
-from phalanx.server.api.planning import ask
+from phalanx.server.api.planner import ask
 from phalanx.server.clock import Clock
 from phalanx.server.live_cluster import live
 from phalanx.server.loop.wire import ChangeCluster, ChangePolicy, ChangeSettings

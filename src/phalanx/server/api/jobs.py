@@ -22,6 +22,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, text_of
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
+from phalanx.server.api.planner import expected_start_ms
 from phalanx.server.clock import wall_ms
 from phalanx.server.hidden_env import without_values
 from phalanx.server.loop.notices import asked_of, notice_of
@@ -31,6 +32,7 @@ from phalanx.server.loop.wire import (
     Caller,
     ChangeArray,
     ChangeJob,
+    KeepToldStart,
     Mutation,
     ReportProgress,
     ResizeJob,
@@ -49,6 +51,9 @@ _reader = JobReader()
 _ID = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _ARRAY = re.compile(r"[0-9]{1,18}")
 _ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
+AT_ONCE_MS = 1_000
+"""A start within this time after the submission is no forecast that anybody would look back on."""
+
 STATES = [state.value for state in JobState]
 
 Ref = Annotated[str, Path(max_length=200, description="The id of a job, or a name that only one job has.")]
@@ -72,7 +77,15 @@ IfMatch = Annotated[str, Header(max_length=100, description="The ETag of the job
         }
     },
 )
-async def submit(request: Request, account: SignedIn, context: WorkerContext, idempotency_key: Key = "") -> Response:
+async def submit(
+    request: Request,
+    account: SignedIn,
+    context: WorkerContext,
+    idempotency_key: Key = "",
+    forecast: Annotated[
+        bool, Query(description="Say in `told_start_ms` when it will start, if that can be said soon, and keep that.")
+    ] = False,
+) -> Response:
     """Submit a job: the body is a job file, as JSON or YAML. Answered when it is durable."""
     if media_of(request) not in ("application/json", "application/yaml"):
         raise Refusal("unsupported_media", "expected a job file as application/json or application/yaml")
@@ -87,7 +100,28 @@ async def submit(request: Request, account: SignedIn, context: WorkerContext, id
     headers = {"Location": f"/api/v1/jobs/{ids[0]}", "ETag": f'"{item["version"]}"'}
     if answer.repeated:
         headers["Idempotent-Replay"] = "true"
+    if forecast:
+        item["told_start_ms"] = await _told_start_ms(context, caller_of(request, account), ids[0], item["submitted_ms"])
     return as_json({**item, "members": ids if len(ids) > 1 else []}, 201, headers)
+
+
+async def _told_start_ms(context: Context, caller: Caller, job: str, submitted_ms: int) -> int | None:
+    """The start that a submitter is told, which is kept; None if the job starts at once, or nobody knows.
+
+    A submitter who asks again is told what was told first.
+    """
+    known = await context.read(table.one, job)
+    if known is not None and known["told_start_ms"] is not None:
+        return int(known["told_start_ms"])
+    told_ms = await expected_start_ms(context, caller.user, job)
+    if told_ms is None or told_ms < submitted_ms + AT_ONCE_MS:
+        return None
+    try:
+        await hand_over(context, caller, KeepToldStart(job, told_ms))
+    except Refusal:
+        # The job is submitted: a receipt that could not be kept must not make that look otherwise.
+        return None
+    return told_ms
 
 
 @router.post(

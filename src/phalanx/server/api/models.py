@@ -21,6 +21,7 @@ JOB_EXAMPLE: dict[str, Any] = {
     "gpus": 32,
     "nodes": ["n0", "n1", "n2", "n3"],
     "submitted_ms": 1790000000000,
+    "told_start_ms": 1790000090000,
     "started_ms": 1790000060000,
     "running_since_ms": 1790000060000,
     "executed_before_ms": 0,
@@ -71,6 +72,10 @@ class JobModel(Answered):
     gpus: int = Field(description="GPUs it holds; those it asks for while it waits.")
     nodes: list[str]
     submitted_ms: int
+    told_start_ms: int | None = Field(
+        description="The start that its submitter was told to expect; null if none was told: nobody asked, it started "
+        "at once, or it could not be foreseen in time."
+    )
     started_ms: int | None = Field(description="When it first ran.")
     running_since_ms: int | None = Field(description="Since when its present attempt runs; null if it does not.")
     executed_before_ms: int = Field(description="How long its earlier attempts ran, together.")

@@ -16,7 +16,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobs import hand_over
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
-from phalanx.server.api.planning import ask
+from phalanx.server.api.planner import ask
 from phalanx.server.loop.wire import ChangeNode
 from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import msgspec
@@ -19,31 +18,23 @@ from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
 from phalanx.server.api.jobs import Ref, find, roles_in, waiting_for
 from phalanx.server.api.pages import as_json, as_list
+from phalanx.server.api.planner import ask
 from phalanx.server.clock import wall_ms
 from phalanx.server.planner.questions import (
     Foresee,
     ListReservations,
     PlanJobs,
-    Question,
     TakeSnapshot,
     Why,
-    asked_by,
-    encoded,
-    reply_of,
 )
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import nodes as node_table
 from phalanx.server.store.jobs import attempts_of
-from phalanx.server.unix import short_address
 from phalanx.words.losses import lost_words
 from phalanx.workload.job import Job
 
 router = APIRouter(tags=["planning"], route_class=LargeRoute)
 _reader = JobReader()
-
-PATIENCE_S = 90.0
-START_S = 15.0
-AGAIN_S = 0.1
 
 
 @router.get("/jobs/{job}/why", responses=answers(models.WhyModel))
@@ -93,38 +84,6 @@ async def snapshot(account: SignedIn, context: WorkerContext) -> Response:
     if not account.may(Role.ADMIN):
         raise Refusal("forbidden", "a snapshot holds everybody's jobs: only an admin may take one")
     return Response(await ask(context, account.user, TakeSnapshot()), media_type="application/octet-stream")
-
-
-async def ask(context: Context, user: str, question: Question) -> bytes:
-    """Has the planner answer a user. What it refuses is raised."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            reader, writer = await _planner(context)
-            try:
-                writer.write(encoded(asked_by(user, question)))
-                writer.write_eof()
-                reply = reply_of(await reader.read(-1))
-            finally:
-                writer.close()
-    except (OSError, TimeoutError, msgspec.DecodeError):
-        raise Refusal("unavailable", "the planner is starting or busy: ask again", {"retry_after_s": 1}) from None
-    if reply.status >= 400:
-        refusal = msgspec.json.decode(reply.body)
-        raise Refusal(refusal["code"], refusal["message"], refusal["detail"])
-    return reply.body
-
-
-async def _planner(context: Context) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A line to the planner. One that is just starting is waited for."""
-    deadline_s = time.monotonic() + START_S
-    while True:
-        try:
-            with short_address(context.options.file("run", "planner.sock")) as address:
-                return await asyncio.open_unix_connection(address)
-        except OSError:
-            if time.monotonic() > deadline_s:
-                raise
-        await asyncio.sleep(AGAIN_S)
 
 
 async def _jobs(files: list[dict[str, Any] | str], request: Request, account: Account, context: Context) -> list[Job]:

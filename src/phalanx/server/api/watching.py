@@ -19,7 +19,7 @@ from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
 from phalanx.server.api.pages import as_list
-from phalanx.server.api.planning import ask
+from phalanx.server.api.planner import ask
 from phalanx.server.bundle import Parts, bundle, journal_between, start_of
 from phalanx.server.metrics import ClusterMetrics
 from phalanx.server.planner.questions import HideValues, TakeSnapshot

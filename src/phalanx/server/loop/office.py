@@ -57,6 +57,7 @@ from phalanx.server.loop.wire import (
     DropUser,
     GrantSecret,
     KeepAlerts,
+    KeepToldStart,
     Mutation,
     PutRole,
     PutSecret,
@@ -76,6 +77,7 @@ from phalanx.server.secrets import keeper
 from phalanx.server.secrets.access import need_granted, need_granted_beside
 from phalanx.server.secrets.folder import SecretFolder
 from phalanx.server.store.bulk import Bulk
+from phalanx.server.store.forecasts import keep_told_start
 from phalanx.server.store.lineage import Lineage
 from phalanx.server.store.tables import alerts, audit, idempotency, users
 from phalanx.workload.after import Circle, bound, by_dependency
@@ -154,7 +156,7 @@ class Office:
         except Refusal as refusal:
             done, status, outcome = refusal.body, refusal.status, refusal.code
         content = json_of(done)
-        if not isinstance(body, ReportProgress | KeepAlerts):
+        if not isinstance(body, ReportProgress | KeepAlerts | KeepToldStart):
             self._audit(request, done, outcome)
         if isinstance(body, SubmitJobs) and body.key and outcome == "done":
             self._remember(request, body, content)
@@ -363,6 +365,13 @@ class Office:
         return {"policy": self._state.policy.spec, "placement": body.placement or self._book.placement}
 
     @_do.register
+    def _keep_told_start(self, body: KeepToldStart) -> Any:
+        assert self._connection is not None
+        self._job(body.job)
+        policy = self._state.policy.spec
+        return {"kept": keep_told_start(self._connection, body.job, body.told_start_ms, policy, self._now)}
+
+    @_do.register
     def _keep_alerts(self, body: KeepAlerts) -> Any:
         assert self._connection is not None
         self._connection.execute(delete(alerts))
@@ -505,7 +514,7 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return shown, f"{len(named) or len(jobs)} in {', '.join(queues)}"
         case ChangeJob(job=job, reason=reason):
             return job, reason
-        case AskCheckpoint(job=job) | ReportProgress(job=job):
+        case AskCheckpoint(job=job) | ReportProgress(job=job) | KeepToldStart(job=job):
             return job, ""
         case ChangeArray(array=array, jobs=jobs):
             return array, f"{len(jobs)} members"

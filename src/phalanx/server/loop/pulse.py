@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
@@ -22,11 +22,11 @@ class Durations(msgspec.Struct):
     total_s: float = 0.0
     classes: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS_S) + 1))
 
-    def add(self, seconds: float) -> None:
-        """Counts one more."""
+    def add(self, seconds: float, bounds_s: Sequence[float] = BOUNDS_S) -> None:
+        """Counts one more, in the class of the first bound that it does not exceed."""
         self.count += 1
         self.total_s += seconds
-        self.classes[sum(seconds > bound for bound in BOUNDS_S)] += 1
+        self.classes[sum(seconds > bound for bound in bounds_s)] += 1
 
 
 class Figures(msgspec.Struct):

@@ -124,6 +124,13 @@ class ChangePolicy(msgspec.Struct, frozen=True, tag=True):
     placement: str = ""
 
 
+class KeepToldStart(msgspec.Struct, frozen=True, tag=True):
+    """Keep the start that the submitter of a job was told."""
+
+    job: str
+    told_start_ms: int
+
+
 class KeepAlerts(msgspec.Struct, frozen=True, tag=True):
     """The alerts that fire now, each as rule, subject, since when, the figure behind it, and what follows."""
 
@@ -219,6 +226,7 @@ Mutation = (
     | ChangeCluster
     | ChangeSettings
     | ChangePolicy
+    | KeepToldStart
     | KeepAlerts
     | PutUser
     | DropUser

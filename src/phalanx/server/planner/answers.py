@@ -33,6 +33,7 @@ from phalanx.server.planner.future import Future
 from phalanx.server.planner.questions import (
     Differ,
     DifferSettings,
+    ExpectStart,
     Foresee,
     HideValues,
     ListReservations,
@@ -65,7 +66,7 @@ LONG_LINE = 1_000
 def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
     """Answers a question, with what was last forecast."""
     try:
-        done = _why(question, state, forecast) if isinstance(question, Why) else _answer(question, state)
+        done = _answer_with(question, state, forecast)
     except Refusal as refusal:
         return Reply(refusal.status, json_of(refusal.body))
     except DocumentError as error:
@@ -76,6 +77,27 @@ def answer(question: Question, state: State, forecast: Forecast | None = None) -
     except ValueError as error:
         return Reply(422, json_of(Refusal("invalid", str(error)).body))
     return Reply(200, done if isinstance(done, bytes) else json_of(done))
+
+
+def _answer_with(question: Question, state: State, forecast: Forecast | None) -> Any:
+    match question:
+        case Why():
+            return _why(question, state, forecast)
+        case ExpectStart(job=job):
+            return {"expected_start_ms": _expected_start_ms(state, job, forecast)}
+        case _:
+            return _answer(question, state)
+
+
+def _expected_start_ms(state: State, job: str, forecast: Forecast | None) -> int | None:
+    """When a job that waits will start, as `why` would say; None if it does not wait, or that is not known."""
+    if state.record(job).attempt is not None:
+        return None
+    explanation = explain(state, job)
+    if explanation.reason in (None, Reason.HELD) or explanation.is_hopeless:
+        return None
+    expected: int | None = _looked_ahead(state, job, forecast).get("expected_start_ms")
+    return expected
 
 
 @singledispatch

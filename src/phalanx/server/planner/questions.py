@@ -15,6 +15,12 @@ class Why(msgspec.Struct, frozen=True, tag=True):
     queues: list[str]
 
 
+class ExpectStart(msgspec.Struct, frozen=True, tag=True):
+    """When will a job start that was just submitted?"""
+
+    job: str
+
+
 class PlanJobs(msgspec.Struct, frozen=True, tag=True):
     """What would become of jobs that were submitted now? Asked by somebody who sees some queues, with all below, and
     has `roles` in the queues of the jobs, one each; none where nobody's role matters.
@@ -67,10 +73,21 @@ class HideValues(msgspec.Struct, frozen=True, tag=True):
     link: bytes
 
 
-Question = Why | PlanJobs | Foresee | Differ | DifferSettings | ListReservations | ListUse | TakeSnapshot | HideValues
+Question = (
+    Why
+    | ExpectStart
+    | PlanJobs
+    | Foresee
+    | Differ
+    | DifferSettings
+    | ListReservations
+    | ListUse
+    | TakeSnapshot
+    | HideValues
+)
 
 
-CHEAP = (Why, ListReservations, ListUse)
+CHEAP = (Why, ExpectStart, ListReservations, ListUse)
 """Questions that are answered in a moment; all others ponder a decision, a future or the whole State."""
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.sql.visitors import InternalTraversal
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState, StopReason
 from phalanx.server.store import settings
-from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, journal
+from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, journal, start_forecasts
 
 FINAL = ("succeeded", "failed", "cancelled")
 LIVE = tuple(state.value for state in JobState if state.value not in FINAL)
@@ -252,7 +252,11 @@ def _lost(connection: Connection, preempted: Sequence[str]) -> dict[str, int]:
 
 
 def _selected() -> Any:
-    return select(jobs, classes.c.verdict).outerjoin(classes, classes.c.shape == jobs.c.shape)
+    return (
+        select(jobs, classes.c.verdict, start_forecasts.c.told_start_ms)
+        .outerjoin(classes, classes.c.shape == jobs.c.shape)
+        .outerjoin(start_forecasts, start_forecasts.c.job == jobs.c.id)
+    )
 
 
 def _item(row: Any, head: str) -> dict[str, Any]:

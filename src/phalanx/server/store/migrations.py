@@ -72,6 +72,11 @@ def add_losses(connection: Connection) -> None:
             connection.execute(text(f"ALTER TABLE attempts ADD COLUMN {name} BIGINT"))
 
 
+def add_start_forecasts(connection: Connection) -> None:
+    """Version 8: the starts that submitters were told are kept. Of older jobs none was told."""
+    metadata.create_all(connection, [metadata.tables["start_forecasts"]])
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -80,6 +85,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_token_parents,
     add_secrets,
     add_losses,
+    add_start_forecasts,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

@@ -130,6 +130,16 @@ attempts = Table(
     Column("lost_gpu_ms", BigInteger),
 )
 
+start_forecasts = Table(
+    "start_forecasts",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("told_start_ms", BigInteger, nullable=False),
+    Column("policy", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+"""The start that a submitter was told, when, and the policy of that moment. Jobs without a row were told none."""
+
 classes = Table(
     "classes",
     metadata,
