@@ -50,6 +50,9 @@ from phalanx.workload.job import Job, Kind
 from strategies import CLUSTERS, jobs
 
 OUTCOMES = st.sampled_from(list(Outcome))
+LATELY = st.none() | st.integers(-1_000, 20_000)
+"""How long ago an attempt ended, by a clock that may be wrong; None if the backend does not say."""
+
 NUMBERS = st.integers(0, 1_000)
 OFTEN = st.sampled_from([True, True, False])
 
@@ -283,12 +286,13 @@ class Engine(RuleBasedStateMachine):
         self.happen(self.said[number % len(self.said)], then_decide=then_decide)
 
     @precondition(lambda self: self.present)
-    @rule(number=NUMBERS, outcome=OUTCOMES, then_decide=OFTEN)
-    def end(self, number: int, outcome: Outcome, then_decide: bool) -> None:
+    @rule(number=NUMBERS, outcome=OUTCOMES, ago_ms=LATELY, then_decide=OFTEN)
+    def end(self, number: int, outcome: Outcome, ago_ms: int | None, then_decide: bool) -> None:
         key = list(self.present)[number % len(self.present)]
         del self.present[key]
         job, _, attempt = key.rpartition("/")
-        self.say(AttemptEnded(job, int(attempt), outcome), then_decide)
+        ended_ms = None if ago_ms is None else self.state.now - ago_ms
+        self.say(AttemptEnded(job, int(attempt), outcome, ended_ms=ended_ms), then_decide)
 
     @invariant()
     def nothing_is_given_twice_and_no_job_is_lost(self) -> None:
