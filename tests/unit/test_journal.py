@@ -180,7 +180,7 @@ def test_a_queue_that_was_written_before_there_were_two_least_run_times_and_thre
     world = World(replace(flat(2, 4), queues=(Queue("a", deserved=Quota(4000)), Queue("b", min_run_ms=60_000))))
     new = encode(world.journal.records[0])
     before = new.replace(b',"min_run_reclaim_ms":null', b"").replace(b',"cpu_weight":null,"memory_weight":null', b"")
-    for name in (b"normal_priority", b"member_priority_max", b"operator_priority_max"):
+    for name in (b"normal_priority", b"member_priority_max", b"operator_priority_max", b"patience_ms"):
         before = before.replace(b',"%s":null' % name, b"")
     assert b"reclaim_ms" not in before
     assert b"cpu_weight" in new
