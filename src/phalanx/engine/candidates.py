@@ -124,7 +124,7 @@ def dependencies(job: Job) -> Chain:
 def _durations(state: State, record: JobRecord) -> Chain:
     """Ends that come before somebody's reserved time, or before nodes are closed."""
     moments = (
-        *(each.at_ms for each in state.reservations if each.at_ms < UNSAID_MS),
+        *(each.could_start_ms for each in state.reservations if each.at_ms < UNSAID_MS),
         *(window.start_ms for window in state.cluster.maintenance),
     )
     spare = sorted(dict.fromkeys(at_ms - state.now for at_ms in moments), reverse=True)

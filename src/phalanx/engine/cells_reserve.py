@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from phalanx.engine.cells_seats import tenancy_of
 from phalanx.engine.draft import Draft
+from phalanx.engine.ends import may_leave_ms
 from phalanx.engine.records import FOREVER_MS, JobRecord
-from phalanx.engine.reserve import OVERRUN_MS
 from phalanx.placement.cells.ask import leaf_request_of, request_of, shares_leaves
 from phalanx.placement.cells.request import Request
 from phalanx.workload.job import Job
@@ -46,11 +46,8 @@ def delays(draft: Draft, head: JobRecord, at_ms: int, record: JobRecord) -> bool
 
 def _ends(draft: Draft) -> list[tuple[int, str]]:
     """Who will have left when, the first first: those who run, and those whom this plan starts."""
-    now = draft.now
-    running = (
-        (end_ms if end_ms > now else now + max(now - end_ms, OVERRUN_MS), attempt.key)
-        for end_ms, attempt in draft.state.ends.in_order()
-    )
+    ends = draft.state.ends.in_order()
+    running = ((may_leave_ms(attempt, end_ms, draft.now), attempt.key) for end_ms, attempt in ends)
     known = [end for end in (*running, *draft.cell_ends) if end[0] < FOREVER_MS]
     return sorted(known)[:ENDS_MAX]
 

@@ -1,10 +1,41 @@
-"""Ends: when those who run are expected to have left, in order."""
+"""Ends: when running attempts are expected to have left, in order; and what is expected of those past that time.
+
+A job that runs longer than it said may end at any moment. So two times are told apart. Reservations count on the
+earliest one, which is now: a job that is let pass on longer hopes delays the job that is reserved for, and as the next
+one does the same, for ever. What is told to users grows in small steps.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 
 from phalanx.engine.records import AttemptRecord
+
+OVERRUN_MIN_MS = 5_000
+"""The least time that an attempt past its estimate is expected to go on: what is told is worked out anew after it."""
+
+OVERRUN_PART = 10
+"""At most this part of what it has run: a reserved time is put off by a small part of what was waited for already.
+
+Steps double from the least up to that and then grow with the run, so that their number is logarithmic: a job of a
+minute that runs for a day has fewer than a hundred.
+"""
+
+
+def still_ms(overrun_ms: int, estimate_ms: int) -> int:
+    """How much longer an attempt past its estimate is expected to run: as long again as it is late, within bounds."""
+    most_ms = max((estimate_ms + overrun_ms) // OVERRUN_PART, OVERRUN_MIN_MS)
+    return min(max(overrun_ms, OVERRUN_MIN_MS), most_ms)
+
+
+def may_leave_ms(attempt: AttemptRecord, end_ms: int, now: int) -> int:
+    """The earliest moment to count on: when it is expected to end, or now, if it should have ended already.
+
+    What it should have ended by counts from when it got its devices, as it did when it was let pass: a start that
+    takes long is no reason to let the next one pass.
+    """
+    starting_ms = max(attempt.started_ms - attempt.created_ms, 0)
+    return end_ms if end_ms - starting_ms > now else now
 
 
 class Ends:

@@ -71,11 +71,21 @@ RESERVATIONS_MAX = 32
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The devices that a job will have from a moment on, by what is known of those who hold them now."""
+    """The devices that a job will have from a moment on, by what is known of those who hold them now.
+
+    Where holders run longer than they said, `at_ms` is when they are expected to have left after all, and
+    `earliest_ms` when the job could start if they left now.
+    """
 
     job: str
     at_ms: int
     placement: Placement
+    earliest_ms: int | None = None
+
+    @property
+    def could_start_ms(self) -> int:
+        """The earliest moment at which the job could start: a job behind it that runs on then may delay it."""
+        return self.at_ms if self.earliest_ms is None else self.earliest_ms
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine.blocks import Blocks
+from phalanx.engine.ends import may_leave_ms, still_ms
 from phalanx.engine.heads import whole_key
 from phalanx.engine.plan import RESERVATIONS_MAX, Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
@@ -31,9 +32,6 @@ DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MA
 SOON_MS = 1_000
 """Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
 
-OVERRUN_MS = 60_000
-"""How much longer somebody is expected to run whose time is up, at least."""
-
 MOMENTS_MAX = 64
 """Moments tried for one reservation among others."""
 
@@ -45,7 +43,7 @@ End = tuple[int, AttemptRecord | Release, list[Booking]]
 """When somebody will have left what: an attempt that there is, or how a trial does as if one that is to start had."""
 
 Interval = tuple[int, int, tuple[Booking, ...]]
-"""From when to when which devices are reserved."""
+"""From when to when which devices are reserved: from the earliest moment at which the job could start."""
 
 
 class Underway(NamedTuple):
@@ -104,6 +102,7 @@ class Reservations:
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
         self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
+        self._late: list[tuple[int, AttemptRecord]] = []
         self._planned: list[End] = []
         self._steps = self._renewed = 0
         surprised = self.state.surprised
@@ -220,10 +219,10 @@ class Reservations:
 
     def _has_place(self, made: Reservation) -> bool:
         """Whether somebody would still have a place at its reserved time, with those gone who have left by then."""
-        mark = self.trial.mark()
-        self._release([end for end in self._ends() if end[0] <= made.at_ms])
+        mark, at_ms = self.trial.mark(), max(made.could_start_ms, self.now)
+        self._release([end for end in self._ends() if end[0] <= at_ms])
         with self._in_a_moment(), Opened(self.state):
-            found = self._try(self.state.jobs[made.job], made.at_ms)
+            found = self._try(self.state.jobs[made.job], at_ms)
         self.trial.undo_to(mark)
         return found is not None
 
@@ -295,7 +294,7 @@ class Reservations:
 
     def _end_ms(self, attempt: AttemptRecord) -> int:
         record = self.state.jobs[attempt.job.id]
-        return self._expected_ms(self.now + record.estimate_ms - record.executed_ms(self.now))
+        return self._expected_ms(record, self.now + record.estimate_ms - record.executed_ms(self.now))
 
     def _key(self, made: Reservation) -> Key:
         return whole_key(self.state, self.state.jobs[made.job])
@@ -337,7 +336,7 @@ class Reservations:
         """When one that starts will have left: for the overdue, as it will be expected of its attempt from then on."""
         if not self._overdue_only:
             return self.now + record.estimate_ms
-        return self._expected_ms(self.now + max(record.estimate_ms - record.executed_before_ms, 0))
+        return self.now + max(record.estimate_ms - record.executed_before_ms, 0)
 
     def renew(self) -> None:
         """Reserves anew for all, if others were placed, or were not to be after all, since that was last done."""
@@ -441,7 +440,9 @@ class Reservations:
     def _add(self, record: JobRecord, reservation: Reservation) -> None:
         self.made.append(reservation)
         bookings = tuple(self.state.bookings(record.asked, reservation.placement))
-        self._intervals.append((reservation.at_ms, reservation.at_ms + record.estimate_ms, bookings))
+        # One that could have started before could start now.
+        since_ms = max(reservation.could_start_ms, self.now)
+        self._intervals.append((since_ms, since_ms + record.estimate_ms, bookings))
 
     def _earliest(self, record: JobRecord) -> Reservation | None:
         alone = not self._intervals and not self.state.cluster.maintenance
@@ -508,20 +509,29 @@ class Reservations:
         stays: nothing can be reserved on what it holds.
         """
         if self._running is None:
-            expected = [(self._expected_ms(end_ms), attempt) for end_ms, attempt in self.state.ends.in_order()]
-            self._running = [
-                (min(at_ms, UNSAID_MS), attempt, attempt.bookings)
-                for at_ms, attempt in expected
-                if at_ms < FOREVER_MS or attempt.job.kind is not Kind.SERVICE
-            ]
+            self._running = []
+            for end_ms, attempt in self.state.ends.in_order():
+                if end_ms < FOREVER_MS:
+                    self._expect(attempt, end_ms)
+                elif attempt.job.kind is not Kind.SERVICE:
+                    self._running.append((UNSAID_MS, attempt, attempt.bookings))
         withdrawn = self._underway.withdrawn
         running = [end for end in self._running if end[1].key not in withdrawn]
         planned = [(min(at_ms, UNSAID_MS), release, bookings) for at_ms, release, bookings in self._planned]
         return sorted((*running, *planned), key=lambda end: end[0])
 
-    def _expected_ms(self, end_ms: int) -> int:
-        """Who runs longer than expected is expected to run as long again: then few moments have to be looked at."""
-        return end_ms if end_ms > self.now else self.now + max(self.now - end_ms, OVERRUN_MS)
+    def _expect(self, attempt: AttemptRecord, end_ms: int) -> None:
+        """Takes note of when an attempt may leave, and of when it will by what is known, where that is later."""
+        assert self._running is not None
+        leaves_ms = may_leave_ms(attempt, end_ms, self.now)
+        self._running.append((leaves_ms, attempt, attempt.bookings))
+        if leaves_ms == self.now:
+            self._late.append((self._expected_ms(self.state.jobs[attempt.job.id], end_ms), attempt))
+
+    def _expected_ms(self, record: JobRecord, end_ms: int) -> int:
+        """When a job is expected to end, also if it should have ended already."""
+        overrun_ms = self.now - end_ms
+        return end_ms if overrun_ms < 0 else self.now + still_ms(overrun_ms, record.estimate_ms)
 
     def _release_of(self, attempt: AttemptRecord) -> Release:
         if attempt.waits and attempt.key not in self._underway.promoted:
@@ -553,7 +563,24 @@ class Reservations:
         return placement
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
-        return Reservation(record.job.id, max(at_ms, self.now + SOON_MS), placement)
+        told_ms = max(at_ms, self.now + SOON_MS)
+        late_ms = self._late_ms(self.state.bookings(record.asked, placement))
+        if late_ms <= told_ms:
+            return Reservation(record.job.id, told_ms, placement)
+        return Reservation(record.job.id, late_ms, placement, earliest_ms=at_ms)
+
+    def _late_ms(self, bookings: list[Booking]) -> int:
+        """When those are expected to have left some devices who should have left them already; 0 if none is there."""
+        withdrawn = self._underway.withdrawn
+        return max(
+            (
+                expected_ms
+                for expected_ms, late in self._late
+                if late.key not in withdrawn
+                and (meet(late.bookings, bookings) or _draw_on_the_same(late.bookings, bookings))
+            ),
+            default=0,
+        )
 
 
 def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
