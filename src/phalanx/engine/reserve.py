@@ -102,7 +102,7 @@ class Reservations:
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
         self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
-        self._late: list[tuple[int, AttemptRecord]] = []
+        self._late: dict[str, int] = {}
         self._planned: list[End] = []
         self._steps = self._renewed = 0
         surprised = self.state.surprised
@@ -526,7 +526,7 @@ class Reservations:
         leaves_ms = may_leave_ms(attempt, end_ms, self.now)
         self._running.append((leaves_ms, attempt, attempt.bookings))
         if leaves_ms == self.now:
-            self._late.append((self._expected_ms(self.state.jobs[attempt.job.id], end_ms), attempt))
+            self._late[attempt.key] = self._expected_ms(self.state.jobs[attempt.job.id], end_ms)
 
     def _expected_ms(self, record: JobRecord, end_ms: int) -> int:
         """When a job is expected to end, also if it should have ended already."""
@@ -571,16 +571,13 @@ class Reservations:
 
     def _late_ms(self, bookings: list[Booking]) -> int:
         """When those are expected to have left some devices who should have left them already; 0 if none is there."""
-        withdrawn = self._underway.withdrawn
-        return max(
-            (
-                expected_ms
-                for expected_ms, late in self._late
-                if late.key not in withdrawn
-                and (meet(late.bookings, bookings) or _draw_on_the_same(late.bookings, bookings))
-            ),
-            default=0,
-        )
+        late_ms, withdrawn = 0, self._underway.withdrawn
+        for booking in bookings if self._late else ():
+            for key, attempt in self.state.on_node.get(booking.node, {}).items():
+                expected_ms = self._late.get(key, 0)
+                if expected_ms > late_ms and key not in withdrawn and _is_in_the_way(attempt, booking):
+                    late_ms = expected_ms
+        return late_ms
 
 
 def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
@@ -597,6 +594,15 @@ def meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
     for booking in bookings:
         devices[booking.node] = devices.get(booking.node, 0) | booking.devices
     return any(devices.get(booking.node, 0) & booking.devices for booking in reserved)
+
+
+def _is_in_the_way(attempt: AttemptRecord, booking: Booking) -> bool:
+    """Whether an attempt holds what is booked on a node: devices of it, or anything else that both need there."""
+    return any(
+        own.devices & booking.devices or (own.needs and booking.needs)
+        for own in attempt.bookings
+        if own.node == booking.node
+    )
 
 
 def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
