@@ -52,6 +52,9 @@ _OPTIONS = (
     click.option("--seed", type=int, default=0, show_default=True, help="For synthetic traces and random placement."),
     click.option("--faults", metavar="FILE", help="A CSV of at_s,node,health[,reason]: nodes that fail and come back."),
     click.option("--throughputs", metavar="FILE", help="JSON of steps a second by model, batch, GPUs and GPU type."),
+    click.option(
+        "--estimates", metavar="MODEL", help="What jobs say they take: exact, factor=1.3, spread=0.3, f=4, round."
+    ),
     click.option("--until", metavar="TIME", help="Stop at this virtual time, such as 12h or 3d."),
     click.option("--load", type=float, help="Bring the trace to this offered load on the cluster."),
     click.option("--vary", metavar="KEY=FROM:TO:STEP", help="Run for several values, such as load=0.5:1.2:0.1."),

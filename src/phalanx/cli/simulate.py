@@ -50,6 +50,7 @@ OF_A_NEW_RUN = (
     "costs",
     "seed",
     "faults",
+    "estimates",
     "load",
     "vary",
     "seeds",

@@ -16,6 +16,7 @@ from phalanx.policy.policy import Policy
 from phalanx.policy.registry import register
 from phalanx.simulate.batch import run_cases, run_one
 from phalanx.simulate.costs import Costs, costs_of
+from phalanx.simulate.estimates import estimates_of
 from phalanx.simulate.faults import read_faults
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.simulate.result import Result
@@ -38,7 +39,8 @@ class Options(TypedDict, total=False):
     """What may be said of a run beside its cluster, trace and policy: the options of the verbs, as they are written.
 
     `placement` is one of `PLACEMENTS`, `costs` are `default`, `none` or `start=30s,…`, `faults` is a CSV file,
-    `until` a time such as `3d`, `throughputs` a JSON file of measured speeds.
+    `until` a time such as `3d`, `throughputs` a JSON file of measured speeds. `estimates` say how long jobs say they
+    take: `exact`, `factor=1.3`, `spread=0.3`, `f=4` or `round`.
     """
 
     placement: str
@@ -49,6 +51,7 @@ class Options(TypedDict, total=False):
     until: str | None
     skip_bad_rows: bool
     throughputs: File | None
+    estimates: str | None
 
 
 FILE = ((str, PathLike, NoneType), "a file")
@@ -61,6 +64,7 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "until": ((str, NoneType), "a time since the run began, such as '12h' or '3d'"),
     "skip_bad_rows": ((bool,), "True or False"),
     "throughputs": FILE,
+    "estimates": ((str, NoneType), "estimates, such as 'f=4'"),
 }
 
 
@@ -111,7 +115,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
     skip_bad_rows = options.get("skip_bad_rows", False)
     source = Recorded(trace) if isinstance(trace, Trace) else source_of(fspath(trace), skip_bad_rows)
     costs, faults = options.get("costs", "default"), options.get("faults")
-    throughputs = options.get("throughputs")
+    throughputs, estimates = options.get("throughputs"), options.get("estimates")
     return Study(
         cluster,
         source,
@@ -122,6 +126,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
         () if faults is None else read_faults(fspath(faults), cluster),
         until_of(options.get("until")),
         None if throughputs is None else read_throughputs(fspath(throughputs)),
+        None if estimates is None else estimates_of(estimates),
     )
 
 

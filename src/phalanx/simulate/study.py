@@ -9,6 +9,7 @@ from sys import intern
 from phalanx.cluster.cluster import Cluster
 from phalanx.errors import PhalanxError
 from phalanx.simulate.costs import Costs
+from phalanx.simulate.estimates import Estimates
 from phalanx.simulate.faults import NodeFault
 from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Setup
@@ -44,6 +45,7 @@ class Study:
     faults: tuple[NodeFault, ...] = ()
     until_ms: int | None = None
     throughputs: Throughputs | None = None
+    estimates: Estimates | None = None
 
     def __post_init__(self) -> None:
         if self.faults and self.placement == COUNT:
@@ -69,6 +71,8 @@ class Study:
     def setup(self, case: Case) -> Setup:
         """What the run of a case is a function of."""
         trace = self.source.at(self.cluster.gpus, case.load, case.seed, self.seed)
+        if self.estimates is not None:
+            trace = self.estimates.of(trace, case.seed)
         # A record leaves out a field that holds the very object that is its default: a copy from another process is
         # equal to it and would still be written, and give another digest.
         placement = intern(self.placement)

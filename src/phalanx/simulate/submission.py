@@ -64,7 +64,7 @@ class Submitter:
             queue=traced.queue,
             user=traced.user,
             priority=traced.priority,
-            duration_ms=traced.duration_ms if traced.kind is not Kind.SERVICE else None,
+            duration_ms=_said_ms(traced),
             deadline_ms=traced.deadline_ms,
             checkpoint=Checkpointing(0, traced.checkpoint_cost_ms, saves=True),
             labels=_labels(traced),
@@ -132,6 +132,13 @@ class Submitter:
 
     def _gpu_memory_gb(self, traced: TraceJob) -> float:
         return traced.gpu_memory_mb / MB_PER_GB if self._has_gpu_memory else 0.0
+
+
+def _said_ms(traced: TraceJob) -> int | None:
+    """How long a job says it takes. A service runs until it is stopped."""
+    if traced.kind is Kind.SERVICE:
+        return None
+    return traced.duration_ms if traced.estimate_ms is None else traced.estimate_ms
 
 
 def _labels(traced: TraceJob) -> tuple[tuple[str, str], ...]:

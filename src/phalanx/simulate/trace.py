@@ -26,6 +26,7 @@ class TraceJob:
     A job whose `min_gpus` or `max_gpus` differ from `gpus` is elastic. `gpu_type` may name several, as `A|B`. With
     `gpu_milli` it asks for so many thousandths of each of its GPUs; `cpus_milli`, `memory_mb` are those of each task.
     `gpu_memory_mb` is the most that it has on each GPU within a step, of `step_ms`; `gpu_memory_low_mb` the least.
+    `estimate_ms` is how long it says it takes, which is all that policies know; None: its duration.
     """
 
     id: str
@@ -53,6 +54,7 @@ class TraceJob:
     gpu_memory_mb: int = 0
     gpu_memory_low_mb: int = 0
     step_ms: int = 0
+    estimate_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ COLUMNS = (
     Column("gpu_memory_mb", "gpu_memory_mb", values.MEMORY_MB, values.memory_mb),
     Column("gpu_memory_low_mb", "gpu_memory_low_mb", values.MEMORY_MB, values.memory_mb),
     Column("step_s", "step_ms", values.SECONDS, values.milliseconds, seconds_of),
+    Column("estimate_s", "estimate_ms", values.SECONDS, values.milliseconds, seconds_of),
 )
 UNEVEN = "jobs whose gpus_per_node does not divide their gpus, with a last task of the rest"
 REQUIRED = tuple(column for column in COLUMNS if column.is_required)
