@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import a_job, virtual_backend
@@ -19,6 +20,10 @@ from phalanx.workload.job import Job
 
 NODES, GPUS = 3, 4
 TURNS_MAX = 5_000
+EXAMPLES = 30
+
+Together = Callable[[list[int]], int]
+"""How delays of several jobs add up: all of them, or the longest alone."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Heads:
     """What the first in line was told while it was the first; it is told anew after somebody came before it."""
 
     rows: dict[str, Row]
+    together: Together
     told: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def look(self, state: State) -> None:
@@ -91,14 +97,15 @@ class Heads:
     def _late_ms(self, state: State, since_ms: int) -> int:
         """How much later than they said those ended who ran from a moment on."""
         ran = [record for record in state.jobs.values() if record.attempts]
-        return sum(self.rows[each.job.id].late_ms for each in ran if each.ended_ms is None or each.ended_ms >= since_ms)
+        present = [each for each in ran if each.ended_ms is None or each.ended_ms >= since_ms]
+        return self.together([0, *(self.rows[each.job.id].late_ms for each in present)])
 
 
-def run(rows: list[Row], policy: str) -> None:
+def run(rows: list[Row], policy: str, together: Together) -> None:
     """Runs a history to its end, and looks after every turn."""
     backend = virtual_backend({row.job.id: row.length_ms for row in rows})
     world = Run.of(flat(NODES, GPUS), policy, backend, ((row.at_ms, JobSubmitted(row.job)) for row in rows))
-    heads = Heads({row.job.id: row for row in rows})
+    heads = Heads({row.job.id: row for row in rows}, together)
     for _ in range(TURNS_MAX):
         if world.step() is None:
             break
@@ -107,18 +114,27 @@ def run(rows: list[Row], policy: str) -> None:
     verify(world.journal)
 
 
-@pytest.mark.parametrize("policy", ["backfill", "backfill:mode=conservative"])
 @given(rows=histories())
-def test_the_first_in_line_starts_by_what_it_was_told_and_how_late_others_ended(policy: str, rows: list[Row]) -> None:
-    run(rows, policy)
+@settings(max_examples=EXAMPLES)
+def test_by_easy_the_head_starts_by_what_it_was_told_and_the_longest_overrun(rows: list[Row]) -> None:
+    run(rows, "backfill", max)
 
 
 @given(rows=histories(priorities=True))
+@settings(max_examples=EXAMPLES)
 def test_the_first_of_the_highest_priority_does_too(rows: list[Row]) -> None:
-    run(rows, "priority:backfill=easy")
+    run(rows, "priority:backfill=easy", max)
+
+
+@given(rows=histories())
+@settings(max_examples=EXAMPLES)
+def test_where_everybody_has_a_time_it_holds_but_for_the_overruns_of_all_before(rows: list[Row]) -> None:
+    """Who is first now was told its time while others were to run before it, one after another."""
+    run(rows, "backfill:mode=conservative", sum)
 
 
 @pytest.mark.parametrize("policy", ["fifo:skip=true", "sjf", "fair", "priority", "backfill"])
 @given(rows=histories(max_wait=True))
+@settings(max_examples=EXAMPLES)
 def test_and_the_first_of_those_past_their_max_wait(policy: str, rows: list[Row]) -> None:
-    run(rows, policy)
+    run(rows, policy, sum)

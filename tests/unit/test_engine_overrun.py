@@ -90,6 +90,16 @@ def test_who_takes_nothing_from_a_head_that_waits_for_a_job_past_its_time_passes
     assert starts(world.end("late", after_ms=1_000)) == ["head"]
 
 
+def test_nobody_has_a_head_wait_for_one_more_job_past_its_time() -> None:
+    """The head waits for late and has n2, which is free. It could have n1 instead, once later has left, too."""
+    world = World(flat(3, 4), "backfill")
+    world.run(a_job("late", 4, duration_ms=60_000), a_job("later", 4, duration_ms=70_000))
+    world.submit(a_job("head", 4, 2, duration_ms=10_000))
+    world.turn(after_ms=71_000)
+    assert not starts(world.submit(a_job("small", 4, duration_ms=600_000)))
+    assert starts(world.end("late", after_ms=1_000)) == ["head"]
+
+
 def test_a_job_passes_that_ends_before_others_have_left_who_are_not_past_their_time() -> None:
     world = World(flat(3, 4), "backfill")
     world.run(a_job("late", 4, duration_ms=60_000), a_job("long", 4, duration_ms=200_000))

@@ -218,9 +218,15 @@ class Reservations:
         return any(meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
 
     def _has_place(self, made: Reservation) -> bool:
-        """Whether somebody would still have a place at its reserved time, with those gone who have left by then."""
+        """Whether somebody would still have a place at its reserved time, with those gone who have left by then.
+
+        Of attempts past their time only those count as gone for which it waits already: nobody behind it has it wait
+        for one more of them.
+        """
         mark, at_ms = self.trial.mark(), max(made.could_start_ms, self.now)
-        self._release([end for end in self._ends() if end[0] <= at_ms])
+        ends = [end for end in self._ends() if end[0] <= at_ms]
+        awaited = self._late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
+        self._release([end for end in ends if not self._is_late(end) or end[1] in awaited])
         with self._in_a_moment(), Opened(self.state):
             found = self._try(self.state.jobs[made.job], at_ms)
         self.trial.undo_to(mark)
@@ -564,20 +570,23 @@ class Reservations:
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
         told_ms = max(at_ms, self.now + SOON_MS)
-        late_ms = self._late_ms(self.state.bookings(record.asked, placement))
+        late = self._late_on(self.state.bookings(record.asked, placement))
+        late_ms = max((self._late[attempt.key] for attempt in late), default=0)
         if late_ms <= told_ms:
             return Reservation(record.job.id, told_ms, placement)
         return Reservation(record.job.id, late_ms, placement, earliest_ms=at_ms)
 
-    def _late_ms(self, bookings: list[Booking]) -> int:
-        """When those are expected to have left some devices who should have left them already; 0 if none is there."""
-        late_ms, withdrawn = 0, self._underway.withdrawn
+    def _is_late(self, end: End) -> bool:
+        return isinstance(end[1], AttemptRecord) and end[1].key in self._late
+
+    def _late_on(self, bookings: list[Booking]) -> list[AttemptRecord]:
+        """Those who should have left some devices already."""
+        found: dict[str, AttemptRecord] = {}
         for booking in bookings if self._late else ():
             for key, attempt in self.state.on_node.get(booking.node, {}).items():
-                expected_ms = self._late.get(key, 0)
-                if expected_ms > late_ms and key not in withdrawn and _is_in_the_way(attempt, booking):
-                    late_ms = expected_ms
-        return late_ms
+                if key in self._late and key not in found and _is_in_the_way(attempt, booking):
+                    found[key] = attempt
+        return [attempt for key, attempt in found.items() if key not in self._underway.withdrawn]
 
 
 def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
