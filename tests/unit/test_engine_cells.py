@@ -188,6 +188,16 @@ def test_under_backfill_nobody_who_passes_delays_the_head_of_his_cluster() -> No
     settled(world)
 
 
+def test_under_backfill_nobody_passes_a_head_that_waits_for_a_job_past_its_time() -> None:
+    world = World(two_tenants(), "backfill")
+    world.run(job("late", "a", 2, duration_ms=1_000))
+    world.submit(job("large", "a", 4, duration_ms=5_000))
+    assert not starts(world.submit(job("short", "a", 2, duration_ms=900), after_ms=1_500))
+    assert world.reason("short") is Reason.RESERVED
+    assert starts(world.end("late", after_ms=100)) == ["large"]
+    settled(world)
+
+
 def test_a_broken_node_is_avoided_and_its_owner_gets_another() -> None:
     world = World(site("{a: {cells: [{level: node}]}}", nodes=2))
     world.turn(NodeHealthChanged("n0", Health.DRAINING))

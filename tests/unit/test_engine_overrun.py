@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from builders import World, a_job, starts, virtual_backend
+from builders import World, a_job, everything, starts, virtual_backend
 from phalanx.cluster.cluster import flat
+from phalanx.engine import snapshot
 from phalanx.engine.ends import OVERRUN_MIN_MS, still_ms
 from phalanx.engine.event import JobSubmitted
 from phalanx.engine.plan import Reason
-from phalanx.engine.turn import verify
+from phalanx.engine.turn import replay, verify
 from phalanx.simulate.run import Run
 
 HOUR_MS = 3_600_000
@@ -77,6 +78,9 @@ def test_nobody_passes_a_head_that_waits_for_a_job_past_its_time_however_short()
     assert not starts(world.submit(a_job("brief", 4, duration_ms=1)))
     assert world.reason("brief") is Reason.RESERVED
     assert not starts(world.submit(a_job("another", 1, duration_ms=1), after_ms=500))
+    for told in (replay(world.journal), snapshot.load(snapshot.dump(world.state))):
+        assert told.reservations == world.state.reservations
+        assert everything(told) == everything(world.state)
     assert starts(world.end("late", after_ms=500)) == ["head"]
     verify(world.journal)
 

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from phalanx.cli.compare import compare
 from phalanx.cli.main import cli
+from phalanx.cli.simulate import simulate as simulate_verb
 from phalanx.cluster.cluster import flat
 from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.entry import OptionError, simulate
-from phalanx.simulate.estimates import ROUND_MS, EstimatesError, estimates_of
+from phalanx.simulate.entry import OptionError, Options, simulate
+from phalanx.simulate.estimates import MODELS, ROUND_MS, EstimatesError, estimates_of
 from phalanx.simulate.forecast import Outlook, forecast
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.submission import Submitter
 from phalanx.simulate.trace import Trace, TraceJob
-from phalanx.simulate.traces.columns import write_trace
+from phalanx.simulate.traces.columns import COLUMNS, write_trace
 from phalanx.simulate.traces.open import read_trace
 from phalanx.workload.job import Kind
 
@@ -121,6 +123,15 @@ def test_exact_estimates_change_nothing_and_take_the_place_of_those_of_the_trace
     assert simulate(flat(2, 4), MANY, policy, estimates="exact").summary["digest"] == plain.summary["digest"]
     assert simulate(flat(2, 4), told, policy, estimates="exact").summary["digest"] == plain.summary["digest"]
     assert simulate(flat(2, 4), told, policy).summary["digest"] != plain.summary["digest"]
+
+
+def test_names_that_people_write_stay_as_they_are() -> None:
+    assert tuple(MODELS) == ("exact", "factor", "spread", "f", "round")
+    assert ("estimate_s", "estimate_ms") in [(column.name, column.field) for column in COLUMNS]
+    assert "estimates" in Options.__annotations__
+    assert all(
+        "--estimates" in [name for each in verb.params for name in each.opts] for verb in (simulate_verb, compare)
+    )
 
 
 def test_a_factor_is_the_same_for_all() -> None:

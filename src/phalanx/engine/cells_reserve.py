@@ -49,7 +49,8 @@ def _ends(draft: Draft) -> list[tuple[int, str]]:
     ends = draft.state.ends.in_order()
     running = ((may_leave_ms(attempt, end_ms, draft.now), attempt.key) for end_ms, attempt in ends)
     known = [end for end in (*running, *draft.cell_ends) if end[0] < FOREVER_MS]
-    return sorted(known)[:ENDS_MAX]
+    # Of those past their time the one that should have left first comes first.
+    return sorted(known, key=lambda end: end[0])[:ENDS_MAX]
 
 
 def _leaves(draft: Draft, key: str) -> None:
