@@ -25,6 +25,7 @@ from phalanx.engine.event import (
     SuspendRates,
 )
 from phalanx.engine.journal import Journal, decode, encode
+from phalanx.engine.losses import Loss, loss_of
 from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
 from phalanx.engine.snapshot import dump, load
@@ -281,6 +282,44 @@ def test_work_that_was_not_saved_before_a_suspension_still_counts_as_lost_if_it_
     attempt = preempted.job("low").attempt
     assert attempt is not None
     assert attempt.lost_gpu_ms(preempted.now) == 2 * 65_000
+
+
+def test_what_it_did_before_is_lost_if_it_cannot_go_on(preempted: World) -> None:
+    preempted.end("high", after_ms=1_000)
+    attempt = preempted.job("low").attempt
+    assert attempt is not None
+    preempted.turn(Failed(preempted.asks("low")[-1].id, "the driver refused"), after_ms=1_000)
+    assert loss_of(attempt, preempted.now) == Loss(65_000, 2 * 65_000)
+
+
+def test_who_goes_on_is_not_stopped_for_others_before_it_has_its_devices_and_is_suspended_then() -> None:
+    world = world_of(machine(gpus=4, memory_gb=1024))
+    world.run(unsaving("low"))
+    world.submit(unsaving("high", gpus=4, priority=5), after_ms=3_600_000)
+    world.done("low", after_ms=5_000)
+    world.done("high")
+    world.submit(unsaving("new"))
+    assert resumed(world.end("high", after_ms=10_000)) == ["low"]
+    world.done("new")
+    plan = world.submit(unsaving("next", priority=5), after_ms=1_000)
+    assert (suspends(plan), stops(plan)) == (["new"], [])
+    plan = world.submit(unsaving("last", priority=5), after_ms=1_000)
+    assert (suspends(plan), stops(plan)) == ([], [])
+    assert suspends(world.done("low", after_ms=1_000)) == ["low"]
+
+
+@pytest.mark.parametrize("suspended_ms", [10_000, 100_000])
+def test_max_run_counts_the_time_before_a_suspension_and_not_that_of_it(suspended_ms: int) -> None:
+    world = world_of(machine())
+    world.run(unsaving("low", max_run_ms=100_000))
+    world.submit(unsaving("high", priority=5), after_ms=60_000)
+    world.submit(unsaving("timed", priority=-1, begin_ms=world.now + 1))
+    world.done("low", after_ms=5_000)
+    world.done("high")
+    world.end("high", after_ms=suspended_ms)
+    world.done("low")
+    assert stops(world.turn(after_ms=34_999)) == []
+    assert stops(world.turn(after_ms=1)) == ["low"]
 
 
 def test_histories_with_suspensions_are_replayed_decided_again_and_read_back(preempted: World) -> None:

@@ -350,7 +350,7 @@ def _fire(state: State, timer: Timer) -> None:
             if attempt is not None and attempt.stop_reason is not None:
                 state.to_stop.setdefault(attempt.key, attempt.stop_reason)
         case "max_run":
-            if attempt is not None:
+            if attempt is not None and _has_run_out(attempt, state.now):
                 attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
         case "max_wait":
             if record.final is None and record.first_start_ms is None:
@@ -367,6 +367,11 @@ def _fire(state: State, timer: Timer) -> None:
             if _change_is_due(record, timer):
                 state.policy.due(record, state)
                 waiting.rekey(state, record)
+
+
+def _has_run_out(attempt: AttemptRecord, now: int) -> bool:
+    """Whether an attempt has run for as long as it may; the time in which it was suspended does not count."""
+    return attempt.job.max_run_ms is not None and attempt.ran_ms(now) >= attempt.job.max_run_ms
 
 
 def _asked(state: State, timer: Timer) -> ActionId | None:

@@ -161,6 +161,7 @@ def send(state: State, action: Action) -> None:
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Resume(placement=placement) if placement is not None:
             _begin(state, attempt)
+            _recall(attempt, state.jobs[attempt.job.id].kept)
             state.set_timer(state.now + START_TIMEOUT_MS, "action", *action.id[1:])
         case Resume():
             attempt.phase = Phase.RESUMING
@@ -338,6 +339,7 @@ def started(state: State, attempt: AttemptRecord) -> None:
     attempt.phase = Phase.RUNNING
     attempt.started_ms = attempt.durable_ms = attempt.counted_ms = state.now
     record = state.jobs[attempt.job.id]
+    is_resumed = record.kept is not None
     if record.kept is not None:
         _go_on(state, record, attempt, record.kept)
     calm(state, record)
@@ -353,13 +355,15 @@ def started(state: State, attempt: AttemptRecord) -> None:
     if attempt.job.gang.elastic and "resize" not in state.lacks:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
-    elif state.policy.moves is not nobody or (state.quotas and state.quotas.borrows(record.job.queue)):
-        # Who started in a decision could not be moved, or had back, in it by those who stood behind.
+    elif is_resumed or state.policy.moves is not nobody or (state.quotas and state.quotas.borrows(record.job.queue)):
+        # Who started in a decision could not be moved, or had back, in it by those who stood behind. Who goes on after
+        # a suspension was left alone until now.
         may_give_way(state, attempt)
     if state.quotas.accounts:
         time_least_run(state, attempt)
     if attempt.job.max_run_ms is not None:
-        state.set_timer(state.now + attempt.job.max_run_ms, "max_run", attempt.job.id, attempt.number)
+        left_ms = max(attempt.job.max_run_ms - attempt.ran_before_ms, 0)
+        state.set_timer(state.now + left_ms, "max_run", attempt.job.id, attempt.number)
 
 
 def time_least_run(state: State, attempt: AttemptRecord) -> None:
@@ -407,10 +411,16 @@ def _keep_nothing(state: State, attempt: AttemptRecord) -> None:
         attempt.keeping = None
 
 
+def _recall(attempt: AttemptRecord, kept: Kept | None) -> None:
+    """Has an attempt that goes on know what it has done: that is lost if it is stopped before it has its devices."""
+    assert kept is not None, f"nothing is kept of {attempt.key}"
+    attempt.device_memory_mb, attempt.unsaved_sizes = kept.device_memory_mb, kept.unsaved_sizes
+    attempt.durable_ms, attempt.ran_before_ms = kept.durable_ms, kept.ran_ms
+
+
 def _go_on(state: State, record: JobRecord, attempt: AttemptRecord, kept: Kept) -> None:
     """A suspended attempt runs again: what was kept for it is given back, but for the memory that it asked for."""
-    attempt.device_memory_mb, attempt.unsaved_sizes = kept.device_memory_mb, kept.unsaved_sizes
-    attempt.durable_ms = kept.durable_ms
+    _recall(attempt, kept)
     state.use(record.job.queue, usage_of(attempt.bookings), -1)
     for booking in attempt.bookings:
         state.capacity.release(booking)

@@ -98,7 +98,7 @@ class AttemptRecord:
     """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it says who
     gives way. `unsaved_sizes` are the sizes that it had since its last durable step and has no more: from when on, up
     to when, and thousandths of GPUs. While it is being suspended, `keeping` is its own memory, which it keeps, and
-    what its device memory takes.
+    what its device memory takes. `ran_before_ms` is how long it ran before it was last suspended.
     """
 
     key: str = field(init=False)
@@ -131,6 +131,7 @@ class AttemptRecord:
     device_memory_mb: int = 0
     suspendable: bool = False
     keeping: tuple[Booking, Booking] | None = None
+    ran_before_ms: int = 0
 
     def __post_init__(self) -> None:
         self.key = f"{self.job.id}/{self.number}"
@@ -162,6 +163,15 @@ class AttemptRecord:
         """How long all its tasks have run."""
         return now - self.started_ms if self.started_ms >= 0 else 0
 
+    def ran_ms(self, now: int) -> int:
+        """How long it has run in all, with the time before it was suspended."""
+        return self.ran_before_ms + self.executed_ms(now)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it was suspended and is being given devices again."""
+        return self.phase is Phase.STARTING and bool(self.unsaved_sizes)
+
     def service_gpu_ms(self, now: int) -> int:
         """GPUs times the milliseconds they ran for it."""
         return self.counted_gpu_ms + self.gpus * (now - self.counted_ms) if self.started_ms >= 0 else 0
@@ -180,10 +190,10 @@ class AttemptRecord:
 
     def lost_gpu_ms(self, now: int) -> int:
         """GPU time lost if it is stopped now: all since its last durable step, plus stopping and restarting."""
-        if self.phase in (Phase.CLAIMED, Phase.STARTING):
+        if self.phase in (Phase.CLAIMED, Phase.STARTING) and not self.goes_on:
             return 0
-        since_ms = max(self.durable_ms, self.counted_ms)
-        lost = self.gpu_permille * (now - since_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms)
+        running_ms = now - max(self.durable_ms, self.counted_ms) if self.started_ms >= 0 else 0
+        lost = self.gpu_permille * (running_ms + self.stop_cost_ms + self.job.checkpoint.cost_ms)
         for begin_ms, end_ms, gpu_permille in self.unsaved_sizes:
             lost += gpu_permille * (end_ms - max(begin_ms, self.durable_ms))
         return lost // 1000
@@ -214,6 +224,7 @@ class Kept:
     device_memory_mb: int
     unsaved_sizes: tuple[tuple[int, int, int], ...]
     durable_ms: int
+    ran_ms: int
 
 
 @dataclass(slots=True, eq=False)

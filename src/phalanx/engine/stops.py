@@ -26,8 +26,8 @@ def to_be_had(state: State, leaving: AttemptRecord) -> bool:
 
 
 def may_stop(attempt: AttemptRecord) -> bool:
-    """One that is being resized is left alone until it is known how that came out."""
-    return attempt.stoppable and attempt.phase is not Phase.RESIZING
+    """One that is being resized, or goes on after a suspension, is left alone until it is known how that came out."""
+    return attempt.stoppable and attempt.phase is not Phase.RESIZING and not attempt.goes_on
 
 
 class Stopping:

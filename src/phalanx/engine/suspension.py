@@ -149,6 +149,7 @@ def kept_of(attempt: AttemptRecord, booking: Booking, now: int) -> Kept:
         attempt.device_memory_mb,
         attempt.unsaved_sizes,
         attempt.durable_ms,
+        attempt.ran_ms(now),
     )
 
 
@@ -167,6 +168,7 @@ def attempt_of(record: JobRecord, kept: Kept, now: int) -> AttemptRecord:
         device_memory_mb=kept.device_memory_mb,
         unsaved_sizes=kept.unsaved_sizes,
         durable_ms=kept.durable_ms,
+        ran_before_ms=kept.ran_ms,
     )
 
 
