@@ -23,6 +23,7 @@ from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import arguments, descendants, process
 from phalanx.backends.local.rota import Key
+from phalanx.backends.local.session import open_session
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.engine.action import ActionId, Resume, Start, Stop, Suspend
@@ -135,6 +136,27 @@ def test_a_suspended_attempt_has_left_its_devices_and_does_nothing_until_it_goes
     assert machine.driver.calls() == ["lock", "checkpoint", "restore", "unlock"]
     machine.until(lambda: machine.printed() > before)
     assert machine.driver.users() == [user]
+    machine.stop()
+
+
+def test_what_runs_beside_a_task_leaves_the_devices_too(machine: Machine) -> None:
+    machine.start(COUNTS)
+    session = open_session(machine.data, "7", 1, 0, ("sh", "-c", COUNTS))
+    machine.until(lambda: len(machine.driver.users()) == 2)
+    assert isinstance(machine.suspend(), Done)
+    assert [machine.driver.state(user) for user in machine.driver.users()] == [2, 2]
+    assert isinstance(machine.resume(), Done)
+    assert [machine.driver.state(user) for user in machine.driver.users()] == [0, 0]
+    session.close()
+    machine.stop()
+
+
+def test_who_comes_to_use_cuda_while_others_are_moved_leaves_the_devices_too(machine: Machine) -> None:
+    machine.driver.slow("lock", 1_000)
+    late = f"until [ -e $FAKE_CUDA/calls ]; do sleep 0.02; done; {COUNTS}"
+    machine.start(f"sh -c '{late}' & {COUNTS}")
+    assert isinstance(machine.suspend(), Done)
+    assert [machine.driver.state(user) for user in machine.driver.users()] == [2, 2]
     machine.stop()
 
 

@@ -21,6 +21,9 @@ ROOM_PATIENCE_S = 15.0
 
 BETWEEN_TRIES_S = 0.2
 
+LOOKS_MAX = 10
+"""How often it is looked for processes that have come to use CUDA meanwhile: they would keep what they take."""
+
 
 class MoveError(Exception):
     """Device memory could not be moved. What was locked goes on, unless the words say otherwise."""
@@ -34,17 +37,22 @@ class Moved:
     seconds: float
 
 
-def move_out(driver: Driver, pids: Iterable[int]) -> Moved:
-    """Frees the devices of all processes that use CUDA, or leaves all running."""
+def move_out(driver: Driver, flock: Callable[[], Iterable[int]]) -> Moved:
+    """Frees the devices of all processes of a flock that use CUDA, or leaves all running."""
     began_s = time.monotonic()
-    using = [pid for pid in pids if driver.state(pid) is ProcessState.RUNNING]
+    moved: list[int] = []
     try:
-        _each(using, lambda pid: driver.lock(pid, LOCK_TIMEOUT_MS))
-        _each(using, driver.checkpoint)
+        for _ in range(LOOKS_MAX):
+            using = [pid for pid in flock() if driver.state(pid) is ProcessState.RUNNING]
+            if not using:
+                return Moved(tuple(moved), time.monotonic() - began_s)
+            moved += using
+            _each(using, lambda pid: driver.lock(pid, LOCK_TIMEOUT_MS))
+            _each(using, driver.checkpoint)
+        reason = "more and more of its processes come to use its devices"
     except DriverError as error:
-        faults = undo(driver, using)
-        raise MoveError("; ".join([str(error), *faults])) from error
-    return Moved(tuple(using), time.monotonic() - began_s)
+        reason = str(error)
+    raise MoveError("; ".join([reason, *undo(driver, moved)]))
 
 
 def move_in(driver: Driver, pids: Iterable[int], devices: Mapping[str, str]) -> Moved:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 
-from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
@@ -63,7 +62,7 @@ class Rest:
             if self._is_over:
                 self.end()
 
-        self._swap.begin({"do": "out", "pids": self._pids(), "over_mb": over_mb}, left)
+        self._swap.begin({**self._order("out"), "over_mb": over_mb}, left)
 
     def _freeze(self, for_ms: int) -> None:
         freeze(self._spared())
@@ -83,8 +82,7 @@ class Rest:
         thaw()
         if self._has_left:
             self._has_left = False
-            self._swap.begin({"do": "in", "pids": self._pids()}, lambda outcome: None)
+            self._swap.begin(self._order("in"), lambda outcome: None)
 
-    def _pids(self) -> list[int]:
-        spared = self._spared()
-        return [each.pid for each in descendants(os.getpid()) if each.session not in spared and each.pid not in spared]
+    def _order(self, what: str) -> dict[str, object]:
+        return {"do": what, "of": os.getpid(), "spared": list(self._spared())}

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from phalanx.backends.local.papers import Moved
-from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.book import Book, Pending
 from phalanx.backends.local.shepherd.muster import Failure
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
@@ -46,7 +45,7 @@ class Suspension:
         self._book.phase = "suspending"
         for task in self._book.tasks.values():
             task.lend_memory(host_mb)
-        self._swap.begin({"do": "out", "pids": self._pids()}, partial(self._left, action))
+        self._swap.begin(_order("out"), partial(self._left, action))
 
     def _left(self, action: Pending, outcome: SwapOutcome) -> None:
         if self._book.phase != "suspending":
@@ -59,7 +58,7 @@ class Suspension:
             self._book.answer(action, moved=Moved(way="out", mb=outcome["mb"], ms=outcome["ms"]))
         elif outcome.get("cut_short", False):
             # Somebody may be locked: with whom that is, and how far it came, the driver knows.
-            self._swap.begin({"do": "undo", "pids": self._pids()}, partial(self._stay, action, outcome["reason"]))
+            self._swap.begin(_order("undo"), partial(self._stay, action, outcome["reason"]))
         else:
             self._stay(action, outcome["reason"], SwapOutcome(ok=True))
 
@@ -76,8 +75,7 @@ class Suspension:
         self._book.phase = "resuming"
         # The driver works in threads of the processes themselves.
         thaw()
-        order: dict[str, object] = {"do": "in", "pids": self._pids(), "devices": dict(devices)}
-        self._swap.begin(order, partial(self._had, action, places))
+        self._swap.begin({**_order("in"), "devices": dict(devices)}, partial(self._had, action, places))
 
     def _had(self, action: Pending, places: Mapping[str, list[int]], outcome: SwapOutcome) -> None:
         if self._book.phase != "resuming":
@@ -98,10 +96,7 @@ class Suspension:
         for task in self._book.tasks.values():
             task.lend_memory(0)
 
-    def _pids(self) -> list[int]:
-        spared = self._spared()
-        return [
-            each.pid
-            for each in descendants(os.getpid())
-            if each.session not in spared and each.pid not in spared and each.pid != self._swap.pid
-        ]
+
+def _order(what: str) -> dict[str, object]:
+    """Of all processes: what somebody has begun beside the tasks would hold the devices, too."""
+    return {"do": what, "of": os.getpid()}
