@@ -7,6 +7,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -416,6 +417,26 @@ def test_on_a_full_disk_new_work_is_refused_and_the_old_goes_on_and_its_end_is_t
     (small_disk / "filling").unlink()
     assert bench.end().outcome is Outcome.SUCCEEDED
     bench.backend.close()
+
+
+@pytest.mark.needs("cgroups")
+def test_when_its_shepherd_is_killed_nothing_of_a_task_is_left_whatever_it_did_to_its_marks(bench: Bench) -> None:
+    bench.start("sh", "-c", "env -i setsid sh -c 'echo $$; exec sleep 1000' & wait")
+    until(lambda: bench.printed().endswith("\n"))
+    pid = int(bench.printed())
+    groups = [path for path in cgroups_of(pid) if path.name.startswith("7.1.")]
+    assert groups
+    os.kill(json.loads((bench.data / "jobs" / "7" / "1" / "state.json").read_text())["pid"], signal.SIGKILL)
+    assert bench.end().outcome is Outcome.LOST
+    assert (left := process(pid)) is None or left.state == "Z"
+    assert not any(path.exists() for path in groups)
+
+
+def cgroups_of(pid: int) -> list[Path]:
+    """The folders of the control groups that a process is in."""
+    names = {line.rstrip().rpartition("/")[2] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()}
+    grounds = [str(folder) for folder in find_grounds().values() if folder]
+    return [Path(ground) / name for ground in grounds for name in names if name]
 
 
 @pytest.mark.needs("cgroups")

@@ -6,6 +6,7 @@ Version 2 has one tree for all controllers; version 1, which many machines still
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 from phalanx.backends.local.papers import Grounds
 
@@ -88,6 +89,11 @@ def _makes(path: str) -> bool:
     except OSError:
         return False
     return os.access(f"{path}/cgroup.procs", os.W_OK)
+
+
+def pen_name(folder: str, job: str, attempt: int, rank: int) -> str:
+    """The name of a task's groups. Two servers of one machine may have jobs of the same number."""
+    return f"{job}.{attempt}.{crc32(folder.encode()):08x}.{rank}"
 
 
 class Pen:

@@ -7,6 +7,7 @@ import select
 import signal
 import time
 
+from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.processes import arguments, process, processes, signal_process, variable
 
@@ -20,6 +21,8 @@ def end_orphans(folder: AttemptFolder) -> bool:
     while True:
         left = _left_of(folder)
         if not left:
+            for pen in _pens(folder):
+                pen.remove()
             return True
         if time.monotonic() > deadline_s:
             return False
@@ -38,16 +41,31 @@ def kill_shepherd(folder: AttemptFolder) -> None:
 
 
 def _left_of(folder: AttemptFolder) -> list[int]:
-    """Pids of an attempt: those put down, unless the number means another process by now, and those marked as its."""
+    """Pids of an attempt: those put down, unless the number means another process by now, those in its control groups,
+    and those marked as its. A program may write over its marks, as those that change their titles do.
+    """
     state = folder.state()
     known = {task["pid"]: task["began"] for task in state["tasks"]} if state is not None else {}
+    penned = {pid for pen in _pens(folder) for pid in pen.pids()}
     found = []
     for each in processes():
         if each.state != "Z" and (
-            known.get(each.pid) == each.began or variable(each.pid, "PHALANX_NOTICE_FILE") == folder.notice_path
+            known.get(each.pid) == each.began
+            or each.pid in penned
+            or variable(each.pid, "PHALANX_NOTICE_FILE") == folder.notice_path
         ):
             found.append(each.pid)
     return found
+
+
+def _pens(folder: AttemptFolder) -> list[Pen]:
+    """The control groups of an attempt's tasks."""
+    order, state = folder.order(), folder.state()
+    if order is None:
+        return []
+    begun = [task["rank"] for task in state["tasks"]] if state is not None else []
+    ranks = dict.fromkeys([*(task["rank"] for task in order["tasks"]), *begun])
+    return [Pen(order["pens"], pen_name(folder.path, order["job"], order["attempt"], rank)) for rank in ranks]
 
 
 def _kill(pid: int, deadline_s: float) -> None:

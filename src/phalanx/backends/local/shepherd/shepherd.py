@@ -10,8 +10,8 @@ import os
 import socket
 import time
 from functools import partial
-from zlib import crc32
 
+from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.papers import Ending, Order, TaskOrder
 from phalanx.backends.local.processes import descendants
@@ -187,9 +187,8 @@ class Shepherd:
             self._ask_to_leave(self._tasks[rank])
 
     def _muster_tasks(self, orders: list[TaskOrder]) -> None:
-        # Two servers of one machine may have jobs of the same number.
-        name = f"{self.order['job']}.{self.order['attempt']}.{crc32(self.folder.path.encode()):08x}"
-        tasks = [Task(order, self.folder, self.order["pens"], name) for order in orders]
+        name = partial(pen_name, self.folder.path, self.order["job"], self.order["attempt"])
+        tasks = [Task(order, self.folder, Pen(self.order["pens"], name(order["rank"]))) for order in orders]
         self._tasks.update((task.rank, task) for task in tasks)
         self._book.write_gang()
         self._launch(tasks)

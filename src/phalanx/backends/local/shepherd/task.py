@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.papers import Grounds, TaskOrder, TaskState
+from phalanx.backends.local.papers import TaskOrder, TaskState
 from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.inside import beside_the_first
@@ -24,7 +24,7 @@ LOG_MODE = 0o640
 class Task:
     """A task of the attempt. `ended` says how its process ended: `exit 0`, `signal SIGSEGV`, `oom`; empty before."""
 
-    def __init__(self, order: TaskOrder, folder: AttemptFolder, grounds: Grounds, name: str) -> None:
+    def __init__(self, order: TaskOrder, folder: AttemptFolder, pen: Pen) -> None:
         self.order = order
         self.rank = order["rank"]
         self.pid = 0
@@ -40,7 +40,7 @@ class Task:
         self.timer: Timer | None = None
         self._oom_kills_before = 0
         self._folder = folder
-        self._pen = Pen(grounds, f"{name}.{self.rank}")
+        self._pen = pen
 
     def fork(self, stage: Stage) -> int:
         """Brings the task to the edge of its command; the pipe through which it tells of itself."""
