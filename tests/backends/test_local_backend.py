@@ -141,6 +141,15 @@ def test_a_task_finds_its_rank_its_devices_and_its_rendezvous_in_its_environment
     assert Path(env["PHALANX_CHECKPOINT_DIR"]).is_dir()
 
 
+@pytest.mark.parametrize(("own", "seconds"), [((), "91"), ((("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5"),), "5")])
+def test_a_launcher_leaves_its_workers_the_grace_of_the_job_unless_that_says_otherwise(
+    bench: Bench, own: tuple[tuple[str, str], ...], seconds: str
+) -> None:
+    bench.start("sh", "-c", "echo $TORCH_ELASTIC_SHUTDOWN_TIMEOUT", execution=Execution(env=own), grace_ms=90_001)
+    bench.end()
+    assert bench.printed().strip() == seconds
+
+
 def test_a_task_gets_nothing_of_the_servers_environment_but_what_every_program_needs(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,9 @@ ENGINE_SETTINGS = ("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REG
 COORDINATES = ("PHALANX_TP_RANK", "PHALANX_PP_RANK", "PHALANX_DP_RANK")
 """Where the devices of a task are in the parallel plan, one number for each of them."""
 
+LAUNCHER_GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+"""The seconds that `torchrun` leaves its workers after a notice: else it kills them after 30, whatever their grace."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -45,6 +48,7 @@ def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> di
     """All variables of one task. Those of the job file come before ours only where ours are not promises."""
     return {
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
+        LAUNCHER_GRACE: str(-(-around.job.grace_ms // 1000)),
         **dict(around.job.execution.env),
         **_rendezvous(slot, placement, around),
         **_promised(slot, placement, around),
