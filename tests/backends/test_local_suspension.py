@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -24,6 +25,8 @@ from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import arguments, descendants, process
 from phalanx.backends.local.rota import Key
 from phalanx.backends.local.session import open_session
+from phalanx.backends.local.shepherd.loop import Loop
+from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.engine.action import ActionId, Resume, Start, Stop, Suspend
@@ -254,6 +257,24 @@ def test_a_backend_that_is_gone_between_lock_and_checkpoint_finds_the_attempt_su
     machine.hear(lambda event: event == Done(suspend.id))
     assert isinstance(machine.resume(), Done)
     machine.stop()
+
+
+def test_a_machine_that_begins_no_process_any_more_is_told_as_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "posix_spawn", refuse)
+    before = signal.getsignal(signal.SIGCHLD)
+    loop, heard = Loop(lambda: None), list[SwapOutcome]()
+    try:
+        swap = Swap(loop)
+        swap.begin({"do": "out", "of": 0}, heard.append)
+        loop.turn()
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
+    assert heard == [{"ok": False, "reason": f"device memory cannot be moved now: {os.strerror(errno.EAGAIN)}"}]
+    assert swap.pid == 0
 
 
 def test_a_suspended_attempt_is_known_to_the_backend_that_comes_after(machine: Machine) -> None:

@@ -59,6 +59,13 @@ class Swap:
                 file_actions=[(os.POSIX_SPAWN_DUP2, told, 0), (os.POSIX_SPAWN_DUP2, hear, 1)],
                 setsid=True,
             )
+        except OSError as error:
+            # A machine that is out of processes or memory: the attempt is as it was.
+            for handle in (tell, self._answer):
+                os.close(handle)
+            failed = SwapOutcome(ok=False, reason=f"device memory cannot be moved now: {error.strerror}")
+            self._loop.after(0, lambda: on_done(failed))
+            return
         finally:
             os.close(told)
             os.close(hear)
