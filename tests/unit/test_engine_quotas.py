@@ -458,3 +458,38 @@ def test_who_goes_before_gets_what_another_of_its_queue_was_promised(policy: str
     world.submit(a_job("mid", 4, queue="q", priority=5, duration_ms=500_000, deadline_ms=2_000_000), after_ms=70_000)
     plan = world.submit(a_job("top", 4, queue="q", priority=10, duration_ms=100_000, deadline_ms=1_000_000))
     assert (plan.withdrawn, plan.starts) == (("mid/1",), ("top",))
+
+
+ANY_POLICY = ("fifo", "fair", "fair-tree", "drf", "kai", "volcano", "yarn-cs", "priority", "phalanx", "las", "srtf")
+
+
+@pytest.mark.parametrize("policy", ANY_POLICY)
+def test_one_job_larger_than_what_its_queue_deserves_keeps_nobody_from_his_due(policy: str) -> None:
+    """The queue has more than it deserves while the job runs. That it has less without it is no reason to keep it."""
+    queues = (Queue("a", deserved=gpus(1)), Queue("b", deserved=gpus(1)))
+    world = world_of(*queues, policy=policy, nodes=1, each=2)
+    world.run(of("a", "large", 2))
+    plan = world.submit(of("b", "due", 1), after_ms=1_000)
+    assert (stops(plan), plan.starts) == (["large"], ("due",))
+    world.done("large")
+    assert not stops(world.done("due")), "what is due to b is not had back of it"
+    assert starts(world.end("due")) == ["large"]
+
+
+@pytest.mark.parametrize("policy", ["kai", "volcano"])
+def test_of_a_queue_with_more_than_it_deserves_no_more_jobs_go_than_have_to(policy: str) -> None:
+    """a has 5 and deserves 3: once one of 3 GPUs is gone it has less, so that the other stays."""
+    queues = (Queue("a", deserved=gpus(3)), Queue("b", deserved=gpus(5)))
+    world = world_of(*queues, policy=policy, nodes=1, each=8)
+    world.run(of("b", "b1", 3), of("a", "a1", 3), of("a", "a2", 2))
+    assert stops(world.submit(of("b", "b2", 2), after_ms=1_000)) == ["a2"]
+    world.done("a2")
+    assert not stops(world.submit(of("b", "b3", 1)))
+
+
+def test_under_volcano_what_a_queue_deserves_is_its_own_before_the_rest_falls_to_all_by_weight() -> None:
+    """Of 8 GPUs a deserves 6 and b nothing, and both weigh the same: what is left are 2, of which each is due 1."""
+    world = world_of(Queue("a", deserved=gpus(6)), Queue("b"), policy="volcano", nodes=1, each=8)
+    world.run(*(of("b", f"b{i}") for i in range(8)))
+    plan = world.submit(*(of("a", f"a{i}") for i in range(8)), after_ms=1_000)
+    assert len(stops(plan)) == 7

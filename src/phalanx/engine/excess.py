@@ -18,13 +18,18 @@ class Excess:
         self._left: dict[str, int] = {}
 
     def give(self, queue: str, gpu_permille: int) -> bool:
-        """Takes so much of a queue, if it has so much to give."""
+        """Takes so much of a queue, if it has that to give.
+
+        Where the cluster describes queues the last that is taken may go beyond that: jobs cannot be divided, and one
+        larger than what its queue keeps would keep others from what they deserve for as long as it runs. Two jobs do
+        not stop one another in turn by that, since there who has made way for another never stops it.
+        """
         keeps = self.state.policy.keeps
         if keeps is nothing_kept or queue == self._own:
             return True
         if queue not in self._left:
             self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
-        if self._left[queue] < gpu_permille:
+        if self._left[queue] < (1 if self.state.quotas else gpu_permille):
             return False
         self._left[queue] -= gpu_permille
         return True
@@ -32,3 +37,8 @@ class Excess:
     def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
         """As many of the victims, the first first, as their queues can give."""
         return [victim for victim in victims if self.give(victim.job.queue, victim.gpu_permille)]
+
+    def gives_all(self, victims: Iterable[AttemptRecord]) -> bool:
+        """Whether their queues can give all of the victims: the smallest first, so that none goes needlessly far."""
+        smallest_first = sorted(victims, key=lambda victim: victim.gpu_permille)
+        return len(self.of(smallest_first)) == len(smallest_first)

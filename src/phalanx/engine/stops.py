@@ -77,7 +77,7 @@ class Stopping:
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
-        if len(Excess(self.state, self.head).of(victims)) < len(victims):
+        if not Excess(self.state, self.head).gives_all(victims):
             return None
         for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
             if self.state.quotas and not self.state.yields(self.head, victim):

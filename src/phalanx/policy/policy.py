@@ -176,7 +176,7 @@ class Policy:
     moved elsewhere for a head, if it lands there at once; that is tried before anybody is stopped. `reclaims(head,
     run)` says whether one of another queue may be stopped for a head where the cluster describes queues, beside what
     is had back by quota. `keeps` is what a queue keeps whatever other queues need, in thousandths of GPUs: victims are
-    taken of it only down to that.
+    taken of it only down to that, or while it has more where the cluster describes queues.
     `allows(job)` is what a job may have at most now, in thousandths of GPUs, where the cluster describes queues.
     `shape` is the gang to place: it may ask for another GPU type, or let the tasks of a gang that allows it be divided.
     `sizes` is asked at a wake-up, with all who are in line or have devices: how many members each role of an elastic

@@ -1,9 +1,10 @@
 """volcano: gang, priority, proportion, drf and binpack, composed as Volcano composes its plugins.
 
-`proportion` divides the cluster among queues by weight, each up to what it wants and may have; the queue that has
-least of that goes next, and one that has all of it gets no more. In a queue the higher priority goes first, then
-submission. A job stops lower priorities of its own queue (preempt), and a queue below what it is due has back what
-another has beyond that (reclaim). With `queues=hdrf` queues are ordered by hierarchical dominant shares instead.
+`proportion` divides the cluster among queues by weight, each up to what it wants and may have; what a queue deserves is
+its own before, as under `capacity`. The queue that has least of that goes next, and one that has all of it gets no
+more. In a queue the higher priority goes first, then submission. A job stops lower priorities of its own queue
+(preempt), and a queue below what it is due has back what another has beyond that (reclaim). With `queues=hdrf` queues
+are ordered by hierarchical dominant shares instead.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ def volcano(parameters: Parameters) -> Policy:
 
 
 def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
-    """By weight alone; what is guaranteed is a queue's own."""
-    return Claim(wants[resource], queue.guaranteed[resource] or 0, queue.weights[resource], 0, queue.limit[resource])
+    """What it deserves is a queue's own, as in Volcano's capacity; what is left falls to all by weight (proportion)."""
+    own = queue.deserved[resource] or queue.guaranteed[resource] or 0
+    return Claim(wants[resource], own, queue.weights[resource], 0, queue.limit[resource])
 
 
 def exceeds_or_equals(usage: Usage, share: Usage) -> bool:
