@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.means import Means
-from phalanx.engine.quotas import EVERY, Quotas
+from phalanx.engine.quotas import EVERY, QueueAccount, Quotas
 from phalanx.policy.view import Usage
 from reference.kueue import RefQueue, allows, below, uses
 
@@ -201,6 +201,12 @@ def test_the_most_a_queue_could_ever_have_is_what_it_may_have_while_nobody_has_a
         assert tree.quotas.shortfall(path, alone(resource, most + 1)) is not None
 
 
+def side_by_side(tree: Tree, path: str, other: str) -> tuple[QueueAccount, QueueAccount]:
+    """The two queues, or those they lie in, under the nearest that holds both."""
+    trails = tree.quotas.accounts[path].trail, tree.quotas.accounts[other].trail
+    return next((mine, theirs) for mine, theirs in zip(*trails, strict=False) if mine is not theirs)
+
+
 @given(trees(), USES, st.integers(0, 99), st.integers(0, 99), AMOUNTS)
 def test_nothing_is_reclaimed_of_who_has_no_more_than_he_deserves(
     tree: Tree, wanted: list[tuple[int, int, int, int]], mine: int, theirs: int, amount: int
@@ -210,10 +216,12 @@ def test_nothing_is_reclaimed_of_who_has_no_more_than_he_deserves(
     need = Usage(*[amount] * RESOURCE_COUNT)
     if path == other or not tree.quotas.reclaims(path, need, other):
         return
-    assert any(each.borrows for each in tree.quotas.accounts[other].upwards())
-    assert tree.quotas.accounts[path].has_room(need)
+    mine, theirs = side_by_side(tree, path, other)
+    assert theirs.borrows
+    assert mine.has_room(need)
+    assert tree.quotas.could_reclaim(path, need, other)
     assert tree.quotas.may_reclaim(path, need)
-    # Not in turn: who gets something back borrows nowhere up to where the two meet, so nobody there reclaims of him.
+    # Not in turn: who gets something back does not borrow where the two meet, so nobody there reclaims of him.
     tree.quotas.use(path, need, 1)
     assert not tree.quotas.reclaims(other, need, path)
 
@@ -245,7 +253,27 @@ def test_something_is_had_back_from_those_in_queues_that_borrow_and_from_nobody_
     for path in tree.leaves:
         borrowers = tree.quotas.borrowers_for(path, need)
         found = sorted({each.path for account in borrowers for each in account.within if not each.inside})
-        assert found == sorted(other for other in tree.leaves if tree.quotas.reclaims(path, need, other))
+        assert found == sorted(other for other in tree.leaves if tree.quotas.could_reclaim(path, need, other))
+        assert not found or tree.quotas.may_reclaim(path, need)
+
+
+@given(trees(), USES, st.integers(0, 99), AMOUNTS)
+def test_who_may_reclaim_has_room_all_the_way_up_once_all_beside_have_given_back_what_they_borrow(
+    tree: Tree, wanted: list[tuple[int, int, int, int]], number: int, amount: int
+) -> None:
+    """So a queue gets what it deserves, also if one around it has more than it deserves by what others there borrow."""
+    fill(tree, wanted)
+    path, need = tree.leaves[number % len(tree.leaves)], alone(0, amount)
+    if not tree.quotas.accounts[path].has_room(need):
+        return
+    for account in tree.quotas.accounts[path].trail[1:]:
+        given_back = sum(
+            max(other.used[0] - other.deserved[0], 0)
+            for each in account.within
+            for other in each.inside
+            if each in tree.quotas.accounts[path].trail and other not in tree.quotas.accounts[path].trail
+        )
+        assert account.used[0] - given_back + amount <= account.deserved[0]
 
 
 CHANGES = st.lists(st.tuples(st.integers(0, 99), AMOUNTS, st.booleans()), max_size=8)

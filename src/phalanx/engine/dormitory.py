@@ -14,7 +14,7 @@ class Dormitory:
     its classes with those they lie in. The `unseen` are laid down once somebody looks at the queue. None needs fewer
     GPUs than `least`, by quota.
 
-    `asked` is whether it was asked who may have something back; then `looked` is the most that the queue might have
+    `asked` is whether it was asked who may have something back; then `looked` is what the queue might have
     back when all who might have been helped by that were last put in line; None once one of them has had its turn.
     """
 
@@ -29,4 +29,4 @@ class Dormitory:
         self.unseen: list[int] = []
         self.asked = False
         self.least = UNBOUNDED
-        self.looked: Most | None = None
+        self.looked: list[Most] | None = None

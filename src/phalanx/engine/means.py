@@ -6,7 +6,7 @@ allowed says it all, and thousands of waiting jobs are told apart by a compariso
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from phalanx.engine.quotas import Most, Quotas
 
@@ -18,7 +18,7 @@ class Means:
         self.quotas = quotas
         self._changes = -1
         self._allowed: dict[str, Most] = {}
-        self._reclaimable: dict[str, Most | None] = {}
+        self._reclaimable: dict[str, list[Most]] = {}
         self._pool: Most = []
 
     def suffice(self, queue: str, need: Sequence[int]) -> bool:
@@ -35,7 +35,7 @@ class Means:
             most = self._reclaimable[queue]
         else:
             most = self._reclaimable[queue] = self.quotas.reclaimable(queue)
-        return most is not None and _covers(most, need)
+        return covered(most, need)
 
     def lacking(self, queue: str, need: Sequence[int]) -> tuple[int, int]:
         """A resource of which a queue may not have so much more, and what the pool must have left of it for that."""
@@ -65,6 +65,11 @@ class Means:
         self._allowed.clear()
         self._reclaimable.clear()
         self._pool = self.quotas.pool()
+
+
+def covered(any_of: Iterable[Most], need: Sequence[int]) -> bool:
+    """Whether so much is no more than any one of some amounts."""
+    return any(_covers(most, need) for most in any_of)
 
 
 def _covers(most: Most, need: Sequence[int]) -> bool:

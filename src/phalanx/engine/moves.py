@@ -65,6 +65,10 @@ class Moving:
             and not self.state.spares(self.head, attempt)
         )
 
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """All: what queues have stays as it is."""
+        return candidates
+
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head where the victims are, and then the victims on what is free beside."""
         mark = self.trial.mark()

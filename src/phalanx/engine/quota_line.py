@@ -17,9 +17,9 @@ from phalanx.engine.demand import Demand
 from phalanx.engine.dormitory import Dormitory
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
-from phalanx.engine.means import Means
+from phalanx.engine.means import Means, covered
 from phalanx.engine.plan import LACK_REASON, Reason, Verdict
-from phalanx.engine.quotas import EVERY, Most, Shortfall, eased_queues
+from phalanx.engine.quotas import EVERY, GPUS, Most, Shortfall, eased_queues
 from phalanx.engine.records import JobRecord
 from phalanx.engine.roll import Roll
 from phalanx.engine.state import OVERDUE, State
@@ -132,11 +132,9 @@ class QuotaLine(Roll):
         dormitory.asked = True
         return self._newly_lucky(dormitory, self._reclaimable(dormitory.queue))
 
-    def _reclaimable(self, queue: str) -> Most:
-        """The most that a queue may have back from others."""
-        most = None if self._gave_up else self.state.quotas.reclaimable(queue)
-        # Who needs nothing of something may have none of it back.
-        return [max(each, 0) for each in most] if most is not None else [-1] * len(EVERY)
+    def _reclaimable(self, queue: str) -> list[Most]:
+        """What a queue may have back from others: no more than any one of these."""
+        return [] if self._gave_up else self.state.quotas.reclaimable(queue)
 
     def _rest_for_quota(self, i: int, queue: str, demand: Demand) -> None:
         """Has one of a queue with limits rest until what keeps it from having what it needs has eased."""
@@ -302,21 +300,20 @@ class QuotaLine(Roll):
                 dormitory.looked = most
                 self._heads.add(self._newly_lucky(dormitory, most))
 
-    def _newly_lucky(self, dormitory: Dormitory, most: Most) -> list[Entry]:
+    def _newly_lucky(self, dormitory: Dormitory, any_of: list[Most]) -> list[Entry]:
         """Those of a queue who may have something back, but for those who stand in line or tried that in vain."""
         found: list[Entry] = []
-        gpus, cpus, memory = most
-        if gpus < dormitory.least:
+        if all(max(most[GPUS], 0) < dormitory.least for most in any_of):
             return found
         if dormitory.unseen:
             self._lay_down(dormitory)
         for i in dormitory.classes:
             ward = self._ward_of[i]
-            if ward is not None and i not in self._lucky and i not in self._unlucky and i not in self._by_own:
-                need = ward.need
-                if need[0] <= gpus and need[1] <= cpus and need[2] <= memory:
-                    self._lucky[i] = None
-                    found.append(self._entry(i))
+            if ward is None or i in self._lucky or i in self._unlucky or i in self._by_own:
+                continue
+            if covered(any_of, ward.need):
+                self._lucky[i] = None
+                found.append(self._entry(i))
         return found
 
     def _call_by_own(self, levels: Levels) -> None:

@@ -129,6 +129,11 @@ class QueueAccount:
                 del self.above.borrowing[self.path]
 
     @property
+    def borrows_beside(self) -> bool:
+        """Whether any queue beside it has more of anything than it deserves."""
+        return self.above is not None and len(self.above.borrowing) > self.borrows
+
+    @property
     def within(self) -> tuple[QueueAccount, ...]:
         """Itself and all queues that lie in it, on all levels. A tree never changes, so they are found once."""
         if self._within is None:
@@ -153,6 +158,11 @@ class QueueAccount:
     def has_room(self, need: Usage) -> bool:
         """Whether it would still have no more than it deserves."""
         return not [i for i in self.lendable if need[i] and self.used[i] + need[i] > self.deserved[i]]
+
+    def below_limit(self, resource: int) -> int:
+        """How much more of a resource it could have at most by its own limit."""
+        limit = self.queue.limit[resource]
+        return UNBOUNDED if limit is None else limit - self.used[resource]
 
     def kept_inside(self, resource: int) -> int:
         """What the queues inside keep for themselves: for others it is as good as used."""
@@ -194,8 +204,8 @@ class Quotas:
                 self.eased[each.path] = list(each.used)
             borrowed = each.borrows
             each.use(what, sign)
-            if each.borrows and not borrowed and each.above is not None and len(each.above.borrowing) == 1:
-                # From now on something can be had back beside it.
+            if each.borrows and not borrowed and each.above is not None and len(each.above.borrowing) <= 2:
+                # From now on something can be had back beside it, also by those in the one that borrowed before.
                 self.eased[each.above.path] = [UNBOUNDED] * len(RESOURCES)
         for resource in EVERY:
             if what[resource]:
@@ -350,60 +360,78 @@ class Quotas:
         return not all(each.has_room(need) for each in self.accounts[path].trail[1:])
 
     def may_reclaim(self, path: str, need: Usage) -> bool:
-        """Whether somebody beside a queue has more than he deserves while it would not, even with so much more."""
-        for each in self.accounts[path].upwards():
-            above = each.above
-            if above is None or not each.has_room(need):
-                return False
-            if above.borrowing:
-                return True
-        return False
+        """Whether a queue, or one it lies in, would have no more than it deserves with so much more, while somebody
+        beside that one, or beside one further out, has more than he deserves.
 
-    def reclaimable(self, path: str) -> Most | None:
-        """The most of each resource that a queue could want so that it `may_reclaim`; None if nobody beside it borrows.
-
-        The nearest level at which anybody borrows decides: further out it would need room in more queues.
+        What lies further out may have more than it deserves by what others inside it borrow. These are beside one
+        further in, so that they give that back as well: then it has room, since those inside deserve no more together.
         """
-        most = [UNBOUNDED] * len(RESOURCES)
-        for each in self.accounts[path].upwards():
-            if each.above is None:
-                return None
+        return any(has_room and each.borrows_beside for each, has_room in self._with_room(path, need))
+
+    def reclaimable(self, path: str) -> list[Most]:
+        """What a queue could want of each resource at most so that it `may_reclaim`: no more than any one of these.
+
+        They are the room of the queue and of those it lies in, as far out as anybody beside one of them borrows, each
+        as far as the limits further in go.
+        """
+        found: list[Most] = []
+        borrowed_of = 0
+        below_limits = [UNBOUNDED] * len(RESOURCES)
+        for each in self.accounts[path].trail[:0:-1]:
+            room = below_limits[:]
             for resource in each.lendable:
-                most[resource] = min(most[resource], each.deserved[resource] - each.used[resource])
-            if each.above.borrowing:
-                return most
-        return None
+                room[resource] = min(room[resource], each.deserved[resource] - each.used[resource])
+            found.append(room)
+            if each.borrows_beside:
+                borrowed_of = len(found)
+            below_limits = [min(left, each.below_limit(resource)) for resource, left in enumerate(below_limits)]
+        return found[:borrowed_of]
+
+    def _with_room(self, path: str, need: Usage) -> Iterator[tuple[QueueAccount, bool]]:
+        """A queue and those it lies in, and whether it or one further in would have no more than it deserves with so
+        much more. What is beyond a limit further in does not get there.
+        """
+        has_room, is_limited = False, False
+        for each in self.accounts[path].trail[:0:-1]:
+            has_room = has_room or (not is_limited and each.has_room(need))
+            yield each, has_room
+            is_limited = is_limited or any(need[i] > each.below_limit(i) for i in EVERY if need[i])
 
     def borrowers_for(self, path: str, need: Usage) -> Iterator[QueueAccount]:
         """The queues of which one may have something back with so much more: those that borrow beside it, or beside one
-        it lies in, as far up as it and they have room. `reclaims` is true of queues in these, and of no others.
+        it lies in, from where it has room. `could_reclaim` is true of queues in these, and of no others.
         """
-        for each in self.accounts[path].upwards():
-            if each.above is None or not each.has_room(need):
-                return
-            for other in each.above.borrowing.values():
+        for each, has_room in self._with_room(path, need):
+            for other in each.above.borrowing.values() if has_room and each.above is not None else ():
                 if other is not each and self._borrows_what_lacks(other, path, need):
                     yield other
+
+    def could_reclaim(self, path: str, need: Usage, other: str) -> bool:
+        """Whether a queue may have back what another has, once those further in have given back what they borrow."""
+        sides = self._sides(path, other)
+        if sides is None or not self._returns(path, need, other, sides[1]):
+            return False
+        return any(has_room for each, has_room in self._with_room(path, need) if each is sides[0])
 
     def reclaims(self, path: str, need: Usage, other: str) -> bool:
         """Whether a queue may have back what another has: that borrows where both lie side by side, and it would not.
 
-        The sides are the two queues, or those they lie in, under the nearest queue that holds both.
+        The sides are the two queues, or those they lie in, under the nearest queue that holds both. What lies in its
+        own side may have more than it deserves there: that is between those inside.
         """
         sides = self._sides(path, other)
-        if sides is None:
+        if sides is None or not sides[0].has_room(need):
             return False
-        mine, theirs = sides
-        if not theirs.borrows or not self._gives_back(other, theirs):
-            return False
-        if not self._borrows_what_lacks(theirs, path, need):
-            return False
-        for each in self.accounts[path].upwards():
-            if not each.has_room(need):
-                return False
-            if each is mine:
-                return True
-        return False
+        return self._returns(path, need, other, sides[1])
+
+    def _returns(self, path: str, need: Usage, other: str, side: QueueAccount) -> bool:
+        """Whether a queue has to give back what its side borrows and another lacks."""
+        return side.borrows and self._gives_back(other, side) and self._borrows_what_lacks(side, path, need)
+
+    def nearness(self, path: str, other: str) -> int:
+        """How many queues hold both of two, the whole among them: the more, the further in they meet."""
+        both = zip(self.accounts[path].trail, self.accounts[other].trail, strict=False)
+        return sum(mine is theirs for mine, theirs in both)
 
     def _borrows_what_lacks(self, side: QueueAccount, path: str, need: Usage) -> bool:
         """Whether a side has more than it deserves of what a queue may not have enough of; of GPUs, if it may have

@@ -104,6 +104,6 @@ class Sleepers:
         if least is None:
             # That of some who have woken since may be less.
             least = self._least[queue] = Usage(*map(min, zip(*map(self._need, self._in_queue[queue]), strict=True)))
-        if self.quotas.accounts[queue].has_room(least) and self.means.may_reclaim(queue, least):
+        if self.means.may_reclaim(queue, least):
             return True
         return bounds and self.means.suffice(queue, least)

@@ -350,6 +350,12 @@ class State:
             return True
         return head.job.priority >= attempt.job.priority
 
+    def could_yield(self, head: JobRecord, attempt: AttemptRecord, need: Usage) -> bool:
+        """Likewise, once others have left: of what is needed of quota, so much has to come from other queues."""
+        if self.quotas and self.quotas.could_reclaim(head.job.queue, need, attempt.job.queue):
+            return True
+        return self.may_yield(head, attempt)
+
     def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether an attempt is left alone, whatever queues have: it has not yet run for as long as its queue lets
         everybody run, or the head's own job has made way for it.

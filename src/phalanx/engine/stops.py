@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from phalanx.engine.excess import Excess
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
@@ -12,6 +12,7 @@ from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.policy.policy import nobody
+from phalanx.policy.view import Usage
 
 
 def to_be_had(state: State, leaving: AttemptRecord) -> bool:
@@ -40,6 +41,7 @@ class Stopping:
         self.context = context
         self._varies = self.state.policy.victims_vary
         self._kept_mb: dict[tuple[str, ...], dict[str, int]] = {}
+        self._needed: Usage | None = None
 
     def groups(self) -> Iterable[Group]:
         """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
@@ -48,7 +50,7 @@ class Stopping:
             return self._giving_way()
         if not state.quotas or state.policy.reclaims is not nobody:
             return state.runs
-        borrowing = state.quotas.borrowers_for(head.job.queue, head.need)
+        borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
         queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
         return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
 
@@ -61,8 +63,26 @@ class Stopping:
         return known[group]
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As the policy and the quotas say."""
-        return self.state.may_yield(self.head, attempt)
+        """As the policy and the quotas say, now or once others have left."""
+        return self.state.could_yield(self.head, attempt, self._needs())
+
+    def _needs(self) -> Usage:
+        """What the head needs of other queues at least: its own has so much less of it as jobs in it give way."""
+        if self._needed is None:
+            need = self.head.need
+            for attempt in self._of_own_queue():
+                if not any(need):
+                    break
+                need = _less(need, usage_of(attempt.staying))
+            self._needed = need
+        return self._needed
+
+    def _of_own_queue(self) -> Iterator[AttemptRecord]:
+        """Attempts in the head's own queue that give way to it, whatever their order."""
+        for group in self.state.stoppable.groups.get(self.head.job.queue, ()) if self.state.quotas else ():
+            attempts = self.state.runs[group]
+            if attempts and self.state.may_yield(self.head, next(iter(attempts.values()))):
+                yield from attempts.values()
 
     def goes(self, attempt: AttemptRecord) -> bool:
         """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
@@ -79,15 +99,44 @@ class Stopping:
         """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
         if not Excess(self.state, self.head).gives_all(victims):
             return None
-        for victim in sorted(victims, key=lambda victim: victim.gpu_permille) if self.state.quotas else victims:
-            if self.state.quotas and not self.state.yields(self.head, victim):
-                return None
-            self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+        if len(self._give_up(self._nearest_first(victims))) < len(victims):
+            return None
         if self.state.shortfall(self.head) is not None:
             return None
         # Where nothing but quota was short the head need not wait until anybody has left.
         seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
         return seated or self._seat_without(victims)
+
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the candidates, of queues as near the first first, as may go together."""
+        quotas, path = self.state.quotas, self.head.job.queue
+        if not quotas:
+            return candidates
+        mark = self.trial.mark()
+        going = self._give_up(sorted(candidates, key=lambda attempt: -quotas.nearness(path, attempt.job.queue)))
+        self.trial.undo_to(mark)
+        keys = {attempt.key for attempt in going}
+        return [attempt for attempt in candidates if attempt.key in keys]
+
+    def _nearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        """Those of the head's own queue first, then those of queues that meet it further and further out.
+
+        What the queues around the head have is less by each: only then may they have room. Of queues as near the
+        smallest go first.
+        """
+        if not self.state.quotas:
+            return victims
+        path, nearness = self.head.job.queue, self.state.quotas.nearness
+        return sorted(victims, key=lambda victim: (-nearness(path, victim.job.queue), victim.gpu_permille))
+
+    def _give_up(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        """Has the queues of victims have so much less, one after the other, as far as each may go then; who does."""
+        going: list[AttemptRecord] = []
+        for victim in victims:
+            if not self.state.quotas or self.state.yields(self.head, victim):
+                self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+                going.append(victim)
+        return going
 
     def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head where the victims may be now."""
@@ -119,6 +168,11 @@ class Stopping:
     def kept_mb(self, victims: Sequence[AttemptRecord]) -> dict[str, int]:
         """Who of the victims is suspended instead, and the memory that takes of its node, as the head was seated."""
         return self._kept_mb.get(_keys(victims), {})
+
+
+def _less(need: Usage, given: Usage) -> Usage:
+    """What is still needed."""
+    return Usage(*(max(more - less, 0) for more, less in zip(need, given, strict=True)))
 
 
 def _keys(victims: Iterable[AttemptRecord]) -> tuple[str, ...]:

@@ -115,7 +115,9 @@ class VictimSearch:
         cheapest_first = Excess(self.state, self.head).of(cheapest_first)
         if short is not None:
             cheapest_first = cheapest_first[:CANDIDATES_MAX]
-        return self._add_up(cheapest_first, self._dearest_first)
+        if len(cheapest_first) > CANDIDATES_MAX:
+            return None
+        return self._add_up(self.way.together(cheapest_first), self._dearest_first)
 
     def _best_of_few(self, over_quota: int) -> GangTrial | None:
         """Where few could be victims every set of them is looked at, the cheapest first: exact, whatever the head."""

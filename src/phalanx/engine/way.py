@@ -39,5 +39,8 @@ class Way(Protocol):
     def goes(self, attempt: AttemptRecord) -> bool:
         """Whether this one may."""
 
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the candidates, the first first, as may make way together."""
+
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head with the victims out of the way; None if it does not fit then, or they may not all go."""

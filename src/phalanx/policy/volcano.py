@@ -9,7 +9,7 @@ are ordered by hierarchical dominant shares instead.
 
 from __future__ import annotations
 
-from phalanx.cluster.queues import Queue
+from phalanx.cluster.queues import GPUS_PERMILLE, Queue
 from phalanx.policy.about import About
 from phalanx.policy.drf import dominant_for_weight, dominant_share, share_for_weight
 from phalanx.policy.factor import Measure
@@ -44,7 +44,10 @@ def volcano(parameters: Parameters) -> Policy:
         return (first, Measure("dominant_share", share), *weights_of(queue), Measure("for_weight", for_weight))
 
     def keeps(queue: str, at: Moment) -> int:
-        return deserved(at)[queue].gpu_permille
+        described = at.queue(queue)
+        if described is None:
+            return deserved(at)[queue].gpu_permille
+        return described.deserved[GPUS_PERMILLE] or 0
 
     def victims(head: JobView, victim: RunView, at: Moment) -> bool:
         if victim.job.queue == head.job.queue:
