@@ -134,6 +134,49 @@ def test_no_two_jobs_stop_one_another_in_turn(kind: str, policy: str, wishes: li
     assert not stops(world.turn(after_ms=60_000)), "at rest nobody is stopped any more"
 
 
+@st.composite
+def departments(draw: st.DrawFn) -> tuple[Queue, ...]:
+    """Two departments that deserve at most 8 together, with teams that deserve some of that, or nothing."""
+    found: list[Queue] = []
+    left = 8
+    for name in ("d", "e"):
+        own = draw(st.integers(0, left))
+        left -= own
+        found.append(Queue(name, deserved=Quota(1_000 * own)))
+        for team in ("p", "q", "r"):
+            part = draw(st.integers(0, own))
+            own -= part
+            found.append(Queue(f"{name}/{team}", deserved=Quota(1_000 * part)))
+    return tuple(found)
+
+
+@settings(max_examples=40)
+@given(
+    departments(),
+    st.sampled_from(["fifo", "fair", "fair-tree", "drf", "kai", "volcano", "priority", "phalanx"]),
+    st.lists(st.tuples(st.sampled_from("de"), st.sampled_from("pqr")), min_size=9, max_size=24),
+)
+def test_no_job_waits_for_what_its_queue_or_one_around_it_deserves_while_others_borrow_it(
+    queues: tuple[Queue, ...], policy: str, wishes: list[tuple[str, str]]
+) -> None:
+    world = World(replace(flat(2, 4), queues=queues), policy)
+    for i, path in enumerate(wishes):
+        settle(world, world.submit(a_job(f"j{i}", queue="/".join(path), duration_ms=3_600_000), after_ms=1_000))
+    waiting = [record.job for record in world.state.jobs.values() if record.attempt is None]
+    assert not [job.id for job in waiting if is_due(world, job)], (queues, policy, wishes)
+
+
+def is_due(world: World, job: Job) -> bool:
+    """Whether a queue on the way up to the top could have one GPU more, and one beside it, or further out, borrows."""
+    trail = world.state.quotas.accounts[job.queue].trail
+    return any(
+        other not in trail and other.used[0] > other.deserved[0]
+        for i, around in enumerate(trail[:-1])
+        if any(each.used[0] < each.deserved[0] for each in trail[i + 1 :])
+        for other in around.inside
+    )
+
+
 @settings(max_examples=40)
 @given(
     st.sampled_from(["queues", "tree"]),
