@@ -311,6 +311,16 @@ def test_a_process_that_dies_while_it_is_locked_ends_the_attempt(machine: Machin
     assert ended.outcome is Outcome.FAILED
 
 
+def test_one_that_is_stopped_while_its_memory_is_moved_does_not_wait_for_the_driver(machine: Machine) -> None:
+    machine.start(COUNTS)
+    machine.driver.slow("checkpoint", 60_000)
+    machine.backend.carry_out(Suspend(machine._id(), host_mb=1024), 0)
+    machine.until(lambda: "checkpoint" in machine.driver.calls())
+    began_s = time.monotonic()
+    assert isinstance(machine.stop(), Done)
+    assert time.monotonic() - began_s < machine.job.grace_ms / 1000 / 2
+
+
 def test_a_suspended_attempt_is_stopped_without_waiting_for_its_grace(machine: Machine) -> None:
     machine.start("trap '' TERM; " + COUNTS)
     machine.suspend()

@@ -16,6 +16,7 @@ from phalanx.engine.event import (
     ClusterChanged,
     ClusterDefined,
     DeviceMemoryMeasured,
+    Done,
     Failed,
     JobCancelled,
     JobChanged,
@@ -212,14 +213,28 @@ def test_one_that_was_promised_its_devices_first_is_asked_with_a_new_number(pree
     assert preempted.asks("low")[-1].id[2:] == (1, 2)
 
 
-def test_one_that_is_cancelled_while_it_is_being_suspended_has_them_stopped_then() -> None:
+def test_one_that_is_cancelled_while_it_is_being_suspended_is_stopped_at_once() -> None:
     world = world_of(machine())
     world.run(unsaving("low"))
     world.submit(unsaving("high", priority=5), after_ms=60_000)
+    suspend = world.asks("low")[-1]
+    assert stops(world.turn(JobCancelled("low"), after_ms=1_000)) == ["low"]
+    world.turn(Failed(suspend.id, "it is stopping, not running any more", retryable=False), after_ms=100)
+    assert starts(world.done("low", after_ms=1_000)) == ["high"]
+    assert world.status("low") is JobState.CANCELLED
+    assert memory_gb_held(world) == 8
+
+
+def test_one_whose_suspension_is_done_before_its_cancellation_has_what_is_kept_stopped() -> None:
+    world = world_of(machine())
+    world.run(unsaving("low"))
+    world.submit(unsaving("high", priority=5), after_ms=60_000)
+    suspend = world.asks("low")[-1]
     world.turn(JobCancelled("low"), after_ms=1_000)
-    assert stops(world.done("low", after_ms=1_000)) == ["low"]
+    assert stops(world.turn(Done(suspend.id), after_ms=100)) == ["low"]
     world.done("low", after_ms=1_000)
     assert world.status("low") is JobState.CANCELLED
+    assert memory_gb_held(world) == 8
 
 
 @pytest.mark.parametrize("health", [Health.FAILED, Health.DRAINING])

@@ -378,7 +378,8 @@ def want_stopped(state: State, attempt: AttemptRecord, reason: StopReason) -> No
     if attempt.phase is Phase.CLAIMED:
         attempt.stop_reason = reason
         end(state, attempt)
-    elif attempt.phase is not Phase.STOPPING:
+    elif attempt.phase is not Phase.STOPPING or (attempt.keeping is not None and reason is StopReason.CANCELLED):
+        # Moving its memory to the host may take minutes: who cancels does not wait for that.
         state.to_stop.setdefault(attempt.key, reason)
 
 
@@ -398,9 +399,10 @@ def suspended(state: State, attempt: AttemptRecord) -> None:
 
 
 def suspend_failed(state: State, attempt: AttemptRecord) -> None:
-    """It runs on, and its devices are promised: it is stopped instead."""
+    """It runs on, and its devices are promised: it is stopped instead, unless that is asked for already."""
     _keep_nothing(state, attempt)
-    state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
+    if not any(isinstance(action, Stop) for action in attempt.in_flight.values()):
+        state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
 
 
 def _keep_nothing(state: State, attempt: AttemptRecord) -> None:

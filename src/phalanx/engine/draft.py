@@ -353,6 +353,7 @@ class Draft:
             return False
         others = {key: attempt for key, attempt in self.leaving.items() if key != victim.key}
         moved: dict[int, tuple[Claim, Room]] = {}
+        had = {i: self._bookings(self.claims[i]) for i in promised}
         promised_gpus = self.promised_gpus
         for i in promised:
             claim = self.claims[i]
@@ -374,7 +375,9 @@ class Draft:
         self.loans.forget({claim.job: None for claim, _ in moved.values()})
         self.claims = [moved[i][0] if i in moved else claim for i, claim in enumerate(self.claims)]
         self.actions = [action for action in self.actions if not _stops(action, victim)]
-        for claim, room in moved.values():
+        for i, (claim, room) in moved.items():
+            release = self.trial.unclaim if claim.waits else self.trial.release
+            self.reservations.moved(had[i], list(room.bookings), release)
             if not claim.waits:
                 self._begin(claim.job, claim.attempt, self._next_seq(claim), claim.placement, room.bookings)
         self._let_leave(others)

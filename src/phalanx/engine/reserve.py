@@ -356,6 +356,13 @@ class Reservations:
         self._planned = [end for end in planned if end[2] is not bookings]
         return planned
 
+    def moved(self, had: list[Booking], has: list[Booking], release: Release) -> None:
+        """One that this decision gives devices has others than was planned."""
+        self._planned = [
+            (end_ms, release, has) if list(bookings) == had else (end_ms, planned, bookings)
+            for end_ms, planned, bookings in self._planned
+        ]
+
     def plan_again(self, planned: list[End]) -> None:
         """Has what was planned before be so after all."""
         self._planned = planned

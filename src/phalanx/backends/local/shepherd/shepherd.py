@@ -46,6 +46,9 @@ WRITE_AGAIN_MS = 1_000
 FROZEN = ("suspending", "suspended", "resuming")
 """Phases in which tasks answer nobody."""
 
+MOVING = ("suspending", "resuming")
+"""Phases in which device memory is on its way: CUDA calls of its tasks wait."""
+
 HOME_LOOK_MS = 2_000
 """How often it is looked whether the attempt's folder is still there: nobody could find what runs without it."""
 
@@ -377,8 +380,9 @@ class Shepherd:
     def _end_tasks(self, grace_ms: int, reason: str) -> None:
         """Gives notice to all, and kills after the grace; a second notice can only shorten it."""
         self._rest.end()
-        if self._suspension.is_swapped:
+        if self._suspension.is_swapped or self._book.phase in MOVING:
             # Without its device memory it can save nothing, however long it is given.
+            self._swap.call_off()
             grace_ms = 0
         self._book.phase = "stopping"
         self._book.give_notice(reason, grace_ms)
