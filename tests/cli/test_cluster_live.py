@@ -384,7 +384,7 @@ def test_a_debug_bundle_can_be_asked_as_it_is(phalanx: Phalanx, tmp_path: Path) 
     assert futures.code == 0, futures.err
     assert futures.data["what_if"]["jobs"] == futures.data["as_it_is"]["jobs"] + 2
     first, second = futures.data["what_if"]["submitted"]
-    assert second["start_ms"] >= first["end_ms"]
+    assert second["start_ms"] >= first["end_ms"], futures.data["what_if"]
 
 
 def test_the_end_of_a_journal_is_replayed_from_the_state_before_it(phalanx: Phalanx, tmp_path: Path) -> None:

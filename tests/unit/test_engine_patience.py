@@ -20,7 +20,7 @@ from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.words.evidence import evidence
-from phalanx.workload.job import Job
+from phalanx.workload.job import Checkpointing, Job
 
 MINUTE_MS = 60_000
 PATIENCE_MS = 30 * MINUTE_MS
@@ -114,6 +114,22 @@ def test_past_the_patience_nobody_passes_and_why_says_so() -> None:
     assert told.endswith("longer than the patience of its queue: it goes first, and devices are reserved for it")
     world.end("small")
     assert starts(world.end("beside")) == ["gang"]
+
+
+@pytest.mark.parametrize("name", ["phalanx", "las", "srtf", "tiresias-las"])
+def test_patience_stops_nobody_whom_the_order_would_not(name: str) -> None:
+    """The second waits behind the first, its equal, which runs longer than the patience."""
+    works = {}
+    arrivals: list[tuple[int, Event]] = []
+    for job in ("first", "second"):
+        asked = a_job(job, 4, duration_ms=60 * MINUTE_MS, checkpoint=Checkpointing())
+        arrivals.append((0, JobSubmitted(asked)))
+        works[job] = Work(60 * MINUTE_MS, job=asked)
+    stopped = [
+        first_starts(cluster, name, arrivals, works).state.record("first").preemptions
+        for cluster in (flat(1, 4), patient(flat(1, 4)))
+    ]
+    assert stopped[0] == stopped[1]
 
 
 def test_one_of_a_queue_goes_first_at_a_time() -> None:

@@ -261,7 +261,7 @@ def _stand_anew(state: State, attempt: AttemptRecord) -> None:
 
 def may_give_way(state: State, attempt: AttemptRecord) -> None:
     """Who was not to be touched before may give way from now on: others may find more than before."""
-    if (state.makes_room or attempt.key in state.elastic) and attempt.phase is Phase.RUNNING:
+    if state.makes_room and attempt.phase is Phase.RUNNING:
         for booking in attempt.bookings:
             state.capacity.grown |= state.topology.bit[booking.node]
 

@@ -412,8 +412,6 @@ class Draft:
     def could_make_room(self, record: JobRecord) -> bool:
         """Whether anybody might make way for a job: where running jobs stand in order, by the GPUs of those behind."""
         state = self.state
-        if any(state.lends(record, attempt) for attempt in state.elastic.values()):
-            return True
         if not state.makes_room:
             return False
         if state.quotas and state.quotas.may_reclaim(record.job.queue, record.need):
@@ -423,7 +421,7 @@ class Draft:
                 return True
             # Where the policy has nobody give way, those who leave anyway leave room.
             return bool(self.leaving) and self.free_soon >= record.gpus_min and state.shortfall(record) is None
-        return self.free_soon + self.state.gpus_behind(self.state.key(record)) >= record.gpus_min
+        return self.free_soon + self.state.gpus_behind(self.state.rank(record)) >= record.gpus_min
 
     @property
     def free_soon(self) -> int:

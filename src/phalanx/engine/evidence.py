@@ -204,7 +204,7 @@ def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool
     if state.may_yield(record, attempt):
         return True
     ranks = state.policy.targets is not Targets.KEEP and record.job.queue == attempt.job.queue
-    return ranks and state.order(state.jobs[attempt.job.id]) > state.key(record)
+    return ranks and state.order(state.jobs[attempt.job.id]) > state.rank(record)
 
 
 def reserved_for(state: State, record: JobRecord, before: Iterable[Reservation]) -> tuple[Reserved, ...]:

@@ -290,7 +290,7 @@ def _spare(state: State, head: JobRecord, context: Context) -> list[Member]:
         (attempt, slot)
         for attempt in state.elastic.values()
         if attempt.key not in context.untouchable
-        and (state.yields(head, attempt) or state.lends(head, attempt))
+        and state.yields(head, attempt)
         and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
         for slot in surplus(attempt)
         if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))

@@ -32,7 +32,7 @@ from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, 
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.workload.halving import Contest
-from phalanx.workload.job import Job, Kind
+from phalanx.workload.job import Job
 
 NOTHING = Usage()
 
@@ -280,6 +280,12 @@ class State:
             return (OVERDUE, record.submitted_ms + self.wait_ms(record), record.number)
         return self.policy.order(record, self)
 
+    def rank(self, record: JobRecord) -> Key:
+        """The key by which running jobs stand before or behind a job: who goes first for the patience of its queue goes
+        before those who wait, and stops nobody whom it would not have stopped otherwise.
+        """
+        return self.policy.order(record, self) if record.impatient else self.key(record)
+
     def patience_ms(self, queue: str) -> int:
         """How long others may pass a job of a queue; 0 if nothing is said of it, or for ever."""
         account = self.quotas.accounts.get(queue)
@@ -321,7 +327,7 @@ class State:
             return True
         if self.policy.targets is Targets.KEEP or (self.quotas and head.job.queue != attempt.job.queue):
             return False
-        return self.order(self.jobs[attempt.job.id]) > self.key(head)
+        return self.order(self.jobs[attempt.job.id]) > self.rank(head)
 
     def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
         """Whether those of an attempt's queue and priority give way to a head, whatever the order of who runs.
@@ -334,21 +340,6 @@ class State:
             deserves = self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
             return deserves or self.policy.reclaims(head, attempt, self)
         return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
-
-    def lends(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether a head may have what an elastic attempt has beyond its minimum, whatever the order.
-
-        It grew while nobody waited; who waits now would have kept it from growing. Replicas of a service are there for
-        its callers: where priorities count, it gives them to who is of its own at least. What belongs to another queue
-        is had back by quota. Where the policy reserves, who waits has a time instead.
-        """
-        if self.policy.sets_sizes or self.policy.reserve is not Reserve.NOBODY:
-            return False
-        if self.quotas and head.job.queue != attempt.job.queue:
-            return False
-        if attempt.job.kind is not Kind.SERVICE or self.tells_apart is Minds.NOTHING:
-            return True
-        return head.job.priority >= attempt.job.priority
 
     def could_yield(self, head: JobRecord, attempt: AttemptRecord, need: Usage) -> bool:
         """Likewise, once others have left: of what is needed of quota, so much has to come from other queues."""

@@ -195,7 +195,7 @@ class VictimSearch:
             last_first = list(islice(self._behind(), CANDIDATES_MAX))
             return self._add_up(last_first, lambda victims: victims[::-1])
         free = self.state.capacity.free_total
-        if free + self.state.gpus_behind(self.state.key(self.head)) < self._task.gpus * self._count:
+        if free + self.state.gpus_behind(self.state.rank(self.head)) < self._task.gpus * self._count:
             return None
         clearing = Clearing(self.state, self.head, self._task, self._count)
         walked: list[AttemptRecord] = []
@@ -210,7 +210,7 @@ class VictimSearch:
         return None
 
     def _behind(self) -> Iterator[AttemptRecord]:
-        for attempt in self.state.behind(self.state.key(self.head)):
+        for attempt in self.state.behind(self.state.rank(self.head)):
             if self.way.goes(attempt) and (not self.state.quotas or self.state.yields(self.head, attempt)):
                 yield attempt
 
