@@ -60,7 +60,7 @@ _OF_THE_GANG = (
     "NVIDIA_DRIVER_CAPABILITIES",
 )
 RESERVED = frozenset((*_OF_THE_SYSTEM, *_OF_INTERPRETERS, *_OF_THE_GANG))
-RESERVED_BEGINNINGS = ("LD_", "LC_", "BASH_", "PYTHON", "PHALANX_", "PET_", "TORCHELASTIC_", "CUDA_")
+RESERVED_BEGINNINGS = ("LD_", "LC_", "BASH_", "PYTHON", "PHALANX_", "PET_", "TORCHELASTIC_", "TORCH_ELASTIC_", "CUDA_")
 """The loader, the language, the shell, the interpreter, and what phalanx and torch tell every task."""
 
 _name = re.compile(NAME)
