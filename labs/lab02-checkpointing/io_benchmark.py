@@ -32,11 +32,12 @@ from pathlib import Path
 import torch
 import torch.distributed.checkpoint as dcp
 
+from phalanx.train.checkpoint.arrangement import arrange
 from phalanx.train.checkpoint.holdings import Holdings, replica_name
 from phalanx.train.checkpoint.peers import Parcel, PeerServer, fetch, push
 from phalanx.train.checkpoint.piece import Piece
 from phalanx.train.checkpoint.segment import Segment
-from phalanx.train.checkpoint.slot import Record, Slot, arrange, slot_bytes
+from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
 from phalanx.train.checkpoint.store import commit, load_into, write_step
 
 TENSORS = 16
@@ -98,7 +99,8 @@ def in_shared_memory(state: State) -> Tier:
 
 
 def in_a_peers_memory(state: State) -> Tier:
-    entries, data_bytes = arrange(pieces(on_host(state)))
+    arrangement = arrange(pieces(on_host(state)))
+    data_bytes = arrangement.data_bytes
     own, there, back = (new_slot(name, slot_bytes(data_bytes)) for name in ("own-0", replica_name(0, 0), "own-1"))
     holdings = Holdings()
     holdings.put(there)
@@ -108,13 +110,13 @@ def in_a_peers_memory(state: State) -> Tier:
 
     def write(state: State) -> None:
         own.begin(1, 0, data_bytes)
-        copy(state, {entry.fqn: own.tensor(entry) for entry in entries})
-        own.finish(Record(1, 0, 1, entries, {}))
+        copy(state, {entry.fqn: own.tensor(entry) for entry in arrangement})
+        own.finish(Record(1, 0, 1, arrangement, {}))
         push(address, "token", own, Parcel())
 
     def read(state: State) -> None:
         fetch(address, "token", 0, 1, lambda header: back)
-        copy({entry.fqn: back.tensor(entry) for entry in entries}, state)
+        copy({entry.fqn: back.tensor(entry) for entry in arrangement}, state)
 
     return Tier("peer", "loss of the machine", write, read)
 
