@@ -8,6 +8,7 @@ import selectors
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from errno import EAGAIN
 from functools import partial
 from typing import Any
 
@@ -41,6 +42,9 @@ UNASKED = "lost: it was stopped after the backup from which the store was restor
 
 ENDING_S = 15.0
 """How long a shepherd may take beyond the grace of its attempt: processes that were killed, containers to remove."""
+
+LEAVING_S = 5.0
+"""How long a shepherd may take to be gone once it has told of the end: milliseconds, unless the machine is busy."""
 
 RESTORED_GRACE_MAX_MS = 600_000
 """A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
@@ -307,7 +311,7 @@ class Herd:
             self._emit(Failed(action.id, "the attempt does not run", retryable=False))
             return
         flock.folder.make()
-        lock = flock.folder.lock()
+        lock = _lock_after_end(flock) if flock.ended else flock.folder.lock()
         if lock is None:
             self._pass_on(action)
             return
@@ -446,6 +450,16 @@ class Herd:
     def _lose(self, flock: Flock) -> None:
         flock.folder.make()
         self._seek(flock)
+
+
+def _lock_after_end(flock: Flock) -> int:
+    """The lock of an attempt of whose end its shepherd has told: that is on its way out."""
+    deadline_s = time.monotonic() + LEAVING_S
+    while (lock := flock.folder.lock()) is None:
+        if time.monotonic() > deadline_s:
+            raise OSError(EAGAIN, "its shepherd has told of its end and is still there", flock.folder.path)
+        time.sleep(0.01)
+    return lock
 
 
 def _unbegun(flock: Flock) -> AttemptState:
