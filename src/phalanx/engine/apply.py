@@ -180,6 +180,7 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
     record.held = held
     if record.attempt is None:
         waiting.line_up(state, record)
+        patience.call(state, record.job.queue)
 
 
 def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:
@@ -357,7 +358,7 @@ def _fire(state: State, timer: Timer) -> None:
                 record.overdue = True
                 waiting.rekey(state, record)
         case "patience":
-            if record.final is None and record.first_start_ms is None and not record.impatient:
+            if record.final is None and record.first_start_ms is None:
                 attempts.limit_waits(state)
                 patience.tire(state, record)
         case "min_run":

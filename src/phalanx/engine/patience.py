@@ -36,6 +36,10 @@ def tire(state: State, record: JobRecord) -> None:
     record.impatient = True
     state.impatient.setdefault(record.job.queue, {})[record.job.id] = None
     call(state, record.job.queue)
+    patience_ms = state.patience_ms(record.job.queue)
+    if not record.overdue and patience_ms:
+        # Its quota may be used up for now, or another goes first: it is looked at again.
+        state.set_timer(state.now + patience_ms, "patience", record.job.id)
 
 
 def calm(state: State, record: JobRecord) -> None:
@@ -49,6 +53,9 @@ def calm(state: State, record: JobRecord) -> None:
 def call(state: State, queue: str) -> None:
     """Has the one of a queue go first who has waited longest, unless another does."""
     tired = [state.jobs[job] for job in state.impatient.get(queue, {})]
+    for record in tired:
+        # Who was put on hold, or waits for another job, goes before nobody meanwhile.
+        record.overdue = record.overdue and (record.queued is not None or record.attempt is not None)
     if state.policy.backfill is never or state.cells is not None or any(each.overdue for each in tired):
         return
     for record in sorted(tired, key=lambda record: record.number):
