@@ -128,6 +128,7 @@ class Engine(RuleBasedStateMachine):
             if isinstance(action, Start):
                 self.start(action)
             if isinstance(action, Resize):
+                self.plan = plan
                 self.resize(action)
 
     def placed(self, job: str) -> Job:
@@ -149,7 +150,9 @@ class Engine(RuleBasedStateMachine):
         if len(old) == len(action.placement.slots):
             assert not devices_of(action.placement) & devices_of(attempt.placement), "a move that stays in part"
             # By quota who has what is due to another queue is moved rather than stopped, under any policy.
-            assert self.policy.partition(":")[0] in MOVING or self.cluster.defragment_ms or self.cluster.queues
+            queues = [self.state.jobs[claim.job].job.queue for claim in self.plan.claims]
+            reclaims = bool(self.cluster.queues) and any(queue != attempt.job.queue for queue in queues)
+            assert self.policy.partition(":")[0] in MOVING or self.cluster.defragment_ms or reclaims
         else:
             assert set(old) < set(action.placement.slots) or set(action.placement.slots) < set(old)
         self.judge.resizes[attempt.key] = action.placement
