@@ -109,8 +109,10 @@ NEEDS = {
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell that starts the suite in the background has SIGINT ignored, and so would every program that tests start.
+    # A shell that starts the suite in the background has SIGINT ignored, and nohup SIGHUP; and so would every program
+    # that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if os.getuid() == 0 and config.option.basetemp is None:
         # Jobs of a server that is root run as other users, who cannot pass the folder that pytest keeps for root.
         config.option.basetemp = tempfile.mkdtemp(prefix="phalanx-tests-")
