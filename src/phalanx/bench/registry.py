@@ -72,7 +72,7 @@ def _saving(quick: bool, tell: Tell) -> list[Row]:
 def _resiliency(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import resiliency
 
-    return resiliency.run(resiliency.QUICK if quick else resiliency.FULL, tell)
+    return list(resiliency.run(resiliency.QUICK if quick else resiliency.FULL, tell))
 
 
 def _reshard(quick: bool, tell: Tell) -> list[Row]:

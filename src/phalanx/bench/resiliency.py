@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,15 @@ DEVICE = Size(1000, 512)
 """For a GPU: 3.2 GB of state in 8,000 tensors."""
 
 
-def run(size: Size, tell: Tell) -> list[Row]:
-    """All ways that can be had here, each in trainers of its own."""
+def run(size: Size, tell: Tell) -> Iterator[Row]:
+    """All ways that can be had here, each in trainers of its own; the rows of a way as soon as it is done."""
     ways = WAYS
     if importlib.util.find_spec(MODULE) is None:
         tell(f"resiliency: lm-resiliency is not installed, so ours stands alone; to have it beside: {INSTALL}")
         ways = tuple(way for way in WAYS if not way.startswith("lm-"))
-    rows: list[Row] = []
     for way in ways:
         tell(f"resiliency: {way}, {size.tensors:,} tensors")
-        rows += rows_of(way, size, tell)
-    return rows
+        yield from rows_of(way, size, tell)
 
 
 def rows_of(way: str, size: Size, tell: Tell) -> list[Row]:
