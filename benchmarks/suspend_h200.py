@@ -64,10 +64,9 @@ while True:
 
 TRAINER = """
 import sys, time, torch
-share, seconds = float(sys.argv[1]), float(sys.argv[2])
+gb, seconds = float(sys.argv[1]), float(sys.argv[2])
 torch.manual_seed(1)
-total = torch.cuda.get_device_properties(0).total_memory
-state = torch.zeros(int(share * total) // 4, dtype=torch.float32, device="cuda")
+state = torch.zeros(int(gb * 1e9) // 4, dtype=torch.float32, device="cuda")
 a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 done, step_s, began = 0.0, None, time.time()
 print("began", began, flush=True)
@@ -95,6 +94,7 @@ def main() -> None:
     parser.add_argument("--only", default="moves,preempt,turns,criu")
     parser.add_argument("--sizes", default="1,10,60")
     parser.add_argument("--share", type=float, default=0.6)
+    parser.add_argument("--ballast", type=float, default=0.0, help="GB of the GPU that somebody else keeps")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--turn", type=float, default=30.0)
     given = parser.parse_args()
@@ -108,7 +108,7 @@ def main() -> None:
             case "preempt":
                 say({"preempt": measure_preemption()})
             case "turns":
-                say({"turns": measure_turns(given.share, given.seconds, given.turn)})
+                say({"turns": measure_turns(given)})
             case "criu":
                 say({"criu": try_criu()})
         say({"took_s": round(time.monotonic() - began_s, 1), "of": name})
@@ -142,7 +142,7 @@ def measure_move(gb: float) -> dict[str, object]:
         assert child.stdout is not None
         before = child.stdout.readline().split()[1]
         used = used_mb().get(child.pid, 0)
-        out = move_out(driver, [child.pid])
+        out = move_out(driver, lambda: [child.pid])
         left = used_mb().get(child.pid, 0)
         back = move_in(driver, [child.pid], {})
         child.stdin.write("\n")
@@ -246,40 +246,55 @@ def measure_preemption() -> dict[str, object]:
     }
 
 
-def measure_turns(share: float, seconds: float, turn_s: float) -> dict[str, object]:
-    """Two trainings that each need a share of the memory: by turns, and one after the other."""
-    return {
-        "share": share,
-        "work_s_each": seconds,
-        "turn_s": turn_s,
-        "one_after_the_other": _in_sequence(share, seconds),
-        "by_turns": _by_turns(share, seconds, turn_s),
-    }
+def measure_turns(given: argparse.Namespace) -> dict[str, object]:
+    """Two trainings that each need a share of the memory: by turns, and one after the other.
+
+    The host must have room for both while they change places. Where it has not, a ballast makes the GPU smaller.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(given.ballast)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as ballast:
+        assert ballast.stdout is not None
+        ballast.stdout.readline()
+        free_gb = find_gpus()[0].memory_mb * 1.048576e-3 - sum(used_mb().values()) * 1.048576e-3
+        gb = round(given.share * free_gb, 1)
+        try:
+            say({"turns": {"gb_left": round(free_gb, 1), "gb_each": gb, "work_s_each": given.seconds}})
+            say({"one_after_the_other": _in_sequence(gb, given.seconds)})
+            return {"turn_s": given.turn, **_by_turns(gb, given.seconds, given.turn)}
+        finally:
+            ballast.kill()
 
 
-def _in_sequence(share: float, seconds: float) -> dict[str, object]:
+def _in_sequence(gb: float, seconds: float) -> dict[str, object]:
     machine = Machine()
     began_s = time.monotonic()
     ends = []
     for job in ("a", "b"):
-        machine.start(job, TRAINER, str(share), str(seconds))
+        machine.start(job, TRAINER, str(gb), str(seconds))
         machine.hear(lambda event, job=job: isinstance(event, AttemptEnded) and event.job == job)  # type: ignore[misc]
         ends.append(round(time.monotonic() - began_s, 1))
     machine.close()
     return {"ends_s": ends}
 
 
-def _by_turns(share: float, seconds: float, turn_s: float) -> dict[str, object]:
+def _by_turns(gb: float, seconds: float, turn_s: float) -> dict[str, object]:
     machine = Machine(turn_s)
     total_mb = find_gpus()[0].memory_mb
     began_s = time.monotonic()
     for turn, job in enumerate(("a", "b")):
-        portion = Portion(Mode.TURNS, 500, total_mb // 2, turns=2, turn=turn)
-        machine.start(job, TRAINER, str(share), str(seconds), portion=portion)
+        # What it may keep while others run: less than it has, so that it leaves.
+        portion = Portion(Mode.TURNS, 500, total_mb // 8, turns=2, turn=turn)
+        machine.start(job, TRAINER, str(gb), str(seconds), portion=portion)
     ends: dict[str, float] = {}
     outcomes = {}
-    for _ in range(2):
-        event = machine.hear(lambda event: isinstance(event, AttemptEnded) and event.job not in ends, 560)
+    while len(ends) < 2:
+        try:
+            event = machine.hear(lambda event: isinstance(event, AttemptEnded) and event.job not in ends, 20)
+        except SystemExit:
+            now_s = round(time.monotonic() - began_s, 1)
+            say({"at_s": now_s, "device_mb": sum(used_mb().values()), "seen": [type(e).__name__ for e in machine.seen]})
+            continue
         assert isinstance(event, AttemptEnded)
         ends[event.job] = round(time.monotonic() - began_s, 1)
         outcomes[event.job] = event.outcome.value
@@ -306,7 +321,7 @@ def try_criu() -> dict[str, object]:
             start_new_session=True,
         )
     _await(lambda: log.read_text().count("still") > 1)
-    move_out(driver, [child.pid])
+    move_out(driver, lambda: [child.pid])
     told: dict[str, object] = {"version": _words([criu, "--version"])}
     dump = [criu, "dump", "-t", str(child.pid), "-D", str(folder), "-o", "dump.log", "-v2", "--file-locks"]
     began_s = time.monotonic()

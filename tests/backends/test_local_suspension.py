@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -25,6 +26,8 @@ from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import arguments, descendants, process
 from phalanx.backends.local.rota import Key
 from phalanx.backends.local.session import open_session
+from phalanx.backends.local.shepherd import rest
+from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.turns import Turns
@@ -374,6 +377,61 @@ def test_who_comes_next_waits_until_the_memory_of_who_rests_has_left() -> None:
     assert [(key[0], message["do"], message.get("over_mb")) for key, message in sent] == [("a", "rest", 500)]
     turns.rests(("a", 1))
     assert [(key[0], message["do"]) for key, message in sent[1:]] == [("b", "go on")]
+
+
+class ScriptedSwap:
+    """Stands for the process that moves memory: every move comes out as the next of the script says."""
+
+    def __init__(self, loop: Loop, *outcomes: SwapOutcome) -> None:
+        self._loop = loop
+        self._outcomes = list(outcomes)
+        self.begun: list[object] = []
+        self.pid = 0
+
+    def begin(self, order: dict[str, object], on_done: Callable[[SwapOutcome], None]) -> None:
+        self.begun.append(order["do"])
+        outcome = self._outcomes.pop(0)
+        self.pid = 1
+
+        def done() -> None:
+            self.pid = 0
+            on_done(outcome)
+
+        self._loop.after(0, done)
+
+
+def test_who_finds_no_room_after_a_rest_tries_again_until_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may have stayed on the devices since the host had no room for its memory."""
+    for name, value in (("freeze", lambda spared: None), ("thaw", lambda: None), ("BETWEEN_TRIES_MS", 0)):
+        monkeypatch.setattr(rest, name, value)
+    before = signal.getsignal(signal.SIGCHLD)
+    try:
+        loop = Loop(lambda: None)
+        full = SwapOutcome(ok=False, reason="out of memory")
+        swap = ScriptedSwap(loop, SwapOutcome(ok=True, mb=500, ms=1), full, full, SwapOutcome(ok=True, ms=1))
+        boundary = Boundary(loop, AttemptFolder(str(tmp_path)), lambda: ())
+        resting = rest.Rest(loop, boundary, cast(Swap, swap), lambda: (), lambda: None)
+
+        def turn_until(what: Callable[[], bool]) -> None:
+            while not what():
+                loop.turn()
+
+        resting.begin(60_000, over_mb=100)
+        turn_until(lambda: bool(resting))
+        resting.end()
+        assert swap.begun == ["out", "in"]
+        # A rest that is asked for while it tries comes once that has failed; nothing is on the devices to be moved.
+        resting.begin(60_000, over_mb=100)
+        turn_until(lambda: bool(resting))
+        assert swap.begun == ["out", "in"]
+        resting.end()
+        turn_until(lambda: swap.begun == ["out", "in", "in", "in"] and not swap.pid)
+        assert not resting
+    finally:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_device_memory_is_told_of_the_attempt_whose_process_has_taken_it(machine: Machine) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection
+from functools import partial
 
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.shepherd.tidy import freeze, thaw
+
+BETWEEN_TRIES_MS = 1_000
+"""How long after its memory found no room on the devices it is tried again."""
 
 
 class Rest:
@@ -34,6 +38,7 @@ class Rest:
         self._timer: Timer | None = None
         self._has_left = False
         self._is_over = False
+        self._asked: Callable[[], None] | None = None
 
     def __bool__(self) -> bool:
         return self._timer is not None
@@ -45,9 +50,11 @@ class Rest:
         is given, it leaves that to others.
         """
         self._is_over = False
-        if self._timer is not None:
+        if self._swap.pid:
+            self._asked = partial(self.begin, for_ms, patience_ms, over_mb)
+        elif self._timer is not None or self._has_left:
             self._freeze(for_ms)
-        elif not self._swap.pid:
+        else:
             self._boundary.wait(patience_ms, lambda: self._leave(for_ms, over_mb))
 
     def _leave(self, for_ms: int, over_mb: int) -> None:
@@ -61,6 +68,8 @@ class Rest:
             self._freeze(for_ms)
             if self._is_over:
                 self.end()
+            else:
+                self._do_asked()
 
         self._swap.begin({**self._order("out"), "over_mb": over_mb}, left)
 
@@ -75,14 +84,33 @@ class Rest:
         """Lets everything go on."""
         self._boundary.call_off()
         self._is_over = True
+        self._asked = None
         if self._timer is None or self._swap.pid:
             return
         self._timer.call_off()
         self._timer = None
         thaw()
-        if self._has_left:
-            self._has_left = False
-            self._swap.begin(self._order("in"), lambda outcome: None)
+        self._come_back()
+
+    def _come_back(self) -> None:
+        """Has its memory on the devices again. Who could not leave them for want of host memory is in the way: then it
+        is tried until there is room, or until the next rest.
+        """
+        if not self._has_left or self._timer is not None or self._swap.pid:
+            return
+
+        def came(outcome: SwapOutcome) -> None:
+            self._has_left = not outcome["ok"]
+            self._do_asked()
+            if self._has_left:
+                self._loop.after(BETWEEN_TRIES_MS, self._come_back)
+
+        self._swap.begin(self._order("in"), came)
+
+    def _do_asked(self) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None:
+            asked()
 
     def _order(self, what: str) -> dict[str, object]:
         return {"do": what, "of": os.getpid(), "spared": list(self._spared())}
