@@ -45,8 +45,9 @@ class Life:
     """One job in the virtual world: how much of its work is done, and since when it does more at which speed.
 
     `next` is where it will run once the backend has said that its start or change is done. `version` goes up when the
-    moment of its end changes. `use` is the part of its time that is of use, `unsaved_use` the GPU time of use since its
-    work was last saved, `host_mb` the device memory that it moved to the host when it was suspended.
+    moment of its end changes. `use` is the part of its time that is of use, `unsaved` the GPU time since its work was
+    last saved and `unsaved_use` what of that was of use, `host_mb` the device memory that it moved to the host when it
+    was suspended.
     """
 
     done_ms: float = 0
@@ -58,6 +59,7 @@ class Life:
     since_ms: int = -1
     speed: float = 0.0
     use: float = 1.0
+    unsaved: int = 0
     unsaved_use: float = 0.0
     version: int = 0
     leaving: bool = False
@@ -168,7 +170,7 @@ class VirtualBackend:
         self.moves += 1
         self._book(life, resize.id, now)
         self._hold(life, Placement(tuple(dict.fromkeys((*life.placement.slots, *placement.slots)))), now)
-        life.saved_ms, life.unsaved_use = life.done_ms, 0.0
+        life.saved_ms, life.unsaved, life.unsaved_use = life.done_ms, 0, 0.0
         save_ms = self.works.get(resize.id.job, ENDLESS).checkpoint_cost_ms(self.costs.checkpoint_ms)
         return save_ms + self.costs.stop_ms + self.costs.start_ms + self.costs.restore_ms
 
@@ -189,7 +191,7 @@ class VirtualBackend:
         if stop.reason in WITH_NOTICE and work.saves and life.done_ms > life.saved_ms:
             checkpoint_ms = work.checkpoint_cost_ms(self.costs.checkpoint_ms)
             if checkpoint_ms <= stop.grace_ms:
-                life.saved_ms, life.unsaved_use = life.done_ms, 0.0
+                life.saved_ms, life.unsaved, life.unsaved_use = life.done_ms, 0, 0.0
         if stop.reason != "cancelled":
             self._lose(life, stop.id.job, work)
         return min(checkpoint_ms + self.costs.stop_ms, stop.grace_ms)
@@ -200,9 +202,10 @@ class VirtualBackend:
             life.saved_ms += unsaved_ms // interval_ms * interval_ms
         lost_ms = life.done_ms - life.saved_ms
         if lost_ms and life.placement is not None:
-            took = int(permille_of(life.placement) * lost_ms / (life.speed or 1.0))
-            self.ledger.lose(job, took, life.unsaved_use * lost_ms / unsaved_ms)
-        life.done_ms, life.unsaved_use = life.saved_ms, 0.0
+            part = lost_ms / unsaved_ms
+            self.ledger.lose(job, int(life.unsaved * part), life.unsaved_use * part)
+        life.done_ms = life.saved_ms
+        life.unsaved, life.unsaved_use = 0, 0.0
 
     def _pause(self, life: Life, job: str, now: int) -> None:
         """Books what was done up to now; the job does nothing more until it is let run again."""
@@ -211,6 +214,7 @@ class VirtualBackend:
         life.done_ms += (now - life.since_ms) * life.speed
         computed = permille_of(life.placement) * (now - life.since_ms)
         self.ledger.compute(job, computed, computed * life.use)
+        life.unsaved += computed
         life.unsaved_use += computed * life.use
         if self.ledger.runs and job in self.ledger.runs:
             self.ledger.ran(job, self._ran(life, job, now))
