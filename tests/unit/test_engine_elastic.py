@@ -70,7 +70,7 @@ def test_it_grows_when_devices_come_free_and_nobody_waits() -> None:
 def test_it_does_not_grow_past_somebody_who_waits() -> None:
     desk = Desk("fifo:skip=true")
     desk.run(job("a", 1, 1), job("elastic", 1, 3))
-    desk.submit(job("waits", 3, 3))
+    desk.submit(job("waits", 4, 4))
     assert desk.end("a").actions == ()
 
 

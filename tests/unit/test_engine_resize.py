@@ -43,10 +43,6 @@ def test_an_elastic_job_never_shrinks_below_its_minimum(world: World) -> None:
     assert stops(plan) == ["elastic"]
 
 
-def test_an_elastic_job_does_not_shrink_for_an_equal(world: World) -> None:
-    assert not world.submit(a_job("head", 2)).actions
-
-
 def test_no_more_members_go_than_are_needed(world: World) -> None:
     assert resizes(world.submit(a_job("head", 1, priority=5))) == {"elastic": 3}
 

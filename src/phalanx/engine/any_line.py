@@ -16,5 +16,5 @@ def line_of(state: State, draft: Draft) -> AnyLine:
     policy, quotas = state.policy, state.quotas
     by_means = bool(quotas) and not quotas.budgets and policy.allows is no_bound and state.cells is None
     passes = policy.backfill is always and policy.reserve is Reserve.NOBODY
-    keeps = policy.targets is Targets.KEEP and passes and not policy.preempts
+    keeps = policy.targets is Targets.KEEP and passes and not policy.preempts and not draft.extras_are_lent
     return QuotaLine(state, draft) if by_means and keeps and policy.orders_queues else Line(state, draft)

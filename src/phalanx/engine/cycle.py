@@ -15,7 +15,7 @@ from phalanx.engine.draft import Draft
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
-from phalanx.engine.room import Room, make_room, room_by_defragmenting
+from phalanx.engine.room import Room, make_room, room_by_defragmenting, room_of_extras
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.takeover import take_over, take_over_with_victims
@@ -45,7 +45,8 @@ def decide(state: State, now: int) -> Plan:
         if draft.reservations.vacant:
             line.readmit()
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
-        #    reserves devices and a time for who waits, nobody is placed who would delay that.
+        #    reserves devices and a time for who waits, nobody is placed who would delay that. First of all ways to
+        #    make room elastic jobs give back what they have beyond their minimum.
         _walk(line, draft)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
@@ -81,7 +82,7 @@ def _walk(line: AnyLine, draft: Draft) -> None:
             continue
         short = draft.state.shortfall(record)
         fits = short is None and line.may_fit and _place(draft, record)
-        if fits or _make_room(draft, record, line.fresh()):
+        if fits or _take_extras(draft, record) or _make_room(draft, record, line.fresh()):
             line.placed()
             holds.started(record)
             if reservations.started(record, draft.newest_bookings, draft.newest_release):
@@ -146,6 +147,16 @@ def _lack(draft: Draft, record: JobRecord) -> Lack:
     if ceiling.lack is None:
         ceiling.lack = lack(draft.state.fit, record.asked)
     return ceiling.lack
+
+
+def _take_extras(draft: Draft, record: JobRecord) -> bool:
+    if not draft.extras_are_lent:
+        return False
+    room = room_of_extras(draft.trial, record, draft.context(record, None))
+    if room is None or (draft.reservations.made and draft.reservations.delayed_by(record, room)):
+        return False
+    draft.promise(record, room)
+    return True
 
 
 def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:

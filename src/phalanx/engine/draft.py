@@ -17,6 +17,7 @@ from phalanx.engine.adjust import step_towards
 from phalanx.engine.begin import begin
 from phalanx.engine.ceiling import Ceiling, Ceilings
 from phalanx.engine.elastic import does_without, lost, missing, most, surplus
+from phalanx.engine.extras import are_lent
 from phalanx.engine.holds import Holds
 from phalanx.engine.loans import Loan, Loans
 from phalanx.engine.moves import Move
@@ -71,6 +72,7 @@ class Draft:
         # Not the draft itself: two that hold one another stay until the collector comes, which is seldom in long runs.
         self.reservations = Reservations(trial, now, Underway(self.leaving, self.promoted, self.withdrawn))
         self.holds = Holds(trial)
+        self.extras_are_lent = are_lent(self.state)
         self.fresh = self.state.capacity.grown | self.reservations.nodes
         self.grown: list[int] = []
         self.opened = False
@@ -425,8 +427,11 @@ class Draft:
 
     @property
     def free_soon(self) -> int:
-        """GPUs that are free or will be once those who are leaving have left, and are promised to nobody."""
-        return self.state.capacity.free_total + self.leaving_gpus - self.promised_gpus
+        """GPUs that are free or will be once those who are leaving have left, and are promised to nobody.
+
+        Never fewer than are free: what is promised may also come of members that shrink away, or of moves.
+        """
+        return self.state.capacity.free_total + max(self.leaving_gpus - self.promised_gpus, 0)
 
     def _held_gpus(self, bookings: Iterable[Booking]) -> int:
         """How many of the GPUs of bookings somebody still holds."""

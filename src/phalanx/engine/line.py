@@ -64,6 +64,9 @@ class Line(Roll):
         if self.state.cells is not None:
             # What grows on one node may let a virtual cell be bound to another.
             return False
+        if self.draft.extras_are_lent:
+            # Others give back what they were lent, wherever nothing has grown.
+            return False
         return policy.backfill is always and policy.targets is not Targets.DRIFT and not policy.victims_vary
 
     def _enter(self, classes: Iterable[int]) -> None:

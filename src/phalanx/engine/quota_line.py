@@ -168,7 +168,7 @@ class QuotaLine(Roll):
                 self._give_up_reclaiming()
             if self.state.quotas.eased:
                 self._find_luck()
-            levels = Levels(self._free_soon, self._means.pool)
+            levels = Levels(self.draft.free_soon, self._means.pool)
             if wards.open_up(levels):
                 self._call_by_own(levels)
             standing = heads.best(self._lucky_in)
@@ -205,11 +205,6 @@ class QuotaLine(Roll):
             self._heads.push(self._entry(i))
         self._aside = [i for i in self._aside if i not in again]
         return bool(again)
-
-    @property
-    def _free_soon(self) -> int:
-        """GPUs that are free or will be. What shrinks is not counted among what leaves, though it may be promised."""
-        return max(self.draft.free_soon, self.state.capacity.free_total)
 
     def _gets_up(self, i: int) -> bool:
         """Whether one that was drawn lay in a ward, and may have what it needs; then it lies there no more."""
@@ -268,7 +263,7 @@ class QuotaLine(Roll):
         back.
         """
         queue, need = record.job.queue, record.need
-        if i not in self._in_vain and self._free_soon >= record.gpus_min and self._means.suffice(queue, need):
+        if i not in self._in_vain and self.draft.free_soon >= record.gpus_min and self._means.suffice(queue, need):
             return True
         return self._reclaims(i, record)
 

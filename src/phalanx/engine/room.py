@@ -12,6 +12,7 @@ from phalanx.engine.charge import Charge
 from phalanx.engine.defragment import Defragmenting
 from phalanx.engine.elastic import surplus
 from phalanx.engine.excess import Excess
+from phalanx.engine.extras import Member, booking_of, lent_to
 from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state import State
@@ -38,10 +39,6 @@ class Room:
     shrunk: tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...] = ()
     moves: tuple[Move, ...] = ()
     kept_mb: Mapping[str, int] = field(default_factory=dict)
-
-
-Member = tuple[AttemptRecord, Slot]
-"""A member of an elastic attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,17 @@ def _wait_or_shrink(trial: Trial, head: JobRecord, context: Context) -> Room | N
     waits = bool(leaving) and state.shortfall(head) is None and context.ceiling.fits_beside()
     if not waits and not state.elastic:
         return None
-    return _beside(trial, leaving, lambda: (_wait(trial, head) if leaving else None) or _shrink(trial, head, context))
+    return _beside(
+        trial,
+        leaving,
+        lambda: (_wait(trial, head) if leaving else None) or _shrink(trial, head, _spare(state, head, context)),
+    )
+
+
+def room_of_extras(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Where the head fits once elastic attempts have given back what they were lent, and those have left who leave."""
+    lent = lent_to(trial, head, context)
+    return _beside(trial, context.leaving, lambda: _shrink(trial, head, lent)) if lent else None
 
 
 def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:
@@ -269,9 +276,8 @@ def _may_stop_anybody(state: State, head: JobRecord) -> bool:
     )
 
 
-def _shrink(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    """Takes members from elastic attempts that the policy lets give way, and gives back those that are not needed."""
-    spare = _spare(trial.state, head, context)
+def _shrink(trial: Trial, head: JobRecord, spare: list[Member]) -> Room | None:
+    """Takes members from elastic attempts, and gives back those that are not needed."""
     if not spare or _without(trial, head, spare) is None:
         return None
     for member in list(spare)[:SEATINGS_MAX]:
@@ -293,7 +299,7 @@ def _spare(state: State, head: JobRecord, context: Context) -> list[Member]:
         and state.yields(head, attempt)
         and (attempt.created_ms < context.now or not state.policy.victims_vary or attempt.job.queue == head.job.queue)
         for slot in surplus(attempt)
-        if excess.give(attempt.job.queue, gpu_permille_of((_booking(attempt, slot),)))
+        if excess.give(attempt.job.queue, gpu_permille_of((booking_of(attempt, slot),)))
     ]
 
 
@@ -317,10 +323,6 @@ def _without(trial: Trial, head: JobRecord, spare: list[Member]) -> Room | None:
 def _give_up(trial: Trial, spare: list[Member]) -> None:
     """As if these members were gone."""
     for attempt, slot in spare:
-        booking = _booking(attempt, slot)
+        booking = booking_of(attempt, slot)
         trial.release((booking,))
         trial.use(attempt.job.queue, usage_of((booking,)), -1)
-
-
-def _booking(attempt: AttemptRecord, slot: Slot) -> Booking:
-    return attempt.bookings[attempt.placement.slots.index(slot)]

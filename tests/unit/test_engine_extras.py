@@ -1,0 +1,104 @@
+"""What an elastic job has beyond its minimum is lent: it grew while nobody waited."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from builders import World, a_job, starts, stops
+from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.action import Resize
+from phalanx.engine.event import Done
+from phalanx.engine.plan import Plan
+from phalanx.engine.records import JobState
+from phalanx.policy.registry import BUILTIN, policy
+from phalanx.workload.job import Kind
+
+POLICIES = [
+    name if name != "tiresias-gittins" else f"{name}:samples=1/2/3"
+    for name in BUILTIN
+    if name != "tiresias-gittins" and not policy(name).sets_sizes
+]
+
+
+def settle(world: World) -> list[Plan]:
+    """Has everything done that is asked for, until nothing more is."""
+    plans = []
+    for _ in range(20):
+        actions = list(world.asked.values())
+        if not actions:
+            break
+        plans.append(world.turn(*(Done(action.id) for action in actions), after_ms=100))
+    return plans
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_elastic_job_shrinks_for_an_equal_that_waits(name: str) -> None:
+    world = World(flat(1, 8), name)
+    world.submit(a_job("elastic", 1, (2, 8), duration_ms=3_600_000))
+    settle(world)
+    plan = world.submit(a_job("small", 2, duration_ms=60_000), after_ms=1_000)
+    assert not stops(plan)
+    settle(world)
+    assert world.status("small") is JobState.RUNNING
+    assert world.status("elastic") is JobState.RUNNING
+    assert world.job("elastic").gpus == 6
+
+
+def test_it_grows_again_once_nobody_waits() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(a_job("elastic", 1, (2, 8)))
+    settle(world)
+    world.submit(a_job("small", 2), after_ms=1_000)
+    settle(world)
+    plan = world.end("small", after_ms=1_000)
+    assert [action.id.job for action in plan.actions if isinstance(action, Resize)] == ["elastic"]
+    settle(world)
+    assert world.job("elastic").gpus == 8
+
+
+def test_it_does_not_shrink_for_one_that_would_not_fit_even_so() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(a_job("elastic", 1, (2, 8)))
+    settle(world)
+    assert not world.submit(a_job("large", 7), after_ms=1_000).actions
+
+
+def test_one_that_arrives_while_it_starts_has_its_extras_once_it_runs() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(a_job("elastic", 1, (2, 8)), a_job("small", 2))
+    settle(world)
+    assert world.status("small") is JobState.RUNNING
+
+
+def test_two_elastic_jobs_come_to_rest() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(a_job("first", 1, (2, 8)))
+    settle(world)
+    world.submit(a_job("second", 1, (2, 8)), after_ms=1_000)
+    assert len(settle(world)) < 10
+    assert world.job("first").gpus + world.job("second").gpus == 8
+    assert not world.turn(after_ms=60_000).actions
+
+
+def test_a_service_keeps_its_replicas_from_those_of_lower_priority() -> None:
+    world = World(flat(1, 8), "priority")
+    world.submit(replace(a_job("service", 1, (2, 8), priority=5), kind=Kind.SERVICE))
+    settle(world)
+    assert not world.submit(a_job("batch", 2), after_ms=1_000).actions
+    world.submit(a_job("urgent", 2, priority=5), after_ms=1_000)
+    settle(world)
+    assert world.status("urgent") is JobState.RUNNING
+
+
+def test_what_a_queue_deserves_is_lent_to_no_other() -> None:
+    queues = (Queue("a", deserved=Quota(8_000)), Queue("b"))
+    world = World(Cluster(flat(1, 8).nodes, queues=queues), "fair")
+    world.submit(a_job("elastic", 1, (2, 8), queue="a"))
+    settle(world)
+    assert not starts(world.submit(a_job("other", 2, queue="b"), after_ms=1_000))
+    world.submit(a_job("own", 2, queue="a"), after_ms=1_000)
+    settle(world)
+    assert world.status("own") is JobState.RUNNING
