@@ -117,9 +117,9 @@ def fits_in(usage: Usage, need: Usage, share: Usage) -> bool:
     return all(used + more <= part for used, more, part in zip(usage, need, share, strict=True) if more)
 
 
-def exceeds(usage: Usage, share: Usage) -> bool:
-    """Whether a queue has more than falls to it of anything."""
-    return any(used > part for used, part in zip(usage, share, strict=True))
+def exceeds(usage: Usage, need: Usage, share: Usage) -> bool:
+    """Whether a queue has more than falls to it of anything that is needed: one with too many CPUs keeps its GPUs."""
+    return any(used > part for used, more, part in zip(usage, need, share, strict=True) if more)
 
 
 def sides(path: str, other: str, at: Moment) -> tuple[str, str]:

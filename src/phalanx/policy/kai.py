@@ -60,9 +60,9 @@ def kai(parameters: Parameters) -> Policy:
             return False
         shares = fair_shares(at)
         mine, theirs = sides(head.job.queue, victim.job.queue, at)
-        if not exceeds(at.usage(theirs), shares[theirs]):
-            return False
         need, path = need_of(head.job.gang), head.job.queue
+        if not exceeds(at.usage(theirs), need, shares[theirs]):
+            return False
         while fits_in(at.usage(path), need, shares[path]):
             if path == mine:
                 return True

@@ -61,12 +61,12 @@ def volcano(parameters: Parameters) -> Policy:
             return False
         shares = deserved(at)
         need = need_of(head.job.gang)
-        return exceeds(at.usage(theirs), shares[theirs]) and fits_in(at.usage(mine), need, shares[mine])
+        return exceeds(at.usage(theirs), need, shares[theirs]) and fits_in(at.usage(mine), need, shares[mine])
 
     def allows(job: JobView, at: Moment) -> int | None:
-        """A queue that has all it is due (overused) gets no more, not even what lies idle."""
+        """A queue that has all it is due (overused) of what the job asks for gets no more, not even what lies idle."""
         queue = job.job.queue
-        return 0 if exceeds_or_equals(at.usage(queue), deserved(at)[queue]) else None
+        return 0 if is_overused(at.usage(queue), need_of(job.job.gang), deserved(at)[queue]) else None
 
     return Policy(
         "volcano",
@@ -89,9 +89,13 @@ def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
     return Claim(wants[resource], own, queue.weights[resource], 0, queue.limit[resource])
 
 
-def exceeds_or_equals(usage: Usage, share: Usage) -> bool:
-    """Whether a queue has all that it is due of some resource that it uses."""
-    return any(used and used >= part for used, part in zip(usage, share, strict=True))
+def is_overused(usage: Usage, need: Usage, share: Usage) -> bool:
+    """Whether a queue has all that it is due of some resource that it uses and that is asked for.
+
+    What is not asked for does not count: a queue is due no more CPUs than it wants, so that it has all of them as
+    soon as its jobs run, and one that asks for GPUs alone would wait beside idle ones.
+    """
+    return any(used and more and used >= part for used, more, part in zip(usage, need, share, strict=True))
 
 
 ABOUT = About(
