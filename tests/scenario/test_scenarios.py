@@ -2,7 +2,8 @@
 
     cluster: {nodes: 2, gpus: 8}          # also racks: (of `nodes` nodes each), sockets:, cpus:, memory_gb:,
                                           #   gpu_memory_gb:, and queues: as in a cluster file; types: and prices:
-                                          #   (an hour), one for each node
+                                          #   (an hour), one for each node; or, for unequal domains, the GPUs of
+                                          #   every node: tree: [[8, 4], [2]], in racks, one deeper also in pods
     policy: fifo
     fails_with: [priority]                # under these policies the same steps must come out otherwise
     steps:
@@ -124,6 +125,13 @@ def test_every_policy_has_a_scenario_that_others_fail(policy: str) -> None:
     assert [other for other in others if other != policy], f"no scenario of {policy} says which policies fail it"
 
 
+def test_every_scenario_beside_another_scheduler_stands_in_the_table_of_them() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "beside-others.md").read_text("utf-8")
+    beside = ("kueue_", "volcano_capacity_", "slurm_")
+    named = [name for name in re.findall(r"\(`(\w+)`\)", page) if "_" in name]
+    assert sorted(named) == sorted(name for name in TABLES if name.startswith(beside))
+
+
 def told(table: dict[str, Any]) -> list[str]:
     return list(table.get("fails_with", ()))
 
@@ -153,6 +161,8 @@ def begin_all(world: World, plan: Plan) -> None:
 
 
 def cluster(table: dict[str, Any]) -> Cluster:
+    if "tree" in table:
+        return unequal(table)
     racks, nodes = table.get("racks", 0), table["nodes"]
     split = (("socket", table["sockets"]),) if "sockets" in table else ()
     levels = (*(["rack"] if racks else []), "node", *(level for level, _ in split))
@@ -173,6 +183,21 @@ def cluster(table: dict[str, Any]) -> Cluster:
         ),
         levels,
         queues=queues(table),
+    )
+
+
+def unequal(table: dict[str, Any]) -> Cluster:
+    """A cluster by its tree: `[[8, 4], [2]]` is a rack of nodes with 8 and 4 GPUs, and one with 2."""
+    is_in_pods = any(isinstance(part, list) for rack in table["tree"] for part in rack)
+    pods = table["tree"] if is_in_pods else [table["tree"]]
+    racks = [(f"p{number}", rack) for number, pod in enumerate(pods) for rack in pod]
+    found = [(pod, f"r{number}", gpus) for number, (pod, rack) in enumerate(racks) for gpus in rack]
+    return Cluster(
+        tuple(
+            Node(f"n{number}", (pod, rack) if is_in_pods else (rack,), gpus)
+            for number, (pod, rack, gpus) in enumerate(found)
+        ),
+        (*(["pod"] if is_in_pods else []), "rack", "node"),
     )
 
 
