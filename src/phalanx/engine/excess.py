@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.engine.quotas import GPUS
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.policy.policy import nothing_kept
@@ -14,6 +15,7 @@ class Excess:
 
     def __init__(self, state: State, head: JobRecord) -> None:
         self.state = state
+        self._head = head
         self._own = head.job.queue
         self._left: dict[str, int] = {}
 
@@ -29,10 +31,21 @@ class Excess:
             return True
         if queue not in self._left:
             self._left[queue] = self.state.usage(queue).gpu_permille - keeps(queue, self.state)
-        if self._left[queue] < (1 if self.state.quotas else gpu_permille):
+        if self._left[queue] < (1 if self.state.quotas else gpu_permille) and not self._borrows_what_is_short(queue):
             return False
         self._left[queue] -= gpu_permille
         return True
+
+    def _borrows_what_is_short(self, queue: str) -> bool:
+        """Whether the head is short of other quota than of GPUs, and a queue has more of it than it deserves.
+
+        What a queue keeps is counted in GPUs. It would keep the CPUs that it has borrowed with them.
+        """
+        short = self.state.shortfall(self._head) if self.state.quotas else None
+        if short is None or short.resource == GPUS:
+            return False
+        account = self.state.quotas.accounts[queue]
+        return account.used[short.resource] > account.deserved[short.resource]
 
     def of(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
         """As many of the victims, the first first, as their queues can give."""
