@@ -162,7 +162,8 @@ def test_reclaim_looks_where_two_queues_lie_side_by_side() -> None:
     assert quotas.reclaims("d/y", of(3), "d/x"), "x has 2 more than it deserves of their department"
     assert not quotas.reclaims("e", of(4), "d/x"), "the department has no more than it deserves"
     quotas.use("d/y", of(2), 1)
-    assert quotas.reclaims("e", of(4), "d/y"), "now it has, and what y has is of it"
+    assert quotas.reclaims("e", of(4), "d/x"), "now it has, and x has more than it deserves of it"
+    assert not quotas.reclaims("e", of(4), "d/y"), "y has no more than it deserves"
 
 
 def test_what_an_inner_queue_keeps_is_for_all_inside() -> None:

@@ -426,7 +426,7 @@ class Quotas:
 
     def _returns(self, path: str, need: Usage, other: str, side: QueueAccount) -> bool:
         """Whether a queue has to give back what its side borrows and another lacks."""
-        return side.borrows and self._gives_back(other, side) and self._borrows_what_lacks(side, path, need)
+        return side.borrows and self._gives_back(path, need, other, side)
 
     def nearness(self, path: str, other: str) -> int:
         """How many queues hold both of two, the whole among them: the more, the further in they meet."""
@@ -445,9 +445,12 @@ class Quotas:
             return borrowed[0] == GPUS or not need[GPUS]
         return any(i in lacking for i in borrowed)
 
-    def _gives_back(self, other: str, side: QueueAccount) -> bool:
+    def _gives_back(self, path: str, need: Usage, other: str, side: QueueAccount) -> bool:
+        """Inside a side that borrows those give who have more than they deserve themselves: there is one, since queues
+        inside deserve no more together than what they lie in.
+        """
         for each in self.accounts[other].upwards():
-            if not each.queue.reclaimable:
+            if not each.queue.reclaimable or not self._borrows_what_lacks(each, path, need):
                 return False
             if each is side:
                 break
