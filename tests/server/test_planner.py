@@ -13,17 +13,20 @@ import pytest
 from running import Server, eventually
 
 from builders import World, a_job
+from phalanx.cli.why_live import expected_start
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.event import ClusterChanged, TimerDue
 from phalanx.engine.snapshot import dump, load
 from phalanx.server.planner.answers import answer
-from phalanx.server.planner.forecaster import EVERY_MS, STILL_MS, Forecaster
+from phalanx.server.planner.forecaster import EVERY_MS, OUTLOOK, STILL_MS, Forecaster
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
 from phalanx.server.planner.questions import PlanJobs, Why
 from phalanx.simulate.apart import WorkFailedError
-from phalanx.simulate.forecast import Forecast, Span
+from phalanx.simulate.forecast import Forecast, Span, forecast
 from phalanx.workload.job import Job
+
+ENDS = ("early_ms", "middle_ms", "late_ms")
 
 
 @pytest.mark.parametrize("policy", ["phalanx", "fifo", "las", "tiresias-las"])
@@ -100,7 +103,7 @@ def test_it_is_told_whether_a_start_is_by_what_jobs_say_or_by_what_is_usual(
     duration_ms: int | None, expected_by: str
 ) -> None:
     world = World(flat(1, 8), "fifo")
-    for i in range(3):
+    for i in range(9):
         world.run(a_job(f"before{i}", 8, duration_ms=None))
         world.end(f"before{i}", after_ms=60_000)
     world.run(a_job("a", 8, duration_ms=duration_ms))
@@ -153,6 +156,30 @@ def test_where_looking_ahead_fails_the_rest_of_the_answer_is_told(monkeypatch: p
     told = msgspec.json.decode(reply.body)
     assert (reply.status, told["reason"], told["expected_start_ms"]) == (200, "gpus", None)
     assert told["no_forecast"] == "a forked run failed: ValueError: no"
+
+
+@pytest.mark.parametrize("looked_ahead", [False, True])
+def test_behind_a_job_of_unknown_length_that_is_told_and_no_moment(looked_ahead: bool) -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("sleeper", 8, queue="blue", duration_ms=None))
+    world.submit(a_job("later", 8, queue="red", duration_ms=None), after_ms=3_000)
+    made = forecast(world.state, OUTLOOK) if looked_ahead else None
+    told = msgspec.json.decode(answer(Why("later", ["red"]), load(dump(world.state)), made).body)
+    moments = [told["expected_start_ms"], told["expected_not_before_ms"], *map((told["forecast"] or {}).get, ENDS)]
+    assert moments == [None] * 5
+    assert told["no_forecast"].startswith("it waits for a job of queue blue (8 GPUs), which does not say how long")
+    line = expected_start(told, world.state.now)
+    assert line is not None
+    assert line.startswith("unknown: ")
+
+
+def test_behind_one_that_runs_longer_than_it_said_no_start_is_told_at_once() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("late", 8, duration_ms=600_000))
+    world.submit(a_job("b", 8, duration_ms=None), after_ms=700_000)
+    told = why_of(world, "b")
+    # As long again as it has run is what is usual then.
+    assert (told["expected_by"], told["expected_start_ms"] >= world.state.now + 700_000) == ("usual", True)
 
 
 def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:

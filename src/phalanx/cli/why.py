@@ -23,7 +23,7 @@ from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because
-from phalanx.words.start import expected, no_forecast, starts_when
+from phalanx.words.start import expected, no_forecast, nothing_known, starts_when
 
 if TYPE_CHECKING:
     from phalanx.simulate.forecast import Forecast
@@ -101,7 +101,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
-        row |= _foreseen(state, job, TURNS_MAX if ahead else TURNS_CHEAP)
+        row |= _foreseen(state, explanation, TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now, state.usage) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
@@ -115,8 +115,9 @@ def _id_of(state: State, ref: str) -> str:
     return named[0] if named else ref
 
 
-def _foreseen(state: State, job: str, turns_max: int) -> dict[str, Any]:
+def _foreseen(state: State, explanation: Explanation, turns_max: int) -> dict[str, Any]:
     """What a forecast that is made now says of a job; where none can be made, why: the rest is true without it."""
+    job = explanation.job
     from phalanx.simulate.apart import WorkFailedError
     from phalanx.simulate.forecast import Outlook, forecast
 
@@ -124,13 +125,20 @@ def _foreseen(state: State, job: str, turns_max: int) -> dict[str, Any]:
         made = forecast(state, Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1))
     except WorkFailedError as error:
         return {"forecast": None, "no_forecast": str(error), "expected_start": no_forecast(str(error))}
-    return {"forecast": _forecast_of(made, job), "expected_start": expected(made, job, state.now)}
+    told = {"forecast": _forecast_of(made, job), "expected_start": expected(made, job, state.now)}
+    if job not in made.spans or not made.spans[job].open:
+        return told
+    reason = nothing_known(state, explanation)
+    before, unknown = expected(made, job, state.now), no_forecast(reason)
+    return told | {"no_forecast": reason, "expected_start": f"{before}; then {unknown}" if before else unknown}
 
 
 def _forecast_of(made: Forecast, job: str) -> dict[str, Any]:
     """What a forecast says of one job."""
+    from phalanx.simulate.forecast import Span
+
     span = made.spans.get(job)
-    bounds = {"early_ms": None, "middle_ms": None, "late_ms": None} if span is None else msgspec.to_builtins(span)
+    bounds = msgspec.to_builtins(span or Span(None, None, None))
     return {"at_ms": made.at_ms, "horizon_ms": made.horizon_ms, "runs": made.runs, **bounds}
 
 

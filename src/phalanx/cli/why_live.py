@@ -62,11 +62,13 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
     """
     if told.get("starts_when"):
         return str(told["starts_when"])
-    forecast = told.get("forecast")
+    forecast, unknown = told.get("forecast"), told.get("no_forecast")
+    if unknown:
+        early_ms = forecast["early_ms"] if forecast is not None else None
+        after = f"not before {clock(early_ms)}; then " if early_ms is not None and early_ms > at_ms else ""
+        return after + no_forecast(unknown)
     if forecast is not None and (forecast["late_ms"] is None or forecast["late_ms"] >= at_ms):
         return _interval(forecast, at_ms)
-    if told.get("no_forecast"):
-        return no_forecast(told["no_forecast"])
     later_ms = told.get("expected_not_before_ms")
     if later_ms is not None and later_ms > at_ms:
         return f"not before {clock(later_ms)}: many others start before it"
@@ -91,4 +93,6 @@ def _interval(made: dict[str, Any], at_ms: int) -> str:
         return f"not before {clock(made['early_ms'])}, {age}"
     early, late = clock(made["early_ms"]), clock(made["late_ms"])
     between = early if early == late else f"{early} to {late}"
+    if made["early_ms"] <= at_ms:
+        between = f"any moment, and by {late}"
     return f"{between} in 8 of 10 cases, {age} ({made['runs']} runs)"

@@ -2,11 +2,14 @@
 
 Nobody knows how long jobs will run or who else will come. Each run draws both from what the State tells of the past;
 the starts of several runs together are an interval. One forecast serves all who wait.
+
+Of some jobs the past tells nothing. Every other run has them end at once, and the rest never: an interval is narrow
+only where they do not matter, and where they do its end is not told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, floor
@@ -26,7 +29,7 @@ from phalanx.simulate.costs import Costs
 from phalanx.simulate.past import Past
 from phalanx.simulate.run import Run
 from phalanx.simulate.work import Work
-from phalanx.workload.job import Job
+from phalanx.workload.job import Job, Kind
 
 RUNS = 19
 """With 19 runs the second and the last but one bound 80 %: of 20 starts, the real one among them, 16 lie between."""
@@ -50,12 +53,14 @@ EARLY, USUAL, LATE = 0.1, 0.5, 0.9
 class Span:
     """When a job is expected to start: in eight of ten cases between `early_ms` and `late_ms`, half before `middle_ms`.
 
-    None is beyond the horizon of the forecast.
+    None is beyond the horizon of the forecast. Where it is `open` nobody can tell instead, since the job waits for
+    others of whose lengths nothing is known; not even the earliest moment, if all of those may end at once.
     """
 
     early_ms: int | None
     middle_ms: int | None
     late_ms: int | None
+    open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ class Forecast:
         span = self.spans.get(job)
         if span is None:
             return None
-        return span.early_ms if span.early_ms is not None else self.at_ms + self.horizon_ms
+        if span.early_ms is not None:
+            return span.early_ms
+        return self.at_ms if span.open else self.at_ms + self.horizon_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +110,25 @@ class Watch(NamedTuple):
     is_over: Callable[[Mapping[str, int]], bool]
 
 
-def forecast(state: State, outlook: Outlook) -> Forecast:
-    """When everybody who waits will start. Each run is a fork in a process of its own, so the State stays as it is."""
-    waiting = waiting_jobs(state)
+def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) -> Forecast:
+    """When everybody who waits will start, or only some. Each run is a fork in a process of its own, so the State stays
+    as it is.
+    """
+    waiting = waiting_jobs(state) if jobs is None else dict.fromkeys(jobs)
     past = Past(state)
+    unsaid = {name: None for name, job, done_ms in _open_jobs(state) if _is_unsaid(past, job, done_ms)}
     futures = apart(
-        lambda number: run_ahead(state, past, waiting, outlook, Random(f"{outlook.seed}/{number}")),
+        lambda number: run_ahead(
+            state, past, waiting, outlook, Random(f"{outlook.seed}/{number}"), unsaid if number % 2 == 0 else {}
+        ),
         outlook.runs,
         outlook.workers,
     )
-    spans = {job: span([future.starts.get(job) for future in futures]) for job in waiting}
+    told = {job: [future.starts.get(job) for future in futures] for job in waiting}
+    spans = {
+        job: _open(starts, state.now + outlook.costs.start_ms, outlook.grain_ms) if unsaid else span(starts)
+        for job, starts in told.items()
+    }
     return Forecast(state.now, min(future.until_ms for future in futures) - state.now, outlook.runs, spans)
 
 
@@ -172,12 +188,20 @@ def waiting_jobs(state: State) -> dict[str, None]:
     }
 
 
-def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Outlook, rng: Random) -> Future:
-    """One possible future. The State is not the same afterwards."""
+def run_ahead(
+    state: State,
+    past: Past,
+    waiting: Mapping[str, None],
+    outlook: Outlook,
+    rng: Random,
+    at_once: Container[str] = (),
+) -> Future:
+    """One possible future, in which some jobs are over as soon as they run. The State is not the same afterwards."""
     past = past.redrawn(rng)
-    works = {
-        name: Work(past.length_ms(job, done_ms, rng.random()), job=job) for name, job, done_ms in _open_jobs(state)
-    }
+    works: dict[str, Work] = {}
+    for name, job, done_ms in _open_jobs(state):
+        drawn_ms = past.length_ms(job, done_ms, rng.random())
+        works[name] = Work(max(done_ms, 1) if name in at_once else drawn_ms, job=job)
     coming: list[tuple[int, Event]] = []
     for at_ms, job in islice(past.coming(outlook.horizon_ms, rng), COMING_MAX):
         works[job.id] = Work(past.length_ms(job, 0, rng.random()), job=job)
@@ -185,6 +209,18 @@ def run_ahead(state: State, past: Past, waiting: Mapping[str, None], outlook: Ou
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
     return _run(state, works, iter(coming), Watch(waiting, lambda starts: len(starts) == len(waiting)), outlook)
+
+
+def _is_unsaid(past: Past, job: Job, done_ms: int) -> bool:
+    """Whether nobody knows how long a job takes. A service goes on until it is stopped, which is known."""
+    return job.kind is not Kind.SERVICE and not past.is_known(job, done_ms)
+
+
+def unsaid_jobs(state: State) -> list[str]:
+    """Those of all that are not over of which nobody knows how long they take: first those who run."""
+    past, found = Past(state), list(_open_jobs(state))
+    found.sort(key=lambda each: state.jobs[each[0]].attempt is None)
+    return [name for name, job, done_ms in found if _is_unsaid(past, job, done_ms)]
 
 
 def _open_jobs(state: State) -> Iterator[tuple[str, Job, int]]:
@@ -220,6 +256,17 @@ def _run(
             if at_ms is not None:
                 at_ms += -at_ms % outlook.grain_ms
     return Future(starts, state.now)
+
+
+def _open(starts: list[int | None], soonest_ms: int, grain_ms: int) -> Span:
+    """The interval where there are jobs of which nothing is known: without an end, or without anything, if it depends
+    on them.
+    """
+    made = span(starts)
+    if made.late_ms is not None:
+        return made
+    is_at_once = made.early_ms is None or made.early_ms < soonest_ms + grain_ms
+    return Span(None if is_at_once else made.early_ms, None, None, open=True)
 
 
 def span(starts: list[int | None]) -> Span:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from phalanx.engine.attempts import left_by_ms
+from phalanx.engine.evidence import other
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.state import State
-from phalanx.simulate.forecast import Forecast
+from phalanx.simulate.forecast import Forecast, unsaid_jobs
 from phalanx.simulate.table import duration_text
+from phalanx.words.others import with_size
 from phalanx.words.phrases import how_long, moment, queue_words
+
+SAYS_NOTHING = "which does not say how long it takes, and too few like it"
 
 
 def expected(forecast: Forecast, job: str, now_ms: int) -> str:
@@ -18,6 +24,8 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
         return ""
     age_ms = now_ms - forecast.at_ms
     age = f", told {duration_text(age_ms / 1000)} ago" if age_ms > 0 else ""
+    if span.open:
+        return f"not before {moment(span.early_ms, now_ms)}{age}" if span.early_ms is not None else ""
     if span.early_ms is None:
         return f"not within {duration_text((forecast.at_ms + forecast.horizon_ms - now_ms) / 1000)}{age}"
     if span.late_ms is None:
@@ -45,3 +53,21 @@ def starts_when(state: State, explanation: Explanation) -> str:
 def no_forecast(reason: str) -> str:
     """Instead of when a job is expected to start."""
     return f"unknown: there is no forecast ({reason})"
+
+
+def nothing_known(state: State, explanation: Explanation, visible_queues: Container[str] | None = None) -> str:
+    """Why nobody can tell when a job starts: it waits for others of whose lengths nothing is known. Else empty.
+
+    Those are named that are in its way, as far as whoever asks may know them.
+    """
+    unsaid = [name for name in unsaid_jobs(state) if name != explanation.job]
+    if not unsaid:
+        return ""
+    near = (*explanation.waits_for, *explanation.holders, *(explanation.quota.holders if explanation.quota else ()))
+    names = dict.fromkeys(each.job for each in (*near, *([explanation.behind] if explanation.behind else [])))
+    others = [other(state, name) for name in ([name for name in unsaid if name in names] or unsaid)]
+    if visible_queues is not None:
+        others = [each.seen_from(visible_queues) for each in others]
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    which = "which do not say how long they take, and too few like them" if more else SAYS_NOTHING
+    return f"it waits for {with_size(others[0])}{more}, {which} have run as long and ended here"

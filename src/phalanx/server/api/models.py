@@ -376,7 +376,10 @@ class WhyModel(Answered):
         description="Whether all take as long as they say then, or as long as is usual for such jobs."
     )
     starts_when: str = Field(description="What its start depends on, where that says more than a moment; or empty.")
-    no_forecast: str = Field(description="Why nobody can tell when it starts, where looking ahead failed.")
+    no_forecast: str = Field(
+        description="Why nobody can tell when it starts: it waits for jobs of whose lengths nothing is known, or "
+        "looking ahead failed; or empty. What `forecast` tells besides is only before which moment it does not start."
+    )
     explanation: dict[str, Any] = Field(
         description="All there is: who holds what, quotas, and what would let it start."
     )

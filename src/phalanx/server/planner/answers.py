@@ -54,7 +54,7 @@ from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because
-from phalanx.words.start import starts_when
+from phalanx.words.start import nothing_known, starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
@@ -137,8 +137,14 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
     # Of who does not wait, or waits for what cannot come, it is not told when it will start.
     if explanation.reason is not None and not explanation.is_hopeless:
         told["forecast"] = _expected(forecast, question.job)
+        is_open = told["forecast"] is not None and told["forecast"].pop("open")
         if explanation.reason is not Reason.HELD:
+            # Before looking ahead, which uses the State up.
+            unknown = nothing_known(state, explain(state, question.job), seen)
             told |= _looked_ahead(state, question.job, forecast)
+            is_told = any(told[key] is not None for key in ("forecast", "expected_start_ms", "expected_not_before_ms"))
+            if not told["no_forecast"] and (is_open or not is_told):
+                told["no_forecast"] = unknown
     return told
 
 
@@ -156,11 +162,17 @@ def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str
         # The rest of the answer is true without it.
         logging.getLogger(__name__).exception("no forecast")
         return {"no_forecast": str(error)}
-    said_ms = Future(state).start_of(job) if not is_long else None
+    said_ms = Future(state).start_of(job) if not is_long and not _is_any_late(state) else None
     if said_ms is not None:
         return {"expected_start_ms": said_ms, "expected_by": "said"}
     by = "usual" if point.start_ms is not None else None
     return {"expected_start_ms": point.start_ms, "expected_by": by, "expected_not_before_ms": point.not_before_ms}
+
+
+def _is_any_late(state: State) -> bool:
+    """Whether somebody runs longer than was said: by what jobs say it would end at once, which nobody knows."""
+    running = (state.jobs[attempt.job.id] for attempt in state.attempts())
+    return any(each.job.duration_ms and each.executed_ms(state.now) >= each.job.duration_ms for each in running)
 
 
 def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
