@@ -228,6 +228,17 @@ def test_of_what_users_say_the_queue_tells_how_far_it_is_off() -> None:
     assert past.length_ms(a_job("j", 1, queue="a", duration_ms=8_000), 0, 0.5) == 2_000
 
 
+def test_who_says_far_more_than_anybody_before_is_not_believed_in_proportion() -> None:
+    world = World(flat(4, 8))
+    for i in range(25):
+        world.run(a_job(f"j{i}", 1, duration_ms=4_000_000))
+        world.end(f"j{i}", after_ms=2_000_000)
+    past = Past(world.state)
+    lengths = [past.length_ms(a_job("j", 1, duration_ms=600_000_000), 0, part) for part in (0.1, 0.4, 0.6, 0.9)]
+    # It takes as long as they did, or half of what it says, as they did.
+    assert lengths == [2_000_000, 2_000_000, 300_000_000, 300_000_000]
+
+
 def test_where_nothing_is_known_nothing_is_said() -> None:
     past = Past(World(flat(1, 8)).state)
     assert past.length_ms(a_job("j", 1), 0, 0.5) is None

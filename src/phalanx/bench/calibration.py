@@ -49,7 +49,7 @@ def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook
         _go(run, half + (last - half) * number // moments)
         ahead.append(forecast(run.state, outlook))
     _go(run, None)
-    return _counted(run.state, ahead)
+    return counted(run.state, ahead)
 
 
 def _run(cluster: Cluster, trace: Trace, policy: str, costs: Costs, rough: float) -> Run:
@@ -71,7 +71,8 @@ def _go(run: Run, until_ms: int | None) -> None:
         run.turn(at)
 
 
-def _counted(state: State, ahead: list[Forecast]) -> Calibration:
+def counted(state: State, ahead: list[Forecast]) -> Calibration:
+    """On which side of their intervals the real starts came."""
     starts = inside = early = late = 0
     for real_ms, low_ms, high_ms in _compared(state, ahead):
         starts += 1

@@ -107,7 +107,7 @@ def _why(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
         from phalanx.bench import why
 
-        parts = {"answers": why.answers, "calibration": why.calibration}
+        parts = {"answers": why.answers, "calibration": why.calibration, "forecasts": why.forecasts}
         return parts[part](why.QUICK if quick else why.FULL, tell)
 
     return run
@@ -212,5 +212,6 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "victims": Part("GPU time lost to preemption beside stopping in the order of priority", _borrowing("victims")),
         "answers": Part("time to say why one of 50,000 waits, and to look ahead for one of the first", _why("answers")),
         "calibration": Part("how often real starts lie in the interval that was forecast", _why("calibration")),
+        "forecasts": Part("the same by policy, on halves of traces that no forecast has seen", _why("forecasts")),
     },
 }

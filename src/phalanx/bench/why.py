@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import TypeVar
 
 from phalanx.bench.borrowing import tree
-from phalanx.bench.calibration import calibrate
+from phalanx.bench.calibration import Calibration, calibrate
 from phalanx.bench.clock import timed_us
 from phalanx.bench.collector import as_in_a_server
+from phalanx.bench.held_out import held_out
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.event import ClusterDefined, Done, JobSubmitted
@@ -20,7 +22,11 @@ from phalanx.engine.journal import Count
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.engine.why import why
+from phalanx.simulate.estimates import estimates_of
 from phalanx.simulate.forecast import Forecast, Outlook, Point, point_forecast, span
+from phalanx.simulate.trace import Trace, TraceJob
+from phalanx.simulate.traces.load import at_load, moved
+from phalanx.simulate.traces.open import read_trace
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
@@ -38,6 +44,15 @@ with quotas, as where gangs are admitted."""
 WHY_TARGET_MS = 100.0
 POINT_TARGET_S = 2.0
 COVERAGE_PERCENT, COVERAGE_TARGET_POINTS = 80.0, 10.0
+HELD_PERCENT = (75.0, 90.0)
+HELD_POLICIES = ("phalanx", "fair", "fifo", "priority", "srtf", "backfill")
+HELD_NODES, HELD_LOAD, HELD_ESTIMATES = 2, 1.0, "round"
+HELD_OUTLOOK = Outlook(runs=9, horizon_ms=2 * 86_400_000, turns_max=5_000, workers=2)
+"""As many runs as a server makes for one forecast."""
+
+PHILLY = Path(__file__).parents[4] / "shared" / "traces" / "philly" / "philly.csv"
+"""A real trace, where it lies beside this repository."""
+
 ESTIMATES = {"durations said within a factor of 2": 2.0, "no durations said": 0.0}
 
 
@@ -51,10 +66,13 @@ class Size:
     jobs: int
     nodes: int
     moments: int
+    traces: int
+    held_jobs: int
+    each: int
 
 
-FULL = Size(waiting=50_000, asked=200, points=5, jobs=1_200, nodes=8, moments=12)
-QUICK = Size(waiting=300, asked=5, points=1, jobs=60, nodes=2, moments=1)
+FULL = Size(waiting=50_000, asked=200, points=5, jobs=1_200, nodes=8, moments=12, traces=16, held_jobs=240, each=5)
+QUICK = Size(waiting=300, asked=5, points=1, jobs=60, nodes=2, moments=1, traces=1, held_jobs=60, each=1)
 
 
 def answers(size: Size, tell: Tell) -> list[Row]:
@@ -118,6 +136,54 @@ def calibration(size: Size, tell: Tell) -> list[Row]:
         rows.append(row(f"{name}: real starts within the 80 % interval", percent, "%"))
         rows.append(row(f"{name}: that part apart from 80 %", apart, "points", COVERAGE_TARGET_POINTS))
     return rows
+
+
+def forecasts(size: Size, tell: Tell) -> list[Row]:
+    """How often intervals held that are told at submission, by policy, on halves of traces that were not seen."""
+    rows: list[Row] = []
+    cluster = Cluster(tuple(Node(f"n{i}", (), GPUS) for i in range(HELD_NODES)))
+    says = estimates_of(HELD_ESTIMATES)
+    for name, traces in _held_traces(cluster, size).items():
+        told = [says.of(trace, SEED + number) for number, trace in enumerate(traces)]
+        for policy in HELD_POLICIES:
+            tell(f"forecasts: {policy}, {len(told)} traces like {name}")
+            drawn, held = held_out(cluster, told, policy, size.each, HELD_OUTLOOK)
+            rows += _held_rows(f"forecasts under {policy}, {name}", drawn, held)
+    return rows
+
+
+def _held_traces(cluster: Cluster, size: Size) -> dict[str, list[Trace]]:
+    spec = Synthetic(jobs=size.held_jobs, gpus=cluster.gpus, load=HELD_LOAD)
+    found = {"synthetic": [synthesize(spec, SEED + number) for number in range(size.traces)]}
+    if PHILLY.is_file():
+        whole = read_trace(str(PHILLY))
+        jobs = [job for job in whole.jobs if job.gpus <= cluster.gpus]
+        found["Philly"] = [_piece(whole, jobs, number, size, cluster.gpus) for number in range(size.traces)]
+    return found
+
+
+def _piece(whole: Trace, jobs: list[TraceJob], number: int, size: Size, gpus: int) -> Trace:
+    """Jobs in a row, from one of as many places of a trace as there are pieces, at the load."""
+    first = number * (len(jobs) - size.held_jobs) // size.traces
+    taken = jobs[first : first + size.held_jobs]
+    piece = replace(whole, jobs=tuple(moved(job, job.submit_ms - taken[0].submit_ms) for job in taken))
+    return at_load(piece, gpus, HELD_LOAD)
+
+
+def _held_rows(name: str, drawn: Calibration, held: Calibration) -> list[Row]:
+    percent = None if held.coverage is None else 100 * held.coverage
+    low, high = HELD_PERCENT
+    beyond = None if percent is None else max(low - percent, percent - high, 0.0)
+    return [
+        row(f"{name}: starts forecast", held.starts, "starts"),
+        row(f"{name}: 80 % intervals that held before correction", _percent(drawn), "%"),
+        row(f"{name}: 80 % intervals that held", percent, "%"),
+        row(f"{name}: that part beyond 75 to 90 %", beyond, "points", 0.0),
+    ]
+
+
+def _percent(found: Calibration) -> float | None:
+    return None if found.coverage is None else 100 * found.coverage
 
 
 def crowded(waiting: int, policy: str) -> State:

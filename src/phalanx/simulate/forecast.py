@@ -65,12 +65,16 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Made at a moment of a State, up to a horizon, from so many runs; a span for each who waited then."""
+    """Made at a moment of a State, up to a horizon, from so many runs; a span for each who waited then.
+
+    `next_end_ms` is the first moment at which anybody who runs can end, by what is known.
+    """
 
     at_ms: int
     horizon_ms: int
     runs: int
     spans: Mapping[str, Span]
+    next_end_ms: int = 0
 
     def not_before_ms(self, job: str) -> int | None:
         """The moment before which a job is not expected to start; None if it is not in the forecast."""
@@ -129,7 +133,8 @@ def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) 
         job: _open(starts, state.now + outlook.costs.start_ms, outlook.grain_ms) if unsaid else span(starts)
         for job, starts in told.items()
     }
-    return Forecast(state.now, min(future.until_ms for future in futures) - state.now, outlook.runs, spans)
+    horizon_ms = min(future.until_ms for future in futures) - state.now
+    return Forecast(state.now, horizon_ms, outlook.runs, spans, state.now + _next_end_ms(state, past))
 
 
 class Point(NamedTuple):
@@ -209,6 +214,16 @@ def run_ahead(
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
     return _run(state, works, iter(coming), Watch(waiting, lambda starts: len(starts) == len(waiting)), outlook)
+
+
+def _next_end_ms(state: State, past: Past) -> int:
+    """How long it takes at least until the first of those who run can end; 0 if nobody knows, or nobody runs."""
+    left = [
+        (past.length_ms(job, done_ms, 0.0) or 0) - done_ms
+        for name, job, done_ms in _open_jobs(state)
+        if state.jobs[name].attempt is not None and job.kind is not Kind.SERVICE
+    ]
+    return max(min(left, default=0), 0)
 
 
 def _is_unsaid(past: Past, job: Job, done_ms: int) -> bool:

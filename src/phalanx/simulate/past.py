@@ -83,6 +83,11 @@ class Observed:
         """Takes note of one."""
         (self.ended if is_over else self.running).append(length)
 
+    def take(self, other: Observed, times: float) -> None:
+        """Takes note of all that others have, each so many times as long."""
+        self.ended += [times * length for length in other.ended]
+        self.running += [times * length for length in other.running]
+
     def redrawn(self, rng: Random) -> Observed:
         """As many, drawn from these: what might as well have been observed (the bootstrap of Efron, 1979)."""
         drawn, count = Observed(), len(self.ended)
@@ -93,7 +98,8 @@ class Observed:
 
 
 Group = tuple[str, str, int]
-"""What is measured (`length` in milliseconds, or as a `ratio` of what the job said), the queue, and the size."""
+"""What is measured, the queue, and the size: the `length` in milliseconds by GPUs; by the magnitude of what was said
+`said`, likewise in milliseconds, and `ratio`, which is the part of it."""
 
 
 class Past:
@@ -134,9 +140,10 @@ class Past:
             alike = self._observed.setdefault(("length", queue, _size(job)), Observed())
             alike.add(float(length_ms), is_over)
             if job.duration_ms:
-                for long in (_magnitude(job.duration_ms), 0):
-                    ratio = length_ms / job.duration_ms
-                    self._observed.setdefault(("ratio", queue, long), Observed()).add(ratio, is_over)
+                long = _magnitude(job.duration_ms)
+                ratio = length_ms / job.duration_ms
+                self._observed.setdefault(("ratio", queue, long), Observed()).add(ratio, is_over)
+                self._observed.setdefault(("said", queue, long), Observed()).add(float(length_ms), is_over)
 
     def redrawn(self, rng: Random) -> Past:
         """Another past that might as well have been, for runs that are not all wrong in the same way."""
@@ -153,8 +160,7 @@ class Past:
         if not self.is_known(job, executed_ms):
             return None
         if job.duration_ms:
-            said = self._told("ratio", job) or Lengths([1.0], [])
-            length_ms = round(job.duration_ms * said.longer_than(executed_ms / job.duration_ms, part))
+            length_ms = round(self._said(job, job.duration_ms).longer_than(executed_ms, part))
         else:
             known = self._told("length", job)
             length_ms = round(known.longer_than(executed_ms, part)) if known is not None else job.max_run_ms or 0
@@ -179,12 +185,36 @@ class Past:
         What is said of lengths by jobs of other sizes is nothing: large jobs take much longer than small ones.
         """
         size = _magnitude(job.duration_ms) if job.duration_ms else _size(job)
-        alike = ((what, job.queue, size), (what, "", size))
-        groups = (*alike, (what, job.queue, 0), (what, "", 0)) if what == "ratio" else alike
+        groups = ((what, job.queue, size), (what, "", size))
         counts = {group: len(self._observed[group].ended) for group in groups if group in self._observed}
         enough = (group for group, count in counts.items() if count >= SAMPLES_MIN)
         few = (group for group, count in reversed(counts.items()) if count >= EVIDENCE_MIN)
         return next(enough, next(few, None))
+
+    def _said(self, job: Job, said_ms: int) -> Lengths:
+        """How long jobs take that say what one does. Where too few have said about as much, it is by those who came
+        nearest: as long as they took, or in the same proportion to what was said. Nobody knows which of both: a week
+        is said of long jobs, and of short ones by who does not care.
+        """
+        key = ("said_ms", job.queue, said_ms)
+        if key in self._lengths:
+            return self._lengths[key]
+        group, found = self._group("ratio", job), Observed()
+        if group is not None:
+            found.take(self._observed[group], said_ms)
+        else:
+            mine = _magnitude(said_ms)
+            longs = sorted((long for what, queue, long in self._observed if (what, queue) == ("said", "")))
+            for long in sorted(longs, key=lambda long: abs(long - mine)):
+                if len(found.ended) < 2 * SAMPLES_MIN:
+                    found.take(self._observed["ratio", "", long], said_ms)
+                    found.take(self._observed["said", "", long], 1.0)
+        if len(found.ended) < EVIDENCE_MIN * (1 if group is not None else 2):
+            found = Observed([float(said_ms)])
+        elif self._rng is not None:
+            found = found.redrawn(self._rng)
+        made = self._lengths[key] = Lengths(found.ended, found.running)
+        return made
 
     def _told(self, what: str, job: Job) -> Lengths | None:
         """What is known of jobs like one."""

@@ -12,6 +12,7 @@ from phalanx.engine.state import State
 from phalanx.server.mortal import fork_mortal
 from phalanx.server.planner.future import pass_time
 from phalanx.simulate.costs import NO_COSTS
+from phalanx.simulate.experience import Experience
 from phalanx.simulate.forecast import Forecast, Outlook, forecast
 
 EVERY_MS = 30_000
@@ -35,6 +36,7 @@ class Forecaster:
 
     def __init__(self) -> None:
         self.newest: Forecast | None = None
+        self._experience = Experience()
         self._child: int | None = None
         self._pipe = -1
         self._received = bytearray()
@@ -44,7 +46,7 @@ class Forecaster:
     def look_after(self, state: State, now_ms: int) -> None:
         """Takes in what a copy has seen, and sends another if it is time."""
         if self._child is not None:
-            self._receive()
+            self._receive(state)
         elif state.in_line and self._is_time(state, now_ms):
             self._send(state, now_ms)
 
@@ -62,7 +64,7 @@ class Forecaster:
             os._exit(_look_ahead(state, theirs))
         os.close(theirs)
 
-    def _receive(self) -> None:
+    def _receive(self, state: State) -> None:
         assert self._child is not None
         with suppress(BlockingIOError):
             while content := os.read(self._pipe, 1 << 20):
@@ -71,8 +73,14 @@ class Forecaster:
             os.waitpid(self._child, 0)
             self._child = None
             with suppress(msgspec.DecodeError, msgspec.ValidationError):
-                self.newest = _decoder.decode(self._received)
+                self._tell(state, _decoder.decode(self._received))
             self._received = bytearray()
+
+    def _tell(self, state: State, made: Forecast) -> None:
+        """Keeps a forecast for who asks, corrected by how those before it came true."""
+        self._experience.learn(state)
+        self._experience.remember(made, state.policy.spec)
+        self.newest = self._experience.corrected(made, state.policy.spec)
 
 
 def _look_ahead(state: State, pipe: int) -> int:
