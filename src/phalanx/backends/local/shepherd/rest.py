@@ -29,12 +29,14 @@ class Rest:
         swap: Swap,
         spared: Callable[[], Collection[int]],
         tell: Callable[[], None],
+        runs: Callable[[], bool],
     ) -> None:
         self._loop = loop
         self._boundary = boundary
         self._swap = swap
         self._spared = spared
         self._tell = tell
+        self._runs = runs
         self._timer: Timer | None = None
         self._has_left = False
         self._is_over = False
@@ -96,7 +98,11 @@ class Rest:
         """Has its memory on the devices again. Who could not leave them for want of host memory is in the way: then it
         is tried until there is room, or until the next rest.
         """
-        if not self._has_left or self._timer is not None or self._swap.pid:
+        if not self._has_left or self._timer is not None:
+            return
+        if self._swap.pid or not self._runs():
+            # It is being suspended or is, and others have its devices.
+            self._loop.after(BETWEEN_TRIES_MS, self._come_back)
             return
 
         def came(outcome: SwapOutcome) -> None:

@@ -66,7 +66,14 @@ class Shepherd:
         self._sessions = Sessions(self.loop)
         self._boundary = Boundary(self.loop, folder, self._ranks_alive)
         self._swap = Swap(self.loop)
-        self._rest = Rest(self.loop, self._boundary, self._swap, lambda: self._sessions.pids, self._book.tell_rest)
+        self._rest = Rest(
+            self.loop,
+            self._boundary,
+            self._swap,
+            lambda: self._sessions.pids,
+            self._book.tell_rest,
+            lambda: self._book.phase == "running",
+        )
         self._suspension = Suspension(self._book, self._swap, lambda: self._sessions.pids, self._lose_suspended)
         self._watches: dict[int, Watch] = {}
         self._muster: Muster | None = None
