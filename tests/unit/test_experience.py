@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp
 from random import Random
 
@@ -55,6 +56,23 @@ def test_no_beginning_is_moved_before_anybody_can_end() -> None:
 def test_too_few_starts_and_those_under_another_policy_correct_nothing() -> None:
     assert experienced(ENOUGH - 1, 4).corrected(made(1, 2), "fifo") == made(1, 2)
     assert experienced(ENOUGH, 4).corrected(made(1, 2), "fair") == made(1, 2)
+
+
+def test_who_had_started_before_it_was_told_and_waits_again_tells_nothing() -> None:
+    """A preempted job waits to start anew; its first start is not the one that was forecast."""
+    found, world = Experience(), World(flat(8, 8))
+    world.run(a_job("j", 1), after_ms=HOUR_MS)
+    for _ in range(ENOUGH):
+        found.remember(replace(made(3, 4), at_ms=2 * HOUR_MS), "fifo")
+        found.learn(world.state)
+    assert not found.misses
+
+
+def test_a_start_beyond_the_time_looked_ahead_was_told_and_is_no_miss() -> None:
+    found = Experience()
+    for span in (Span(None, None, None), Span(HOUR_MS, None, None)):
+        found.remember(replace(made(1, 2), spans={"j": span}), "fifo")
+    assert not found.told
 
 
 def test_what_nobody_can_tell_stays_so() -> None:

@@ -246,6 +246,13 @@ def test_where_nothing_is_known_nothing_is_said() -> None:
     assert list(past.coming(1_000_000, Random(1))) == []
 
 
+def test_every_attempt_may_run_as_long_as_it_may_at_most() -> None:
+    """What ran before it was preempted does not count: it may run on, and is not expected to end at once."""
+    past = Past(World(flat(1, 1)).state)
+    length_ms = past.length_ms(a_job("j", 1, duration_ms=36_000_000, max_run_ms=3_600_000), 4_800_000, 0.5)
+    assert length_ms == 4_800_000 + 3_600_000
+
+
 def test_jobs_come_as_they_came_before() -> None:
     world = World(flat(4, 8))
     for i in range(30):

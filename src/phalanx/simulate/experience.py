@@ -53,21 +53,25 @@ class Experience:
     misses: dict[str, deque[Miss]] = field(default_factory=dict)
 
     def learn(self, state: State) -> None:
-        """Takes note of starts that have come since. Who is gone, or has lost its interval, is forgotten."""
+        """Takes note of starts that have come since. Who is gone is forgotten, and who had started before: it waits to
+        start again, which is not what is remembered of jobs.
+        """
         for job, told in list(self.told.items()):
             record = state.jobs.get(job)
-            if record is not None and record.first_start_ms is not None:
+            if record is not None and record.first_start_ms is not None and record.first_start_ms >= told.at_ms:
                 kept = self.misses.setdefault(told.policy, deque(maxlen=REMEMBERED))
                 kept.append(_missed(told, record.first_start_ms))
-            elif record is not None and record.final is None:
+            elif record is not None and record.first_start_ms is None and record.final is None:
                 continue
             del self.told[job]
 
     def remember(self, made: Forecast, policy: str) -> None:
-        """Takes note of the intervals of all who are new in a forecast, as they were drawn."""
+        """Takes note of the intervals of all who are new in a forecast, as they were drawn. Of one without an end
+        within the time that was looked ahead nobody can say how far it was off.
+        """
         for job, span in made.spans.items():
-            if job not in self.told and not span.open:
-                self.told[job] = _told(made, span, policy)
+            if job not in self.told and span.early_ms is not None and span.late_ms is not None and not span.open:
+                self.told[job] = Told(policy, made.at_ms, span.early_ms, span.late_ms)
 
     def corrected(self, made: Forecast, policy: str) -> Forecast:
         """A forecast with its intervals as they should have been so far."""
@@ -82,12 +86,6 @@ class Experience:
             return made
         off = Miss(_quantile([miss.before for miss in misses]), _quantile([miss.after for miss in misses]))
         return replace(made, spans={job: _corrected(made, span, off) for job, span in made.spans.items()})
-
-
-def _told(made: Forecast, span: Span, policy: str) -> Told:
-    horizon_ms = made.at_ms + made.horizon_ms
-    early_ms = horizon_ms if span.early_ms is None else span.early_ms
-    return Told(policy, made.at_ms, early_ms, horizon_ms if span.late_ms is None else span.late_ms)
 
 
 def _missed(told: Told, start_ms: int) -> Miss:

@@ -159,12 +159,14 @@ class Past:
         """
         if not self.is_known(job, executed_ms):
             return None
+        # Every attempt may run so long; when this one began is not known here, and who runs ahead stops it in time.
+        most_ms = executed_ms + (job.max_run_ms or 0)
         if job.duration_ms:
             length_ms = round(self._said(job, job.duration_ms).longer_than(executed_ms, part))
         else:
             known = self._told("length", job)
-            length_ms = round(known.longer_than(executed_ms, part)) if known is not None else job.max_run_ms or 0
-        return max(min(length_ms, job.max_run_ms or length_ms), 1)
+            length_ms = round(known.longer_than(executed_ms, part)) if known is not None else most_ms
+        return max(min(length_ms, most_ms), 1) if job.max_run_ms else max(length_ms, 1)
 
     def is_known(self, job: Job, executed_ms: int) -> bool:
         """Whether anything is known of how long a job takes that has run for so long.
