@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from builders import World, a_job, starts, stops
-from phalanx.cluster.cluster import Cluster, flat
+from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.action import Resize
 from phalanx.engine.event import Done
@@ -83,14 +84,45 @@ def test_two_elastic_jobs_come_to_rest() -> None:
     assert not world.turn(after_ms=60_000).actions
 
 
-def test_a_service_keeps_its_replicas_from_those_of_lower_priority() -> None:
-    world = World(flat(1, 8), "priority")
-    world.submit(replace(a_job("service", 1, (2, 8), priority=5), kind=Kind.SERVICE))
+@pytest.mark.parametrize("kept", [{"kind": Kind.SERVICE}, {"preemptible": False}])
+def test_services_and_jobs_that_are_never_stopped_keep_what_they_have(kept: dict[str, Any]) -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(replace(a_job("elastic", 1, (2, 8)), **kept))
     settle(world)
-    assert not world.submit(a_job("batch", 2), after_ms=1_000).actions
-    world.submit(a_job("urgent", 2, priority=5), after_ms=1_000)
+    assert not world.submit(a_job("equal", 2), after_ms=1_000).actions
+
+
+def test_it_shrinks_once_for_all_who_come_at_once() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.submit(a_job("elastic", 1, (2, 8)))
     settle(world)
-    assert world.status("urgent") is JobState.RUNNING
+    plan = world.submit(*(a_job(f"small{i}", 1) for i in range(6)), after_ms=1_000)
+    (resize,) = (action for action in plan.actions if isinstance(action, Resize))
+    assert len(resize.placement.slots) == 2
+    settle(world)
+    assert all(world.status(f"small{i}") is JobState.RUNNING for i in range(6))
+
+
+def test_of_hundreds_of_members_no_more_go_than_are_needed() -> None:
+    world = World(flat(64, 8), "fifo")
+    world.submit(a_job("elastic", 1, (8, 512)))
+    settle(world)
+    plan = world.submit(a_job("small", 1), after_ms=1_000)
+    (resize,) = (action for action in plan.actions if isinstance(action, Resize))
+    assert len(resize.placement.slots) == 511
+
+
+def test_extras_elsewhere_let_nobody_take_the_cpus_that_are_reserved() -> None:
+    nodes = (Node("n0", (), 8, cpus_milli=16_000), Node("n1", (), 8))
+    world = World(Cluster(nodes), "backfill")
+    hour_ms = 3_600_000
+    world.submit(a_job("running", 4, duration_ms=hour_ms, task={"cpus_milli": 8_000}))
+    world.submit(a_job("elastic", 1, (2, 8), duration_ms=10 * hour_ms))
+    settle(world)
+    world.submit(a_job("head", 4, duration_ms=hour_ms, task={"cpus_milli": 16_000}), after_ms=1_000)
+    plan = world.submit(a_job("long", 1, duration_ms=10 * hour_ms, task={"cpus_milli": 4_000}), after_ms=1_000)
+    assert not starts(plan)
+    assert not plan.claims
 
 
 def test_what_a_queue_deserves_is_lent_to_no_other() -> None:

@@ -152,8 +152,10 @@ def _lack(draft: Draft, record: JobRecord) -> Lack:
 def _take_extras(draft: Draft, record: JobRecord) -> bool:
     if not draft.extras_are_lent:
         return False
-    room = room_of_extras(draft.trial, record, draft.context(record, None))
-    if room is None or (draft.reservations.made and draft.reservations.delayed_by(record, room)):
+    # What is reserved for somebody before it may be CPUs as well, so it stays off those nodes.
+    with Closed(draft.state, draft.reservations.reserved_nodes(record) if draft.reservations.made else []):
+        room = room_of_extras(draft.trial, record, draft.context(record, None))
+    if room is None:
         return False
     draft.promise(record, room)
     return True

@@ -86,6 +86,7 @@ class Draft:
         self._ceilings = Ceilings(self.state)
         self._giving_way: dict[Group, list[Group]] = {}
         self._touched: dict[str, None] = {}
+        self._shrinking: dict[str, tuple[Slot, ...]] = {}
         self.cell_heads: dict[tuple[str, bool], tuple[JobRecord, int | None]] = {}
         self.cell_ends: list[tuple[int, str]] = []
 
@@ -269,7 +270,7 @@ class Draft:
                 self._stop(victim, StopReason.PREEMPTED)
                 self.stopped[victim.key] = victim
         for attempt, slots in room.shrunk:
-            self._shrink(attempt, slots)
+            self._shrink_further(attempt, slots)
         for move in room.moves:
             self._move(move)
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
@@ -403,7 +404,9 @@ class Draft:
 
     def context(self, record: JobRecord, fresh: int | None) -> Context:
         """What is known when room is made for a job."""
-        return Context(self.leaving, self.untouchable, fresh, self.now, self.ceiling(record), self._giving_way)
+        return Context(
+            self.leaving, self.untouchable, fresh, self.now, self.ceiling(record), self._giving_way, self._shrinking
+        )
 
     def ceiling(self, record: JobRecord) -> Ceiling:
         """That of a job with the plan as it is. How long that is tells how far it is, where nothing is taken back."""
@@ -468,14 +471,21 @@ class Draft:
         """Attempts that this plan already starts, stops, resizes or takes a claim from."""
         return Untouchable(self.leaving, self._touched, self.withdrawn)
 
-    def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
+    def _shrink_further(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
+        """Has an attempt shrink once for all who are promised what it gives up."""
+        before = self._shrinking.get(attempt.key, ())
+        self._shrinking[attempt.key] = (*before, *going)
+        self.actions = [action for action in self.actions if not before or not _resizes(action, attempt)]
+        self._shrink(attempt, going, before)
+
+    def _shrink(self, attempt: AttemptRecord, going: tuple[Slot, ...], before: tuple[Slot, ...] = ()) -> None:
         slots = attempt.placement.slots
         gone = [booking for slot, booking in zip(slots, attempt.bookings, strict=True) if slot in going]
         if self.state.cells is not None:
             cells_seats.shrink(self.trial, attempt, gone)
         self.trial.use(attempt.job.queue, usage_of(gone), -1)
         self.trial.cede(gone)
-        self._resize(attempt, tuple(slot for slot in slots if slot not in going))
+        self._resize(attempt, tuple(slot for slot in slots if slot not in going and slot not in before))
         self._grow(gone)
 
     def _move(self, move: Move) -> None:
@@ -595,6 +605,10 @@ class Draft:
             reservations=self.reservations.news,
             cells=tuple(self.trial.cell_steps),
         )
+
+
+def _resizes(action: Action, attempt: AttemptRecord) -> bool:
+    return isinstance(action, Resize) and action.id.job == attempt.job.id and action.id.attempt == attempt.number
 
 
 def _stops(action: Action, attempt: AttemptRecord) -> bool:

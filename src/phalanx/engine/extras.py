@@ -12,7 +12,6 @@ from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.placement import Slot
-from phalanx.policy.policy import Minds
 from phalanx.workload.job import Kind
 
 Member = tuple[AttemptRecord, Slot]
@@ -23,7 +22,7 @@ def are_lent(state: State) -> bool:
     """Whether any attempt has extras that others may have; where the policy sets sizes, it says what each has."""
     if state.policy.sets_sizes or state.cells is not None:
         return False
-    return any(surplus(attempt) for attempt in state.elastic.values())
+    return any(surplus(attempt) for attempt in state.elastic.values() if _lends(attempt))
 
 
 def lent_to(trial: Trial, head: JobRecord, context: Context) -> list[Member]:
@@ -34,10 +33,13 @@ def lent_to(trial: Trial, head: JobRecord, context: Context) -> list[Member]:
     found: list[Member] = []
     mark = trial.mark()
     for attempt in sorted(state.elastic.values(), key=lambda each: each.created_ms):
-        if attempt.key in context.untouchable or not _gives_to(head, attempt, state):
+        going = context.shrinking.get(attempt.key, ())
+        if not _lends(attempt) or (attempt.key in context.untouchable and not going):
             continue
         given: list[Member] = []
         for slot in surplus(attempt):
+            if slot in going:
+                continue
             booking = booking_of(attempt, slot)
             if _is_owed(head, attempt, state) and excess.give(attempt.job.queue, gpu_permille_of((booking,))):
                 given.append((attempt, slot))
@@ -52,11 +54,11 @@ def booking_of(attempt: AttemptRecord, slot: Slot) -> Booking:
     return attempt.bookings[attempt.placement.slots.index(slot)]
 
 
-def _gives_to(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:
-    """Replicas of a service are there for its callers: where priorities count, it gives to its own at least."""
-    if attempt.job.kind is not Kind.SERVICE or state.tells_apart is Minds.NOTHING:
-        return True
-    return head.job.priority >= attempt.job.priority
+def _lends(attempt: AttemptRecord) -> bool:
+    """Not a service: its replicas are there for its callers. Nor one that is never stopped, as it would be if the
+    backend failed to have it shrink.
+    """
+    return attempt.job.kind is not Kind.SERVICE and attempt.job.preemptible
 
 
 def _is_owed(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:

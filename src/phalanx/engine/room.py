@@ -88,9 +88,29 @@ def _wait_or_shrink(trial: Trial, head: JobRecord, context: Context) -> Room | N
 
 
 def room_of_extras(trial: Trial, head: JobRecord, context: Context) -> Room | None:
-    """Where the head fits once elastic attempts have given back what they were lent, and those have left who leave."""
+    """Where the head fits once elastic attempts have given back what they were lent, and those have left who leave.
+
+    Where it fits without that, others see to it: they know what is reserved there.
+    """
     lent = lent_to(trial, head, context)
-    return _beside(trial, context.leaving, lambda: _shrink(trial, head, lent)) if lent else None
+    if not lent:
+        return None
+    room = _beside(trial, context.leaving, lambda: _shrink(trial, head, _last_needed(trial, head, lent)))
+    return room if room is not None and room.shrunk else None
+
+
+def _last_needed(trial: Trial, head: JobRecord, lent: list[Member]) -> list[Member]:
+    """As few of the last members as will do together: there may be hundreds, and most of them stay."""
+    if _without(trial, head, lent) is None:
+        return []
+    too_few, enough = 0, len(lent)
+    while enough - too_few > 1:
+        middle = (too_few + enough) // 2
+        if _without(trial, head, lent[-middle:]) is not None:
+            enough = middle
+        else:
+            too_few = middle
+    return lent[-enough:]
 
 
 def room_beside(trial: Trial, head: JobRecord, leaving: Mapping[str, AttemptRecord]) -> Room | None:

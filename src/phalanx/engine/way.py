@@ -9,6 +9,7 @@ from typing import Protocol
 from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.records import AttemptRecord, Group
 from phalanx.placement.gang import GangTrial
+from phalanx.placement.placement import Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,8 @@ class Context:
     """What is known when room is made: who leaves anyway, and who must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known.
+    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known;
+    `shrinking` are the members that elastic attempts give up already.
     """
 
     leaving: Mapping[str, AttemptRecord]
@@ -25,6 +27,7 @@ class Context:
     now: int
     ceiling: Ceiling
     giving_way: dict[Group, list[Group]]
+    shrinking: Mapping[str, tuple[Slot, ...]]
 
 
 class Way(Protocol):
