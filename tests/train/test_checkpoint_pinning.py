@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -126,3 +129,29 @@ def test_memory_that_cuda_refuses_to_pin_is_not_taken_for_pinned(cudart: Cudart)
         assert not memory.is_pinned
         with pytest.raises(PhalanxError, match="CUDA refused to pin"):
             memory.await_pins()
+
+
+@pytest.mark.parametrize(("is_awaited", "pauses"), [(False, [2.0] * 4), (True, [])])
+def test_the_driver_is_left_to_training_after_each_piece_unless_a_snapshot_waits(
+    is_awaited: bool, pauses: list[float], cudart: Cudart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that moves by two seconds with each look: every piece takes as long."""
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=itertools.count(0.0, 2.0).__next__, sleep=slept.append)
+    monkeypatch.setattr(segment, "time", clock)
+    monkeypatch.setattr(segment, "PIN_BYTES", 1 << 14)
+    fd = os.memfd_create("slot")
+    os.ftruncate(fd, 1 << 16)
+    memory = Segment("own-0", fd)
+    waiter = threading.Thread(target=memory.await_pins)
+    with ThreadPoolExecutor(2) as pool:
+        memory.pin(pool, is_fresh=True)
+        if is_awaited:
+            waiter.start()
+            while not memory.is_awaited:
+                time.sleep(0)
+        cudart.released.set()
+    if is_awaited:
+        waiter.join()
+    assert memory.is_pinned
+    assert (cudart.registered, slept) == (1 << 16, pauses)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +17,14 @@ from phalanx.errors import PhalanxError
 if TYPE_CHECKING:
     import torch
 
-PIN_BYTES = 1 << 30
-"""Memory is pinned piece by piece, several at a time, so that this takes seconds off the start of a job."""
+PIN_BYTES = 64 << 20
+"""Memory is pinned piece by piece: the driver's locks are held for one, and training's launches wait as long."""
+
+PAUSE = 1.0
+"""How long training has the driver after a piece, in multiples of what that took. None if a snapshot waits."""
+
+_DRIVER = threading.Lock()
+"""One piece at a time: several threads would hand the driver's locks to each other past training's."""
 
 
 class Segment:
@@ -29,6 +37,7 @@ class Segment:
         self._map = mmap.mmap(fd, self.size)
         self.view = memoryview(self._map)
         self._pins: list[Future[None]] = []
+        self.is_awaited = False
 
     @cached_property
     def bytes(self) -> torch.Tensor:
@@ -56,10 +65,12 @@ class Segment:
 
     def await_end_of_pinning(self) -> None:
         """Waits until nothing is being pinned any more, whatever has come of it."""
+        self.is_awaited = True
         wait(self._pins)
 
     def await_pins(self) -> None:
         """Waits until all is pinned."""
+        self.is_awaited = True
         for pin in self._pins:
             pin.result()
 
@@ -79,7 +90,11 @@ class Segment:
         if is_fresh:
             # By several threads here; CUDA would touch the pages one by one. The first page may be in use by now.
             self.bytes[max(start, mmap.PAGESIZE) : stop].zero_()
-        error = int(_cudart().cudaHostRegister(self.bytes.data_ptr() + start, stop - start, 0))
+        with _DRIVER:
+            began_s = time.monotonic()
+            error = int(_cudart().cudaHostRegister(self.bytes.data_ptr() + start, stop - start, 0))
+            if not self.is_awaited:
+                time.sleep(PAUSE * (time.monotonic() - began_s))
         if error:
             raise PhalanxError(
                 f"CUDA refused to pin {(stop - start) / 1e9:.1f} GB of host memory (error {error}): raise the limit on "

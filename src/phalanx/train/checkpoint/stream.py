@@ -186,7 +186,9 @@ class StreamCopier:
 
     def _probe(self, slot: Slot) -> float:
         """How fast the bus is, before any snapshot has told."""
-        goal = slot.segment.bytes[DATA_OFFSET : DATA_OFFSET + PROBE_BYTES]
+        # Within one pinned stretch: CUDA refuses a copy that crosses into the next.
+        start, stop = next(stretches(DATA_OFFSET, DATA_OFFSET + PROBE_BYTES))
+        goal = slot.segment.bytes[start:stop]
         source = torch.empty(goal.numel(), dtype=torch.uint8, device=self._device)
         with torch.cuda.stream(self._drain):
             goal.copy_(source, non_blocking=True)
