@@ -51,6 +51,11 @@ class Steps:
             undo, what = self._undo.pop()
             undo(what)
 
+    def put(self, owner: object, name: str, value: object) -> None:
+        """Has a field of somebody who keeps a record of the trial say so, until that is undone."""
+        self._undo.append((lambda before: setattr(owner, name, before), getattr(owner, name)))
+        setattr(owner, name, value)
+
     def use(self, queue: str, what: Usage, sign: int) -> None:
         """As if a queue used so much more (1) or less (-1)."""
         self.state.suppose(queue, what, sign)
