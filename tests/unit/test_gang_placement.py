@@ -97,7 +97,13 @@ def test_one_task_that_must_lie_in_one_domain_goes_where_the_search_would_have_i
 def test_one_task_that_any_node_takes_is_seated_without_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GangTrial, "_seat_all", lambda trial: pytest.fail("searched"))
     floor = Floor(racked(2, 2)).used(n0=4, n2=6)
-    assert floor.counts(a_job("j", 2, required="rack")) == {"n2": 2}
+    assert floor.counts(a_job("j", 2, required=NODE)) == {"n2": 2}
+
+
+def test_one_task_that_must_lie_in_one_rack_goes_to_the_tightest_and_there_to_the_best_node() -> None:
+    floor = Floor(racked(2, 2)).used(n0=5, n1=2, n2=3, n3=4)
+    assert floor.counts(a_job("j", 3, required="rack")) == {"n2": 3}, "r1 has room for two such tasks, r0 for three"
+    assert floor.counts(a_job("j", 3)) == {"n0": 3}, "the perfect fit is in r0"
 
 
 def test_a_perfect_fit_wins_among_equally_busy_nodes() -> None:

@@ -236,12 +236,12 @@ class GangTrial:
         return self._tp // ask.gpus if ask.gpus and not self._tp % ask.gpus else 1
 
     def _is_as_good_as_lone(self, gang: Gang) -> bool:
-        """Whether a gang is one task that would have to lie in one domain, and any node that takes it is in one."""
+        """Whether a gang is one task for which the search would begin with the best of all nodes."""
         return (
             is_single(gang)
             and gang.roles[0].replicas_min == 1
             and self.job.parallel is None
-            and self.search_levels(gang.topology)[:1] == (NODE,)
+            and self._levels_for(gang.roles, gang.topology)[:1] == (NODE,)
         )
 
     def _seat_alone(self, role: Role) -> bool:
@@ -319,8 +319,14 @@ class GangTrial:
         return self._seat_elastic(levels[-1], roles, within, path)
 
     def _levels_for(self, roles: tuple[Role, ...], topology: Topology) -> tuple[str, ...]:
-        """Levels that are tried in turn. Tasks that share devices lie close only where that is asked for."""
+        """Levels that are tried in turn. Tasks that share devices lie close only where that is asked for.
+
+        One task lies as close as can be on any node: it goes to the tightest domain of those it has to lie in one of,
+        so that larger ones stay whole.
+        """
         levels = self.search_levels(topology)
+        if not topology.preferred and topology.required in self.capacity.topology.domains and _is_one_task(roles):
+            return levels[-1:]
         if (
             not self._sharing
             or not has_parts(roles)
@@ -668,3 +674,9 @@ class GangTrial:
 
     def _holder(self) -> str:
         return f"{self.job.id}#{self.first_rank + len(self.seats)}"
+
+
+def _is_one_task(roles: tuple[Role, ...]) -> bool:
+    """Whether roles are a single task with GPUs: by these domains are told to be tight."""
+    role = roles[0]
+    return len(roles) == 1 and role.replicas_max == 1 and not role.members and role.task.gpus > 0
