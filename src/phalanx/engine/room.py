@@ -16,7 +16,7 @@ from phalanx.engine.extras import Member, booking_of, lent_to
 from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.stops import Stopping, to_be_had
+from phalanx.engine.stops import FairStopping, Stopping, to_be_had
 from phalanx.engine.suspension import loss_gpu_ms
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import SEATINGS_MAX, VictimSearch
@@ -267,8 +267,19 @@ def _with_all_gone(
 
 
 def _stop(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Has others stopped, of queues beyond their fair shares where that takes no more victims."""
+    room = _stop_by(trial, head, context, Stopping(trial, head, context))
+    if room is None or not trial.state.quotas or trial.state.policy.reclaims is nobody:
+        return room
+    fair = FairStopping(trial, head, context)
+    if fair.may_all_go(room.victims):
+        return room
+    fairer = _stop_by(trial, head, context, fair)
+    return fairer if fairer is not None and len(fairer.victims) <= len(room.victims) else room
+
+
+def _stop_by(trial: Trial, head: JobRecord, context: Context, way: Stopping) -> Room | None:
     """Has others stopped, whatever their order or by it, if anybody at all would be stopped for the head."""
-    way = Stopping(trial, head, context)
     search = VictimSearch(trial, head, context, way)
     whatever_the_order = _may_stop_anybody(trial.state, head) and search.is_worth_while()
     by_order = trial.state.policy.targets is not Targets.KEEP

@@ -133,10 +133,14 @@ class Stopping:
         """Has the queues of victims have so much less, one after the other, as far as each may go then; who does."""
         going: list[AttemptRecord] = []
         for victim in victims:
-            if not self.state.quotas or self.state.yields(self.head, victim):
+            if not self.state.quotas or self._may_go(victim):
                 self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
                 going.append(victim)
         return going
+
+    def _may_go(self, victim: AttemptRecord) -> bool:
+        """Whether one may make way, as queues are once those before it have."""
+        return self.state.yields(self.head, victim)
 
     def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head where the victims may be now."""
@@ -168,6 +172,24 @@ class Stopping:
     def kept_mb(self, victims: Sequence[AttemptRecord]) -> dict[str, int]:
         """Who of the victims is suspended instead, and the memory that takes of its node, as the head was seated."""
         return self._kept_mb.get(_keys(victims), {})
+
+
+class FairStopping(Stopping):
+    """Likewise, but no other queue gives more than it has beyond its fair share, as the policy counts that.
+
+    A queue below its fair share reclaims what it lacks of a third one: that would be one more victim.
+    """
+
+    def may_all_go(self, victims: Sequence[AttemptRecord]) -> bool:
+        """Whether victims that were found otherwise are such."""
+        mark = self.trial.mark()
+        going = self._give_up(self._nearest_first(list(victims)))
+        self.trial.undo_to(mark)
+        return len(going) == len(victims)
+
+    def _may_go(self, victim: AttemptRecord) -> bool:
+        is_own = victim.job.queue == self.head.job.queue
+        return super()._may_go(victim) and (is_own or self.state.policy.reclaims(self.head, victim, self.state))
 
 
 def _less(need: Usage, given: Usage) -> Usage:

@@ -122,6 +122,18 @@ def exceeds(usage: Usage, need: Usage, share: Usage) -> bool:
     return any(used > part for used, more, part in zip(usage, need, share, strict=True) if more)
 
 
+def may_give(path: str, side: str, need: Usage, shares: Shares, at: Moment) -> bool:
+    """Whether a queue, and each it lies in up to its side, has more than falls to it of anything that is needed.
+
+    Were it only the side, a queue inside could be taken below its share, and reclaim that of those beside it.
+    """
+    while exceeds(at.usage(path), need, shares[path]):
+        if path == side:
+            return True
+        path = path.rpartition("/")[0]
+    return False
+
+
 def sides(path: str, other: str, at: Moment) -> tuple[str, str]:
     """Where two queues, or those they lie in, lie side by side; where the cluster describes none, all do."""
     if at.queue("") is None:

@@ -12,7 +12,7 @@ from phalanx.cluster.queues import GPUS_PERMILLE, Queue
 from phalanx.policy.about import About
 from phalanx.policy.factor import Measure
 from phalanx.policy.fair import BORROWS, DUE, ONE, by_priority, is_due_more, lower_in_queue
-from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, measures_of, saturation, sides
+from phalanx.policy.fair_shares import Claim, FairShares, fits_in, may_give, measures_of, saturation, sides
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, anybody, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
@@ -61,7 +61,7 @@ def kai(parameters: Parameters) -> Policy:
         shares = fair_shares(at)
         mine, theirs = sides(head.job.queue, victim.job.queue, at)
         need, path = need_of(head.job.gang), head.job.queue
-        if not exceeds(at.usage(theirs), need, shares[theirs]):
+        if not may_give(victim.job.queue, theirs, need, shares, at):
             return False
         while fits_in(at.usage(path), need, shares[path]):
             if path == mine:

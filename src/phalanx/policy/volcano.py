@@ -14,7 +14,7 @@ from phalanx.policy.about import About
 from phalanx.policy.drf import dominant_for_weight, dominant_share, share_for_weight
 from phalanx.policy.factor import Measure
 from phalanx.policy.fair import ONE, by_priority, lower_in_queue, weights_of
-from phalanx.policy.fair_shares import Claim, FairShares, exceeds, fits_in, measures_of, saturation, sides
+from phalanx.policy.fair_shares import Claim, FairShares, fits_in, may_give, measures_of, saturation, sides
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Policy, no_bound, nobody
 from phalanx.policy.view import JobView, Moment, RunView, Usage
@@ -61,7 +61,7 @@ def volcano(parameters: Parameters) -> Policy:
             return False
         shares = deserved(at)
         need = need_of(head.job.gang)
-        return exceeds(at.usage(theirs), need, shares[theirs]) and fits_in(at.usage(mine), need, shares[mine])
+        return may_give(victim.job.queue, theirs, need, shares, at) and fits_in(at.usage(mine), need, shares[mine])
 
     def allows(job: JobView, at: Moment) -> int | None:
         """A queue that has all it is due (overused) of what the job asks for gets no more, not even what lies idle."""
