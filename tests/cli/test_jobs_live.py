@@ -30,11 +30,41 @@ def test_a_command_is_submitted_and_waited_for(phalanx: Phalanx) -> None:
     assert "succeeded" in result.err
 
 
-def test_run_prints_what_the_job_prints_and_gives_its_outcome_as_exit_code(phalanx: Phalanx) -> None:
+def test_run_prints_what_the_job_prints_and_exits_with_its_code(phalanx: Phalanx) -> None:
     result = phalanx("run", "--", "sh", "-c", "echo one; echo two; exit 3")
-    assert result.code == Exit.JOB_FAILED
+    assert result.code == 3
     assert "one\ntwo\n" in result.out
     assert "exit 3" in result.err
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 100", 100), ("kill -KILL $$", 137)])
+def test_run_exits_as_the_command_would_have_in_a_shell(phalanx: Phalanx, script: str, code: int) -> None:
+    assert phalanx("run", "--", "sh", "-c", script).code == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--gpus", "many", "--", "true"], "not a valid integer"),
+        ([], "expected FILE"),
+        (["--queue", "no such queue", "--", "true"], "expected a queue"),
+        (["--", "no-such-program"], "no such program"),
+    ],
+)
+def test_run_exits_with_125_where_no_job_gave_a_code(phalanx: Phalanx, arguments: list[str], told: str) -> None:
+    result = phalanx("run", *arguments)
+    assert result.code == Exit.RUN_ERROR
+    assert told in result.err
+
+
+def test_run_exits_with_125_where_there_is_no_server(phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    assert phalanx("run", "--", "true").code == Exit.RUN_ERROR
+
+
+def test_submit_and_wait_keep_their_own_codes(phalanx: Phalanx) -> None:
+    assert phalanx("submit", "--wait", "--", "sh", "-c", "exit 3").code == Exit.JOB_FAILED
+    assert phalanx("submit", "--gpus", "many", "--", "true").code == Exit.USAGE
 
 
 def test_a_job_runs_in_the_folder_it_was_submitted_from_when_the_server_is_here(
@@ -160,7 +190,7 @@ def test_an_array_is_shown_waited_for_and_cancelled_by_its_own_id(phalanx: Phala
 
 def test_what_a_job_prints_to_either_stream_is_shown_on_the_same(phalanx: Phalanx) -> None:
     result = phalanx("run", "--", "sh", "-c", "echo fine; echo 'something is wrong' >&2; exit 3")
-    assert result.code == Exit.JOB_FAILED
+    assert result.code == 3
     assert result.out.splitlines()[-1] == "fine"
     assert "something is wrong\n" in result.err
     job = phalanx("jobs", "--all", "--limit", "1", "-o", "name").out.strip()

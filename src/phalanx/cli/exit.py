@@ -18,6 +18,8 @@ class Exit(IntEnum):
     JOB_NOT_FINISHED = 101
     JOB_GONE = 102
     JOB_CANCELLED = 103
+    # As of `docker run` and `env`: below what a shell says of a program that it cannot run.
+    RUN_ERROR = 125
     # The shell's convention for a program that a signal ended: 128 + SIGINT.
     INTERRUPTED = 130
 
@@ -33,5 +35,6 @@ MEANING: dict[Exit, str] = {
     Exit.JOB_NOT_FINISHED: "`wait`, `submit --wait`: not finished; `save`: not durable in time",
     Exit.JOB_GONE: "`wait`, `submit --wait`: the job is gone",
     Exit.JOB_CANCELLED: "`wait`, `submit --wait`: the job was cancelled",
+    Exit.RUN_ERROR: "`run`: an error of its own, or a job without a code; else `run` ends with the code of the job",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import with_file
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
+from phalanx.errors import PhalanxError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -31,6 +33,27 @@ class JobCommand(click.Command):
             ctx.meta["command"] = args[at + 1 :]
             args = args[:at]
         return super().parse_args(ctx, args)
+
+
+class RunCommand(JobCommand):
+    """A command that ends with the code of a job: an error of its own has one that no job is likely to have."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> click.Context:
+        with _own_code():
+            return super().make_context(info_name, args, *rest, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _own_code():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _own_code() -> Iterator[None]:
+    try:
+        yield
+    except (click.ClickException, PhalanxError) as error:
+        vars(error)["exit_code"] = Exit.RUN_ERROR
+        raise
 
 
 OPTIONS = (
@@ -85,14 +108,31 @@ def job_options(function: Decorated) -> Decorated:
 @click.pass_context
 def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
     """Submit the jobs of FILE..., all or none, or one that runs COMMAND; prints them with their ids."""
+    from phalanx.cli.attend import attend, follow_all
+
     if given["template"] == "list":
         _list_templates(output)
         return Exit.OK
     client = connect()
-    texts = _texts(ctx.meta.get("command", []), given, "" if given["workdir"] else _here(client), client)
     if dry_run:
-        click.echo("---\n".join(texts), nl=False)
+        click.echo("---\n".join(_wanted(ctx, given, client)), nl=False)
         return Exit.OK
+    made = _hand_in(ctx, given, client, output)
+    if wait:
+        return next((ended.code for ended in list(attend(client, made, follow)) if ended.code), Exit.OK)
+    if follow:
+        follow_all(client, made)
+    return Exit.OK
+
+
+def _wanted(ctx: click.Context, given: dict[str, Any], client: Client) -> list[str]:
+    """The job files that the options come to."""
+    return _texts(ctx.meta.get("command", []), given, "" if given["workdir"] else _here(client), client)
+
+
+def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: Output) -> list[dict[str, Any]]:
+    """Submits the jobs, tells of them, and gives them as the server does."""
+    texts = _wanted(ctx, given, client)
     try:
         made = [client.post_yaml("/jobs", texts[0], forecast=True)] if len(texts) == 1 else _submit_all(client, texts)
     except Refused as refused:
@@ -101,7 +141,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
     _tell_of_start(made)
     _tell_of_deadlines(client, texts, made)
     _tell_of_misfits(client, made)
-    return _attend(client, made, wait, follow)
+    return made
 
 
 def _here(client: Client) -> str:
@@ -124,13 +164,19 @@ def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
     return [{**client.get(job_path(ids[0])), "members": ids if len(ids) > 1 else []} for ids in submitted.values()]
 
 
-@click.command(cls=JobCommand)
+@click.command(cls=RunCommand)
 @job_options
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> int:
-    """Submit a job, print what it prints, and wait for its end: the same as `submit --wait --follow`."""
-    result: int = ctx.invoke(submit, wait=True, follow=True, dry_run=False, output="table", **given)
-    return result
+    """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one."""
+    from phalanx.cli.attend import attend
+
+    if given["template"] == "list":
+        _list_templates("table")
+        return Exit.OK
+    client = connect()
+    made = _hand_in(ctx, given, client, "table")
+    return next((ended.own_code for ended in list(attend(client, made, follow=True)) if ended.code), Exit.OK)
 
 
 def _texts(command: list[str], given: dict[str, Any], here: str, client: Client) -> list[str]:
@@ -268,25 +314,3 @@ def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
             if told["reason"] == "never_fits":
                 helps = told["sooner"] or told["evidence"].get("then")
                 click.echo(f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}", err=True)
-
-
-def _attend(client: Client, made: list[dict[str, Any]], wait: bool, follow: bool) -> int:
-    from phalanx.cli.logs import follow_logs
-    from phalanx.cli.outcome import wait_for
-
-    worst = Exit.OK
-    for job in made:
-        for member in job.get("members") or [job["id"]]:
-            if follow:
-                follow_logs(client, member)
-            if wait:
-                code, found = wait_for(client, member)
-                worst = worst or code
-                _report(member, found)
-    return worst
-
-
-def _report(job: str, found: dict[str, Any] | None) -> None:
-    state = found["state"] if found else "gone"
-    why = f": {found['end_reason']}" if found and state != "succeeded" and found.get("end_reason") else ""
-    click.echo(f"job {job} {state}{why}", err=True)
