@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 class Server:
-    """`phalanx up` with two pretended nodes of four GPUs."""
+    """`phalanx up` with two simulated nodes of four GPUs."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -30,7 +30,17 @@ class Server:
         for folder in self.data.parents:
             # Jobs of a server that is root run as other users, whom pytest keeps out.
             folder.chmod(folder.stat().st_mode | 0o011)
-        options = ["--data", str(self.data), "--listen", f"127.0.0.1:{self._port}", "--nodes", "2", "--gpus", "4"]
+        options = [
+            "--data",
+            str(self.data),
+            "--listen",
+            f"127.0.0.1:{self._port}",
+            "--simulate",
+            "--nodes",
+            "2",
+            "--gpus",
+            "4",
+        ]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "phalanx", "up", "-o", "json", *options], stdout=subprocess.PIPE, text=True
         )

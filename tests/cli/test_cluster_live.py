@@ -425,3 +425,12 @@ def test_a_list_that_is_watched_is_shown_again_until_it_is_interrupted(phalanx: 
     watching.send_signal(signal.SIGINT)
     assert watching.wait(30) == 130
     watching.communicate()
+
+
+def test_simulated_nodes_are_not_taken_for_machines(phalanx: Phalanx) -> None:
+    told = phalanx("nodes")
+    assert told.err.startswith("SIMULATED: 2 nodes are simulated")
+    assert "SIMULATED" not in told.out
+    assert all(node["simulated"] for node in phalanx("nodes", "-o", "json").data)
+    assert phalanx("nodes", "-o", "json").err == ""
+    assert "SIMULATED: 2 nodes" in phalanx("top", "--once").out

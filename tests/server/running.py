@@ -82,6 +82,17 @@ class Server:
                 return int(child)
         raise AssertionError(f"there is no {part}")
 
+    def ready_text(self) -> str:
+        """All that `up -o table` prints when it is ready."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        lines: list[str] = []
+        while not lines or "Logs are in" not in lines[-1]:
+            line = self._process.stdout.readline()
+            assert line, f"the server did not start: {self._process.communicate()[1]}"
+            lines.append(line)
+        return "".join(lines)
+
     def told(self) -> str:
         """The next line that `up` tells whoever started it."""
         assert self._process is not None

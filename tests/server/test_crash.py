@@ -20,7 +20,7 @@ from phalanx.bench import kills
 
 @pytest.fixture
 def local(folder: Path) -> Server:
-    return Server(folder, "--backend", "local", "--nodes", "2", "--gpus", "8")
+    return Server(folder, "--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8")
 
 
 def test_random_kills_under_load_lose_and_double_nothing() -> None:

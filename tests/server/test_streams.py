@@ -64,7 +64,7 @@ def test_an_event_id_that_is_no_number_is_refused(rehearsal: Server) -> None:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("local")
-    server = Server(folder / "data", "--backend", "local", "--nodes", "2", "--gpus", "8").start()
+    server = Server(folder / "data", "--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8").start()
     yield server
     server.stop()
 

@@ -25,7 +25,7 @@ def driver(tmp_path: Path) -> FakeDriver:
 
 @pytest.fixture
 def server(tmp_path: Path, driver: FakeDriver) -> Iterator[Server]:
-    options = ("--backend", "local", "--nodes", "1", "--gpus", "2", "--policy", "priority")
+    options = ("--backend", "local", "--simulate", "--nodes", "1", "--gpus", "2", "--policy", "priority")
     server = Server(tmp_path / "data", *options, PHALANX_CUDA_DRIVER=str(driver.library)).start()
     yield server
     for job in server.client.get("/jobs?state=waiting,starting,running,suspended,stopping").json()["items"]:

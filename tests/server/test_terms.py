@@ -66,7 +66,7 @@ def test_what_the_backend_lacks_by_now_is_planned_without() -> None:
 
 
 def test_a_checkpoint_that_was_asked_for_is_told_after_a_restart(tmp_path: Path) -> None:
-    server = Server(tmp_path, "--nodes", "1", "--gpus", "2").start()
+    server = Server(tmp_path, "--simulate", "--nodes", "1", "--gpus", "2").start()
     script = 'echo "$PHALANX_PROGRESS_TOKEN" > token; sleep 600'
     job = server.submit(gpus=1, command=["sh", "-c", script], grace="1s")["id"]
     server.wait(job, "running")

@@ -54,7 +54,9 @@ def test_a_server_with_a_certificate_speaks_https_and_says_so(certificate: tuple
 
 def test_a_job_reports_to_a_server_with_a_certificate_of_its_own(certificate: tuple[Path, Path], folder: Path) -> None:
     cert, key = certificate
-    server = Server(folder, "--nodes", "1", "--gpus", "1", "--tls-cert", str(cert), "--tls-key", str(key)).start()
+    server = Server(
+        folder, "--simulate", "--nodes", "1", "--gpus", "1", "--tls-cert", str(cert), "--tls-key", str(key)
+    ).start()
     token = (folder / "admin.token").read_text().strip()
     admin = Client(Context(server.url, token, str(cert)))
     report = (
@@ -120,7 +122,16 @@ def test_a_certificate_that_cannot_be_used_is_told_at_the_start(certificate: tup
         ((key, cert), "key that"),
     ):
         server = Server(
-            folder, "--nodes", "1", "--gpus", "1", "--tls-cert", str(options[0]), "--tls-key", str(options[1])
+            folder,
+            "--simulate",
+            "--nodes",
+            "1",
+            "--gpus",
+            "1",
+            "--tls-cert",
+            str(options[0]),
+            "--tls-key",
+            str(options[1]),
         )
         with pytest.raises(AssertionError, match=wrong):
             server.start()

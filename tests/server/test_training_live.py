@@ -35,7 +35,7 @@ ENOUGH = 20
 @pytest.fixture
 def server(folder: Path) -> Iterator[Server]:
     """A server with two nodes of two GPUs."""
-    started = Server(folder, "--nodes", "2", "--gpus", "2", "--policy", "priority").start()
+    started = Server(folder, "--simulate", "--nodes", "2", "--gpus", "2", "--policy", "priority").start()
     yield started
     started.stop()
 
@@ -171,7 +171,7 @@ def test_the_task_of_a_service_that_is_restarted_finds_its_memory_until_the_atte
 @pytest.fixture
 def containers(tmp_path: Path, folder: Path) -> Iterator[Server]:
     """A server with a node of two GPUs whose jobs may run in containers."""
-    options = ("--nodes", "1", "--gpus", "2", "--policy", "priority")
+    options = ("--simulate", "--nodes", "1", "--gpus", "2", "--policy", "priority")
     started = Server(folder, *options, CONTAINERS_CONF=str(engine_settings(tmp_path))).start()
     yield started
     started.stop()

@@ -22,7 +22,9 @@ def server() -> Iterator[Server]:
     # What pytest makes is closed to others; the data folder of a server for many users must be where they can pass.
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        started = Server(Path(folder, "data"), "--nodes", "1", "--gpus", "4", "--job-user", "daemon").start()
+        started = Server(
+            Path(folder, "data"), "--simulate", "--nodes", "1", "--gpus", "4", "--job-user", "daemon"
+        ).start()
         yield started
         started.stop()
 

@@ -54,13 +54,14 @@ MEANING: dict[Capability, str] = {
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a backend can do here. `lacks` says of everything else why it cannot. `suspend` is how fast it moves device
-    memory to the host and back, where it does.
+    memory to the host and back, where it does. `real_nodes` are those that are machines: None means all.
     """
 
     name: str
     summary: str
     lacks: dict[Capability, str]
     suspend: SuspendRates | None = None
+    real_nodes: tuple[str, ...] | None = None
 
     def can(self, capability: Capability) -> bool:
         """Whether it can do that."""

@@ -14,6 +14,7 @@ import click
 from phalanx.cli.client import Client, Refused, Unreachable, connect
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.output import Column, Row, cell, fitted_table, wants_colour
+from phalanx.cli.simulated import banner_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -67,11 +68,12 @@ def _head(cluster: dict[str, Any], nodes: list[dict[str, Any]], live: list[Any],
     gpus, used = cluster.get("gpus") or 0, cluster.get("gpus_used") or sum(node.get("gpus_used") or 0 for node in nodes)
     share = used / gpus if gpus else 0
     bar = "█" * round(share * 20)
+    banner = banner_of(cluster.get("simulated_nodes") or 0)
     return (
         f"[bold]{escape(cell(cluster.get('name', 'cluster')))}[/]  {time.strftime('%H:%M:%S')}  "
         f"policy {escape(cell(cluster.get('policy')))}  nodes {len(nodes)}  "
         f"running {len(live)}  waiting {len(waiting)}\n"
-        f"GPUs {used}/{gpus} [green]{bar:·<20}[/] {share:.0%}"
+        f"GPUs {used}/{gpus} [green]{bar:·<20}[/] {share:.0%}" + (f"\n[yellow]{banner}[/]" if banner else "")
     )
 
 

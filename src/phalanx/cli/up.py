@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from phalanx.cli.context import config_path
 from phalanx.cli.output import Output, as_json, as_yaml
+from phalanx.cli.simulated import banner_of
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
 
@@ -27,8 +28,11 @@ class ListenError(PhalanxError):
 @click.option(
     "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
 )
-@click.option("--nodes", type=click.IntRange(1, 10_000), help="Pretend so many nodes, where there are no GPUs.")
-@click.option("--gpus", type=click.IntRange(0, 64), help="GPUs of each pretended node.")
+@click.option("--nodes", type=click.IntRange(1, 10_000), help="So many simulated nodes, where there are no GPUs.")
+@click.option(
+    "--gpus", type=click.IntRange(0, 64), help="GPUs of each simulated node; 0 alone: this machine without its GPUs."
+)
+@click.option("--simulate", is_flag=True, help="Simulated nodes and GPUs, also where there are real ones.")
 @click.option("--cluster", metavar="FILE", help="The cluster, at the first start. `apply` changes it later.")
 @click.option("--policy", default="", metavar="NAME[:key=value,…]", help="The policy, at the first start.")
 @click.option("--backend", default="local", show_default=True, help="What runs jobs; `rehearsal` runs nothing.")
@@ -81,6 +85,7 @@ def up(
     listen: str,
     nodes: int | None,
     gpus: int | None,
+    simulate: bool,
     cluster: str | None,
     policy: str,
     backend: str,
@@ -103,6 +108,8 @@ def up(
 
     if bool(tls_cert) != bool(tls_key):
         raise click.UsageError("--tls-cert and --tls-key go together")
+    if cluster and (simulate or nodes is not None or gpus is not None):
+        raise click.UsageError("--cluster says which nodes there are: leave out --nodes, --gpus and --simulate")
     host, port = address_of(listen)
     _warn_of_password(store)
     options = Options(
@@ -113,6 +120,7 @@ def up(
         cluster=_absolute(cluster or ""),
         nodes=nodes,
         gpus=gpus,
+        simulate=simulate,
         policy=policy,
         backend=backend,
         workers=workers,
@@ -191,9 +199,12 @@ def _absolute(path: str) -> str:
     return os.path.abspath(path) if path else ""
 
 
-def _ready(options: Options) -> dict[str, object]:
+def _ready(options: Options) -> dict[str, Any]:
+    from phalanx.server.simulated import simulated_nodes
+
     trust = {"ca_file": options.tls_cert} if options.tls_cert else {}
-    return {"url": options.url, "token_file": str(options.file("admin.token")), "pid": os.getpid(), **trust}
+    told = {"url": options.url, "token_file": str(options.file("admin.token")), "pid": os.getpid()}
+    return {**told, "simulated_nodes": simulated_nodes(options.file("run")), **trust}
 
 
 def _write_whole(path: str, content: str) -> None:
@@ -208,6 +219,7 @@ def _write_whole(path: str, content: str) -> None:
 
 def _announce(options: Options, output: Output, first: bool) -> None:
     token_file, ready = options.file("admin.token"), _ready(options)
+    banner = banner_of(ready["simulated_nodes"])
     if output == "json":
         import json
 
@@ -221,6 +233,7 @@ def _announce(options: Options, output: Output, first: bool) -> None:
             f"  export PHALANX_TOKEN_FILE={token_file}\n"
             + (f"  export PHALANX_CA_FILE={options.tls_cert}\n" if options.tls_cert else "")
             + "  phalanx run --template hello\n\n"
+            + (f"{banner}\n\n" if banner else "")
             + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if first else "")
             + f"The admin's token is in {token_file}: keep it to yourself. Logs are in {options.file('log')}."
         )

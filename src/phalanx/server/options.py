@@ -26,6 +26,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = ""
     nodes: int | None = None
     gpus: int | None = None
+    simulate: bool = False
     policy: str = ""
     backend: str = "local"
     workers: int = 1

@@ -38,7 +38,7 @@ SHOWN = (
 def rehearsal_offer() -> Offer:
     """What a rehearsal can show."""
     lacks = {each: "nothing runs in a rehearsal" for each in Capability if each not in SHOWN}
-    return Offer("rehearsal", "jobs take their place and their time, and nothing runs", lacks)
+    return Offer("rehearsal", "jobs take their place and their time, and nothing runs", lacks, real_nodes=())
 
 
 class RehearsalBackend:

@@ -25,7 +25,7 @@ def server() -> Iterator[Server]:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         settings = engine_settings(Path(folder))
-        options = ("--nodes", "1", "--gpus", "4")
+        options = ("--simulate", "--nodes", "1", "--gpus", "4")
         yield (started := Server(Path(folder, "data"), *options, CONTAINERS_CONF=str(settings)).start())
         started.stop()
 

@@ -96,7 +96,7 @@ class Stream:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("local")
-    server = Server(folder / "data", "--backend", "local", "--nodes", "2", "--gpus", "8").start()
+    server = Server(folder / "data", "--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8").start()
     yield server
     server.stop()
 

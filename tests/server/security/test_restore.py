@@ -25,7 +25,7 @@ LONG = "for i in $(seq 6000); do sleep 0.1; done"
 @pytest.fixture
 def server(folder: Path) -> Iterator[Server]:
     """A server of one node with four GPUs that runs jobs as processes. What still runs at the end is ended."""
-    made = Server(folder, "--nodes", "1", "--gpus", "4")
+    made = Server(folder, "--simulate", "--nodes", "1", "--gpus", "4")
     yield made
     end_all_attempts(folder.parent)
     made.stop()
@@ -277,7 +277,7 @@ def test_a_restore_into_another_folder_skips_ids_and_starts_anew(server: Server,
     other.mkdir()
     restore(copy, other)
     (other / "admin.token").write_text(token)
-    moved = Server(other, "--nodes", "1", "--gpus", "4").start()
+    moved = Server(other, "--simulate", "--nodes", "1", "--gpus", "4").start()
     try:
         eventually(lambda: (told := moved.job(job))["attempts"] == 2 and told["state"] == "running")
         fresh = run(moved, "echo new")

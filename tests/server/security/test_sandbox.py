@@ -31,7 +31,9 @@ def server() -> Iterator[Server]:
         home = Path(folder, "home")
         (home / ".config" / "phalanx").mkdir(parents=True)
         (home / ".config" / "phalanx" / "config.yaml").write_text("token: of the admin\n")
-        started = Server(Path(folder, "data"), "--nodes", "1", "--gpus", "4", prefix=AS_A_USER, HOME=str(home))
+        started = Server(
+            Path(folder, "data"), "--simulate", "--nodes", "1", "--gpus", "4", prefix=AS_A_USER, HOME=str(home)
+        )
         yield started.start()
         started.stop()
 
@@ -126,7 +128,7 @@ def test_where_nothing_can_be_hidden_up_says_so_aloud() -> None:
     script = f'echo 1 > /proc/sys/user/max_user_namespaces; exec {" ".join(AS_A_USER)} "$@"'
     limited = ("unshare", "--user", "--map-root-user", "sh", "-c", script, "sh")
     with TemporaryDirectory() as folder:
-        started = Server(Path(folder, "data"), "--nodes", "1", "--gpus", "1", prefix=limited).start()
+        started = Server(Path(folder, "data"), "--simulate", "--nodes", "1", "--gpus", "1", prefix=limited).start()
         assert "WARNING: every job runs as user 1000 and can read the admin's token" in started.told()
         started.stop()
 

@@ -66,7 +66,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    server = Server(tmp_path_factory.mktemp("server") / "data", "--nodes", "1", "--gpus", "8").start()
+    server = Server(tmp_path_factory.mktemp("server") / "data", "--simulate", "--nodes", "1", "--gpus", "8").start()
     site = Site(server, {"admin": server.client}, {})
     for name, (queue, role) in USERS.items():
         server.client.post("/users", json={"name": name}).raise_for_status()
@@ -348,7 +348,7 @@ def test_the_command_line_sets_grants_lists_revokes_and_deletes(site: Site, name
 
 
 def test_a_secret_and_its_grants_are_there_after_a_kill(folder: Path) -> None:
-    server = Server(folder, "--nodes", "1", "--gpus", "1").start()
+    server = Server(folder, "--simulate", "--nodes", "1", "--gpus", "1").start()
     server.client.put("/secrets/KEY", json={"value": VALUE, "grants": [{"queue": "default"}]}).raise_for_status()
     server.kill()
     server.start()
@@ -359,7 +359,7 @@ def test_a_secret_and_its_grants_are_there_after_a_kill(folder: Path) -> None:
 
 
 def test_a_store_from_before_has_grants_once_it_is_opened(folder: Path) -> None:
-    server = Server(folder, "--nodes", "1", "--gpus", "1").start()
+    server = Server(folder, "--simulate", "--nodes", "1", "--gpus", "1").start()
     server.stop()
     with sqlite3.connect(folder / "phalanx.db") as store:
         store.executescript("DROP TABLE secrets; DROP TABLE secret_grants; UPDATE store_version SET version = 3;")
@@ -370,7 +370,7 @@ def test_a_store_from_before_has_grants_once_it_is_opened(folder: Path) -> None:
 
 
 def test_a_value_that_cannot_be_written_is_refused_and_leaves_no_grant(folder: Path) -> None:
-    server = Server(folder, "--nodes", "1", "--gpus", "1").start()
+    server = Server(folder, "--simulate", "--nodes", "1", "--gpus", "1").start()
     (folder / "secrets").write_text("in the way")
     refused = server.client.put("/secrets/KEY", json={"value": VALUE, "grants": [{"queue": "default"}]})
     assert refused.status_code == 503
@@ -476,7 +476,7 @@ def test_a_webhook_is_told_no_values(folder: Path, hook: tuple[str, list[bytes]]
     url, heard = hook
     file = folder.parent / "alerts.yaml"
     file.write_text(f"webhook: {url}\nrules:\n- {{name: hung, when: stuck_job, for: 100ms}}\n")
-    server = Server(folder, "--nodes", "1", "--gpus", "1", "--alerts", str(file)).start()
+    server = Server(folder, "--simulate", "--nodes", "1", "--gpus", "1", "--alerts", str(file)).start()
     report = (
         "import os, json, time, urllib.request as r\n"
         "token = os.environ['PHALANX_PROGRESS_TOKEN']\n"

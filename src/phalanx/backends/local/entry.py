@@ -7,7 +7,7 @@ import os
 from phalanx.backends.capability import Offer
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
-from phalanx.backends.local.machine import device_names
+from phalanx.backends.local.machine import device_names, gpus_here, real_nodes
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.shepherd import sandbox
@@ -45,4 +45,6 @@ def _yard(setting: Setting) -> Yard:
         hidden(setting),
         setting.secrets,
         setting.history,
+        gpus_here(),
+        real_nodes(setting.cluster),
     )

@@ -27,7 +27,9 @@ LAUNCHER_GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all tasks of one attempt have in common. `device_names` are what a node's devices are called by CUDA."""
+    """What all tasks of one attempt have in common. `device_names` are what a node's devices are called by CUDA; those
+    of a simulated node have no name, and are numbered from `first_simulated`, which no real device has.
+    """
 
     job: Job
     attempt: int
@@ -42,6 +44,7 @@ class Surroundings:
     deadline_ms: int | None = None
     device_names: Mapping[str, Sequence[str]] | None = None
     extra: Mapping[str, str] | None = None
+    first_simulated: int = 0
 
 
 def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> dict[str, str]:
@@ -144,8 +147,10 @@ def _parallel(slot: Slot, placement: Placement, job: Job) -> dict[str, str]:
 
 def _devices(slot: Slot, around: Surroundings) -> dict[str, str]:
     names = (around.device_names or {}).get(slot.node, ())
-    # A device of no name is pretended: its number does for a program that only counts.
-    visible = ",".join(names[device] if device < len(names) else str(device) for device in slot.devices)
+    # The number of a simulated device does for a program that only counts; CUDA finds no device of that number.
+    visible = ",".join(
+        names[device] if device < len(names) else str(around.first_simulated + device) for device in slot.devices
+    )
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": visible,

@@ -1,47 +1,86 @@
-"""This machine as a cluster: its real GPUs on one node, or as many pretended nodes and GPUs as one likes."""
+"""This machine as a cluster: one node with the GPUs it has, or as many simulated nodes and GPUs as are asked for."""
 
 from __future__ import annotations
 
 import os
 import socket
 
-from phalanx.backends.local.gpus import Gpu, find_gpus
+from phalanx.backends.local.gpus import DriverError, Gpu, find_gpus
 from phalanx.cluster.catalogue import UnknownAccelerator, accelerator
 from phalanx.cluster.cluster import DEFAULT_POLICY, Cluster, Node
 from phalanx.errors import PhalanxError
 
-PRETENDED_NODES, PRETENDED_GPUS = 2, 4
-PRETENDED_TYPE, PRETENDED_MEMORY_GB = "H100", 80.0
-PRETENDED_CPUS_PER_GPU_MILLI, PRETENDED_MEMORY_PER_GPU_MB = 16_000, 128 * 1024
+SIMULATED_NODES, SIMULATED_GPUS = 2, 4
+SIMULATED_TYPE, SIMULATED_MEMORY_GB = "H100", 80.0
+SIMULATED_CPUS_PER_GPU_MILLI, SIMULATED_MEMORY_PER_GPU_MB = 16_000, 128 * 1024
+DEVICES_MAX = 64
+"""More GPUs than one machine has."""
 
 
 class MachineError(PhalanxError):
     """A wish that this machine cannot be made to fit."""
 
 
-def local_cluster(nodes: int | None = None, gpus: int | None = None) -> Cluster:
-    """The cluster that this machine is, or pretends to be. GPUs are per node.
-
-    With real GPUs and no wish, it is one node that has them. Pretended nodes pretend their CPUs and memory too: what
-    they run shares this machine, and nobody would learn anything from a job that waits for CPUs here.
+def cluster_for(nodes: int | None, gpus: int | None) -> Cluster:
+    """The cluster of `up --nodes --gpus`: this machine where neither says otherwise, else simulated nodes, which only a
+    machine without GPUs has without a further word.
     """
+    if nodes is None and not gpus:
+        return local_cluster() if gpus is None else cpu_cluster()
     found = find_gpus()
-    if found and nodes in (None, 1) and (gpus is None or gpus <= len(found)):
-        return Cluster((_real_node(found[:gpus]),), policy=DEFAULT_POLICY, name=socket.gethostname())
-    if nodes is None and gpus == 0:
-        return Cluster((_real_node(()),), policy=DEFAULT_POLICY, name=socket.gethostname())
-    count, each = PRETENDED_NODES if nodes is None else nodes, PRETENDED_GPUS if gpus is None else gpus
-    if count < 1 or each < 0:
-        raise MachineError(f"--nodes {count} --gpus {each}: expected at least one node, and no fewer than 0 GPUs")
-    pretended = tuple(_pretended_node(f"n{i}", each) for i in range(count))
-    return Cluster(pretended, policy=DEFAULT_POLICY, name="pretended")
+    if found:
+        asked = " ".join(
+            f"{option} {count}" for option, count in (("--nodes", nodes), ("--gpus", gpus)) if count is not None
+        )
+        raise MachineError(
+            f"{asked}: this machine has {len(found)} GPUs ({found[0].name}); leave out --nodes and --gpus to run on "
+            "them, or add --simulate for simulated nodes in their place"
+        )
+    return simulated_cluster(nodes, gpus)
+
+
+def local_cluster() -> Cluster:
+    """This machine: one node with all its GPUs, if it has any."""
+    return _of_this_machine(find_gpus())
+
+
+def cpu_cluster() -> Cluster:
+    """This machine without its GPUs, whether or not they could be used."""
+    return _of_this_machine(())
+
+
+def simulated_cluster(nodes: int | None = None, gpus: int | None = None) -> Cluster:
+    """Nodes that no machine is behind, each with so many GPUs. Their CPUs and memory are simulated too: tasks share
+    this machine, and no user would learn anything from a job that waits for CPUs here.
+    """
+    count, each = SIMULATED_NODES if nodes is None else nodes, SIMULATED_GPUS if gpus is None else gpus
+    made = tuple(_simulated_node(f"n{i}", each) for i in range(count))
+    return Cluster(made, policy=DEFAULT_POLICY, name="simulated")
+
+
+def real_nodes(cluster: Cluster) -> tuple[str, ...]:
+    """The nodes of a cluster that are machines: that of this machine's name, if it has the GPUs it says."""
+    here = [node for node in cluster.nodes if node.name == socket.gethostname()]
+    return tuple(node.name for node in here if not node.gpus or find_gpus())
 
 
 def device_names(cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    """What CUDA calls the devices of each node; nothing for those that are pretended."""
-    found = find_gpus()
-    here = [node for node in cluster.nodes if node.name == socket.gethostname()]
+    """What CUDA calls the devices of each node; nothing for those that are simulated."""
+    here = [node for node in cluster.nodes if node.name == socket.gethostname() and node.gpus]
+    found = find_gpus() if here else ()
     return {node.name: tuple(gpu.uuid for gpu in found[: node.gpus]) for node in here if found}
+
+
+def gpus_here() -> int:
+    """How many GPUs this machine has: CUDA calls none of them by this number or one above it."""
+    try:
+        return len(find_gpus())
+    except DriverError:
+        return DEVICES_MAX
+
+
+def _of_this_machine(gpus: tuple[Gpu, ...]) -> Cluster:
+    return Cluster((_real_node(gpus),), policy=DEFAULT_POLICY, name=socket.gethostname())
 
 
 def _real_node(gpus: tuple[Gpu, ...]) -> Node:
@@ -55,15 +94,15 @@ def _real_node(gpus: tuple[Gpu, ...]) -> Node:
     )
 
 
-def _pretended_node(name: str, gpus: int) -> Node:
+def _simulated_node(name: str, gpus: int) -> Node:
     share = max(gpus, 1)
     return Node(
         name,
         gpus=gpus,
-        gpu_type=PRETENDED_TYPE if gpus else "",
-        gpu_memory_gb=PRETENDED_MEMORY_GB if gpus else 0.0,
-        cpus_milli=share * PRETENDED_CPUS_PER_GPU_MILLI,
-        memory_mb=share * PRETENDED_MEMORY_PER_GPU_MB,
+        gpu_type=SIMULATED_TYPE if gpus else "",
+        gpu_memory_gb=SIMULATED_MEMORY_GB if gpus else 0.0,
+        cpus_milli=share * SIMULATED_CPUS_PER_GPU_MILLI,
+        memory_mb=share * SIMULATED_MEMORY_PER_GPU_MB,
     )
 
 

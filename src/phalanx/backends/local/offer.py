@@ -12,7 +12,7 @@ from phalanx.backends.local.device_memory.rates import Rates
 from phalanx.backends.local.mps import CONTROL, has_mps
 from phalanx.backends.local.orders import Yard
 
-SUMMARY = "Processes on this machine, with its GPUs or pretended ones."
+SUMMARY = "Processes on this machine, with its GPUs or simulated ones."
 
 
 def local_offer(yard: Yard) -> Offer:
@@ -30,4 +30,4 @@ def local_offer(yard: Yard) -> Offer:
     }
     lacks = {capability: why for capability, why in obstacles.items() if why}
     rates = None if Capability.SUSPEND_FREES_MEMORY in lacks else Rates(yard.backend).read()
-    return Offer("local", SUMMARY, lacks, rates)
+    return Offer("local", SUMMARY, lacks, rates, yard.real_nodes)

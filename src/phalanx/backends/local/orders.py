@@ -39,7 +39,8 @@ class Yard:
     """Where and how attempts run here. `data` holds the folders of all jobs; `environment` gives further variables of
     an attempt, such as where it reports its progress; `identity` is the Unix user that a job's tasks run as; jobs that
     take a device in turns run for `turn_ms` each; `hidden` are files and folders that tasks must not see;
-    `secrets` gives those of a job, or raises why it may not start; `history` is what the store knows of attempts.
+    `secrets` gives those of a job, or raises why it may not start; `history` is what the store knows of attempts;
+    `real_nodes` are those that are this machine, and simulated devices are numbered from `first_simulated`.
     """
 
     data: Path
@@ -51,6 +52,8 @@ class Yard:
     hidden: Sequence[str] = ()
     secrets: Callable[[Job], Mapping[str, str]] = no_secrets
     history: History = field(default_factory=History)
+    first_simulated: int = 0
+    real_nodes: tuple[str, ...] | None = None
 
     @property
     def backend(self) -> Path:
@@ -158,6 +161,7 @@ class Yard:
             deadline_ms=deadline_ms,
             device_names=self.device_names,
             extra={**self.secrets(job), **self._reporting(job.id, attempt)},
+            first_simulated=self.first_simulated,
         )
 
     def _task_order(

@@ -40,6 +40,7 @@ _NODE = {
     "labels": {},
     "spot": False,
     "jobs": ["4821"],
+    "simulated": False,
 }
 _QUEUE = {
     "name": "research/llm",
@@ -160,9 +161,10 @@ EXAMPLES: dict[str, Any] = {
     "BackendListModel": _page(
         {
             "name": "local",
-            "summary": "Processes on this machine, with its GPUs or pretended ones.",
+            "summary": "Processes on this machine, with its GPUs or simulated ones.",
             "can": ["adopt", "resize", "suspend", "logs", "exec"],
             "lacks": {"containers": "none of podman, docker, apptainer is on the PATH"},
+            "real_nodes": ["gpu-box"],
         }
     ),
     "CheckpointBody": {"within_s": 60},
@@ -172,6 +174,7 @@ EXAMPLES: dict[str, Any] = {
         "nodes": 125,
         "gpus": 1000,
         "gpus_used": 872,
+        "simulated_nodes": 0,
         "gpu_types": ["H100"],
         "storage_tiers": ["nvme"],
         "policy": "priority",

@@ -233,6 +233,7 @@ class NodeModel(Answered):
     labels: dict[str, str]
     spot: bool
     jobs: list[str] = Field(description="Jobs there that you may see.")
+    simulated: bool = Field(description="No machine of that name is behind it: its GPUs are simulated.")
 
 
 class NodeListModel(Answered):
@@ -296,6 +297,7 @@ class ClusterModel(Answered):
     nodes: int
     gpus: int
     gpus_used: int
+    simulated_nodes: int = Field(description="How many nodes no machine is behind.")
     gpu_types: list[str]
     storage_tiers: list[str] = Field(description="Those that jobs may name, of nodes and shared.")
     policy: str
@@ -606,6 +608,7 @@ class BackendModel(Answered):
     summary: str
     can: list[str]
     lacks: dict[str, str]
+    real_nodes: list[str] | None = Field(None, description="Nodes that are machines and not simulated; null: all.")
 
 
 class BackendListModel(Answered):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
+from sqlalchemy import Connection
 
 from phalanx.cluster.cluster import Health
 from phalanx.server.accounts.roles import Account, Role
@@ -20,6 +21,7 @@ from phalanx.server.api.planner import ask
 from phalanx.server.loop.wire import ChangeNode
 from phalanx.server.planner.questions import ListUse
 from phalanx.server.refusal import Refusal
+from phalanx.server.simulated import real_nodes_of
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
 from phalanx.server.store.virtual_clusters import virtual_clusters_of
@@ -97,7 +99,8 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     _need_eyes(account)
     used = await context.read(table.gpus_used)
     cluster = {key: value for key, value in (await context.cluster()).items() if key != "queues"}
-    return as_json({**cluster, "gpus_used": used})
+    simulated = await context.read(_count_simulated)
+    return as_json({**cluster, "gpus_used": used, "simulated_nodes": simulated})
 
 
 @router.get("/policy", responses=answers(models.PolicyModel))
@@ -131,9 +134,16 @@ async def _shown(nodes: list[dict[str, Any]], account: Account, context: Context
         queues = await context.read(table.queues_of, ids)
         for node in nodes:
             node["jobs"] = [job for job in node["jobs"] if account.sees(queues[job])]
+    real = await context.read(real_nodes_of)
     for node in nodes:
         del node["position"]
+        node["simulated"] = real is not None and node["name"] not in real
     return nodes
+
+
+def _count_simulated(connection: Connection) -> int:
+    real = real_nodes_of(connection)
+    return 0 if real is None else table.count_without(connection, real)
 
 
 def _need_eyes(account: Account) -> None:

@@ -51,6 +51,7 @@ from phalanx.server.rehearsal import RehearsalBackend, rehearsal_offer
 from phalanx.server.reserve import Reserve
 from phalanx.server.secrets.access import values_for
 from phalanx.server.secrets.folder import SecretFolder
+from phalanx.server.simulated import write_simulated
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
 from phalanx.server.store.lineage import Lineage, write_lineage
@@ -202,9 +203,9 @@ def _cluster_of(options: Options) -> Cluster:
         except (OSError, UnicodeDecodeError) as error:
             raise LoopError(f"{options.cluster}: {error}") from error
     if options.backend == "local":
-        from phalanx.backends.local.machine import local_cluster
+        from phalanx.backends.local.machine import cluster_for, simulated_cluster
 
-        return local_cluster(options.nodes, options.gpus)
+        return (simulated_cluster if options.simulate else cluster_for)(options.nodes, options.gpus)
     return flat(options.nodes or 1, options.gpus or 8)
 
 
@@ -278,7 +279,9 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
     with database.writing() as connection:
         newest = newest_first(connection)
         kept = notices.kept_of(settings.get(connection, notices.KEY))
-        settings.put(connection, "backend", _told(backend.offer()))
+        settings.put(connection, "backend", _told(offer := backend.offer()))
+    with suppress(OSError):
+        write_simulated(options.file("run"), (node.name for node in state.cluster.nodes), offer.real_nodes)
     mark, revocations = Mark(options.file("backend")), Revocations(options.file("backend"))
     mark.begin(begun.lineage.present, far)
     with database.reading() as connection, suppress(OSError):
@@ -322,7 +325,13 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
 
 def _told(offer: Offer) -> bytes:
     return json_of(
-        {"name": offer.name, "summary": offer.summary, "can": [each.value for each in offer.has], "lacks": offer.lacks}
+        {
+            "name": offer.name,
+            "summary": offer.summary,
+            "can": [each.value for each in offer.has],
+            "lacks": offer.lacks,
+            "real_nodes": offer.real_nodes,
+        }
     )
 
 

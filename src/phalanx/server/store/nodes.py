@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -23,6 +24,11 @@ def one(connection: Connection, name: str) -> dict[str, Any] | None:
     """A node by its name."""
     found = connection.execute(select(nodes).where(nodes.c.name == name)).one_or_none()
     return _item(found) if found is not None else None
+
+
+def count_without(connection: Connection, names: Collection[str]) -> int:
+    """How many nodes there are beside those of some names."""
+    return int(connection.execute(select(func.count()).where(nodes.c.name.not_in(names))).scalar() or 0)
 
 
 def gpus_used(connection: Connection) -> int:

@@ -8,15 +8,18 @@ import subprocess
 import sys
 
 from phalanx.backends.local.device_memory.start import DRIVER_VARIABLE, PROGRAM
-from phalanx.backends.local.gpus import find_gpus
+from phalanx.backends.local.gpus import DriverError, find_gpus
 
 TIMEOUT_S = 30.0
 
 
 def why_not() -> str:
     """Why device memory cannot be moved here; empty if it can."""
-    if not os.environ.get(DRIVER_VARIABLE) and not find_gpus():
-        return "there are no NVIDIA GPUs here"
+    try:
+        if not os.environ.get(DRIVER_VARIABLE) and not find_gpus():
+            return "there are no NVIDIA GPUs here"
+    except DriverError as error:
+        return str(error)
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-c", PROGRAM],

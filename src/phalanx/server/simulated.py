@@ -1,0 +1,35 @@
+"""Which nodes are simulated, by the names of those that are machines, which the backend knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import Connection
+
+from phalanx.server.store import settings
+
+FILE = "simulated"
+"""Where the loop leaves their number for `up`, in the folder of what runs."""
+
+
+def real_nodes_of(connection: Connection) -> list[str] | None:
+    """The nodes that are machines, as the backend told when it was opened; None means all."""
+    offer = msgspec.json.decode(settings.get(connection, "backend") or b"{}")
+    found: list[str] | None = offer.get("real_nodes")
+    return found
+
+
+def write_simulated(folder: Path, nodes: Iterable[str], real: Collection[str] | None) -> None:
+    """Leaves for `up` how many of all nodes are simulated."""
+    count = 0 if real is None else sum(name not in real for name in nodes)
+    (folder / FILE).write_text(str(count))
+
+
+def simulated_nodes(folder: Path) -> int:
+    """The number that the loop has left; none where it could not."""
+    try:
+        return int((folder / FILE).read_text())
+    except (OSError, ValueError):
+        return 0
