@@ -140,12 +140,6 @@ def test_nothing_to_run_is_a_usage_error_that_says_what_to_do(phalanx: Phalanx) 
     assert "phalanx submit -- true" in result.err
 
 
-def test_a_file_and_options_do_not_mix(phalanx: Phalanx, tmp_path: Path) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text("command: true\n")
-    assert phalanx("submit", str(file), "--gpus", "1").code == Exit.USAGE
-
-
 def test_a_deadline_and_how_long_it_may_wait_are_options_and_it_is_told_whether_it_can_be_met(phalanx: Phalanx) -> None:
     times = ("--duration", "1h", "--begin", "+1h", "--deadline", "+90m", "--max-wait", "10m")
     result = phalanx("submit", "-o", "json", *times, "--gpus", "1", "--", "true")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from phalanx.cli.client import Client, Refused, Unreachable
 from phalanx.cli.files import text_of
-from phalanx.errors import PhalanxError
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job
 
@@ -52,18 +50,3 @@ def with_file(refused: Refused, paths: Sequence[str]) -> Refused:
     if refused.index is None or refused.index >= len(paths):
         return refused
     return Refused(f"{paths[refused.index]}: {refused}", refused.index)
-
-
-def started_in(path: str, folder: str, site: Site) -> str:
-    """The text of a job file, with this folder to start in if it names none and has no image with its own."""
-    text = text_of(path)
-    job = site.read(text, path)
-    if not folder or job.execution.workdir or job.execution.image:
-        return text
-    moved = f"{text.rstrip()}\nworkdir: {json.dumps(folder)}\n"
-    try:
-        site.read(moved, path)
-    except PhalanxError:
-        # Written as JSON, or in another way that nothing can be added to at the end.
-        return text
-    return moved

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,8 +12,10 @@ import click
 from phalanx.cli.client import Client, Refused, connect, job_path
 from phalanx.cli.complete import template_names
 from phalanx.cli.exit import Exit
+from phalanx.cli.job_draft import JobDraft
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import with_file
+from phalanx.cli.job_wish import drafts_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
 from phalanx.errors import PhalanxError
 
@@ -32,7 +32,13 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta["command"] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            # Those of a command are taken for ours where nothing tells them apart.
+            hint = "the command of a job goes after `--`, as in `phalanx submit -- python train.py`"
+            raise click.UsageError(f"{error.format_message()} If it is one of a command: {hint}.", ctx) from None
 
 
 class RunCommand(JobCommand):
@@ -62,7 +68,7 @@ OPTIONS = (
         "--template", metavar="NAME", shell_complete=template_names, help="A job of the gallery; `list` lists it."
     ),
     click.option(
-        "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value for a key of the template."
+        "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value for a key of FILE or template."
     ),
     click.option("--name", help="A name, which works in place of the id while it is unique."),
     click.option("--queue", help="The queue."),
@@ -115,7 +121,7 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         return Exit.OK
     client = connect()
     if dry_run:
-        click.echo("---\n".join(_wanted(ctx, given, client)), nl=False)
+        _show(drafts_of(ctx.meta.get("command", []), given, client))
         return Exit.OK
     made = _hand_in(ctx, given, client, output)
     if wait:
@@ -125,14 +131,17 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
     return Exit.OK
 
 
-def _wanted(ctx: click.Context, given: dict[str, Any], client: Client) -> list[str]:
-    """The job files that the options come to."""
-    return _texts(ctx.meta.get("command", []), given, "" if given["workdir"] else _here(client), client)
+def _show(drafts: list[JobDraft]) -> None:
+    """Prints the job files, and to stderr what options changed in those of others."""
+    for draft in drafts:
+        for change in draft.changes if draft.source else ():
+            click.echo(f"{draft.source}: {change}", err=True)
+    click.echo("---\n".join(draft.text for draft in drafts), nl=False)
 
 
 def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: Output) -> list[dict[str, Any]]:
     """Submits the jobs, tells of them, and gives them as the server does."""
-    texts = _wanted(ctx, given, client)
+    texts = [draft.text for draft in drafts_of(ctx.meta.get("command", []), given, client)]
     try:
         made = [client.post_yaml("/jobs", texts[0], forecast=True)] if len(texts) == 1 else _submit_all(client, texts)
     except Refused as refused:
@@ -142,18 +151,6 @@ def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: 
     _tell_of_deadlines(client, texts, made)
     _tell_of_misfits(client, made)
     return made
-
-
-def _here(client: Client) -> str:
-    """The folder that jobs start in: this one, if the server is here and its jobs, which are never root, can pass."""
-    if not client.is_here:
-        return ""
-    here = Path.cwd()
-    closed = next((folder for folder in (here, *here.parents) if not folder.stat().st_mode & 0o001), None)
-    if os.getuid() == 0 and closed is not None:
-        click.echo(f"jobs do not run as root and cannot enter {closed}: it starts in a folder of its own", err=True)
-        return ""
-    return str(here)
 
 
 def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
@@ -177,95 +174,6 @@ def run(ctx: click.Context, /, **given: Any) -> int:
     client = connect()
     made = _hand_in(ctx, given, client, "table")
     return next((ended.own_code for ended in list(attend(client, made, follow=True)) if ended.code), Exit.OK)
-
-
-def _texts(command: list[str], given: dict[str, Any], here: str, client: Client) -> list[str]:
-    """The job files to be submitted: from files, from a template, or from options and a command.
-
-    A job that names no folder, and has no image with folders of its own, starts `here`.
-    """
-    keys = _keys(given)
-    if given["files"]:
-        from phalanx.cli.job_text import site_of, started_in
-
-        if command or keys or given["template"]:
-            raise click.UsageError(
-                "options that describe a job, and a command, go with no FILE; change the file instead"
-            )
-        site = site_of(client)
-        return [started_in(path, here, site) for path in given["files"]]
-    if given["changes"] and not given["template"]:
-        raise click.UsageError("--set changes a template: say which with --template")
-    if given["template"]:
-        keys = _from_template(given["template"], given["changes"]) | keys
-    if command:
-        keys["command"] = command
-    if "command" not in keys and "image" not in keys:
-        raise click.UsageError("expected FILE, --template NAME, or a command after --, as in `phalanx submit -- true`")
-    if here and "image" not in keys:
-        keys.setdefault("workdir", here)
-    return [_job_file(keys)]
-
-
-def _job_file(keys: dict[str, Any]) -> str:
-    """A job file of these keys, a line each. JSON is YAML."""
-    import json
-
-    return "".join(f"{key}: {json.dumps(value, ensure_ascii=False)}\n" for key, value in keys.items())
-
-
-def _from_template(name: str, changes: tuple[str, ...]) -> dict[str, Any]:
-    import yaml
-
-    from phalanx.cli.templates import template
-
-    found: dict[str, Any] = yaml.safe_load(template(name).text)
-    for change in changes:
-        key, value = _pair(change, "--set")
-        _put(found, key.split("."), yaml.safe_load(value))
-    return found
-
-
-def _put(tree: Any, path: list[str], value: object) -> None:
-    """Sets a key deep in a tree: `gang.0.replicas` is the replicas of the first role."""
-    for key in path[:-1]:
-        try:
-            tree = tree[int(key) if isinstance(tree, list) else key]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise click.UsageError(f"--set {'.'.join(path)}: the template has no '{key}'") from None
-    tree[int(path[-1]) if isinstance(tree, list) else path[-1]] = value
-
-
-PLAIN_KEYS = (
-    *("name", "queue", "priority", "kind", "image", "workdir"),
-    *("duration", "max_run", "max_wait", "begin", "deadline", "array"),
-)
-"""Keys of a job file that are options of the same name."""
-
-
-def _keys(given: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a job file that the options come to."""
-    keys = {key: given[key] for key in PLAIN_KEYS if given[key] is not None}
-    task = {key: given[key] for key in ("gpus", "gpu_type", "cpus", "memory_gb") if given[key] is not None}
-    if given["tasks"]:
-        keys["gang"] = [{"role": "worker", "replicas": given["tasks"], **task}]
-    else:
-        keys |= task
-    for key, option in (("env", "--env"), ("labels", "--label")):
-        if given[key]:
-            keys[key] = dict(_pair(text, option) for text in given[key])
-    if given["after"]:
-        keys["after"] = list(given["after"])
-    if given["retries"] is not None:
-        keys["retry"] = {"limit": given["retries"]}
-    return keys
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.UsageError(f"{option} {text}: expected NAME=VALUE")
-    return key, value
 
 
 def _list_templates(output: Output) -> None:

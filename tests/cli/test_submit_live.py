@@ -1,0 +1,75 @@
+"""What a user expects of `submit` and `run` in the first hour: options count, and jobs find the user's own Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from live import Phalanx
+
+from phalanx.cli.exit import Exit
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: mine\ngpus: 1\ncommand: [sh, -c, 'echo $COLOUR']\nenv: {COLOUR: green}\nduration: 1h\n")
+    return file
+
+
+def test_set_changes_a_file_and_dry_run_tells_what(phalanx: Phalanx, job_file: Path) -> None:
+    shown = phalanx("submit", str(job_file), "--set", "gpus=2", "--set", "priority=5", "--dry-run")
+    keys = yaml.safe_load(shown.out)
+    assert (keys["gpus"], keys["priority"], keys["name"]) == (2, 5, "mine")
+    assert f"{job_file}: gpus: 1 becomes 2\n{job_file}: priority: 5\n" in shown.err
+
+
+def test_set_changes_a_template_and_dry_run_tells_what(phalanx: Phalanx) -> None:
+    shown = phalanx("submit", "--template", "hello", "--set", "name=other", "--dry-run")
+    assert "template hello: name: hello becomes other" in shown.err
+
+
+def test_options_count_before_what_a_file_says(phalanx: Phalanx, job_file: Path) -> None:
+    options = ("--name", "theirs", "--gpus", "2", "--tasks", "2", "--env", "SIZE=big", "--duration", "5m")
+    keys = yaml.safe_load(phalanx("submit", str(job_file), *options, "--dry-run", "--", "true").out)
+    assert keys["gang"] == [{"role": "worker", "gpus": 2, "replicas": 2}]
+    assert (keys["name"], keys["duration"], keys["command"]) == ("theirs", "5m", ["true"])
+    assert keys["env"]["COLOUR"] == "green"
+    assert keys["env"]["SIZE"] == "big"
+    result = phalanx("run", str(job_file), "--env", "COLOUR=red")
+    assert (result.code, "red\n" in result.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--gpus", "1", "python", "train.py"], "a command goes after `--`, as in `phalanx submit -- python train.py`"),
+        (["python", "train.py", "--lr", "3"], "the command of a job goes after `--`"),
+        (["--set", "gpus=1", "--", "true"], "--set changes a FILE or a template: name one"),
+        (["{job}", "--template", "hello"], "name one of them"),
+        (["{job}", "--set", "gpus"], "--set gpus: expected NAME=VALUE"),
+        (["{job}", "--set", "gang.0.gpus=1"], "has no 'gang'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_to_do(
+    phalanx: Phalanx, job_file: Path, arguments: list[str], told: str
+) -> None:
+    result = phalanx("submit", *[str(job_file) if each == "{job}" else each for each in arguments])
+    assert result.code == Exit.USAGE
+    assert told in result.err
+
+
+def test_a_program_in_the_place_of_a_job_file_is_told_how_to_run(phalanx: Phalanx, tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text("print('hello')\n")
+    result = phalanx("submit", str(program))
+    assert (result.code, result.out) == (Exit.USAGE, "")
+    assert f"run it with `phalanx submit -- python {program}`" in result.err
+
+
+def test_a_change_that_the_file_cannot_take_is_told_with_its_key(phalanx: Phalanx, job_file: Path) -> None:
+    result = phalanx("submit", str(job_file), "--set", "gpus=many")
+    assert result.code == Exit.ERROR
+    assert f"{job_file}, as changed by options:" in result.err
+    assert "key 'gpus'" in result.err
