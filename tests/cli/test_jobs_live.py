@@ -152,7 +152,8 @@ def test_a_deadline_and_how_long_it_may_wait_are_options_and_it_is_told_whether_
 
 
 def test_a_dry_run_prints_the_job_file_and_submits_nothing(phalanx: Phalanx) -> None:
-    result = phalanx("submit", "--dry-run", "--tasks", "2", "--gpus", "1", "--env", "A=b=c", "--", "echo", "it's")
+    options = ("--dry-run", "--no-inherit-env", "--tasks", "2", "--gpus", "1", "--env", "A=b=c")
+    result = phalanx("submit", *options, "--", "echo", "it's")
     keys = yaml.safe_load(result.out)
     assert keys["gang"] == [{"role": "worker", "replicas": 2, "gpus": 1}]
     assert keys["env"] == {"A": "b=c"}

@@ -18,6 +18,21 @@ def job_file(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A program in a virtual environment of the submitter's, and secrets in its shell."""
+    program = tmp_path / "venv" / "bin" / "my-tool"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nenv\n")
+    for path in (program, program.parent, program.parent.parent):
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("VIRTUAL_ENV", str(program.parents[1]))
+    for name in ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY"):
+        monkeypatch.setenv(name, "very-secret")
+    return program.name
+
+
 def test_set_changes_a_file_and_dry_run_tells_what(phalanx: Phalanx, job_file: Path) -> None:
     shown = phalanx("submit", str(job_file), "--set", "gpus=2", "--set", "priority=5", "--dry-run")
     keys = yaml.safe_load(shown.out)
@@ -73,3 +88,38 @@ def test_a_change_that_the_file_cannot_take_is_told_with_its_key(phalanx: Phalan
     assert result.code == Exit.ERROR
     assert f"{job_file}, as changed by options:" in result.err
     assert "key 'gpus'" in result.err
+
+
+def test_a_job_finds_the_programs_of_its_submitter_and_none_of_its_secrets(phalanx: Phalanx, tool: str) -> None:
+    result = phalanx("run", "--", tool)
+    assert result.code == 0
+    assert "VIRTUAL_ENV=" in result.out
+    assert "PYTHONUNBUFFERED=1" in result.out
+    assert "very-secret" not in result.out
+    shown = phalanx("submit", "--dry-run", "--", tool).out
+    assert "very-secret" not in shown
+
+
+def test_what_a_job_says_of_its_environment_counts_before_that_of_the_shell(phalanx: Phalanx, tool: str) -> None:
+    result = phalanx("run", "--env", "VIRTUAL_ENV=/opt/mine", "--env", "PYTHONUNBUFFERED=", "--", tool)
+    assert "VIRTUAL_ENV=/opt/mine\n" in result.out
+    assert "PYTHONUNBUFFERED=\n" in result.out
+
+
+@pytest.mark.parametrize("how", ["by option", "by file"])
+def test_a_job_can_go_without_the_environment_of_its_submitter(
+    phalanx: Phalanx, tool: str, tmp_path: Path, how: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"command: [{tool}]\n{'inherit_env: false' if how == 'by file' else ''}\n")
+    result = phalanx("run", *(["--no-inherit-env"] if how == "by option" else []), str(file))
+    assert result.code == Exit.RUN_ERROR
+    assert "there is no such program on the job's PATH" in result.err
+    if how == "by file":
+        assert phalanx("run", "--inherit-env", str(file)).code == 0
+
+
+def test_a_folder_that_is_not_there_is_told_before_the_job_starts(phalanx: Phalanx, tmp_path: Path) -> None:
+    result = phalanx("submit", "--begin", "+1h", "--workdir", str(tmp_path / "nowhere"), "-o", "name", "--", "true")
+    assert f"workdir '{tmp_path}/nowhere': there is no such folder on this machine" in result.err
+    assert phalanx("cancel", result.out.strip()).code == 0

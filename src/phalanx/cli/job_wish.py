@@ -10,6 +10,7 @@ import click
 
 from phalanx.cli.client import Client
 from phalanx.cli.files import text_of
+from phalanx.cli.inherited import inherited
 from phalanx.cli.job_draft import JobDraft
 from phalanx.cli.job_text import Site, site_of
 
@@ -31,7 +32,7 @@ def drafts_of(command: list[str], given: dict[str, Any], client: Client) -> list
     """
     drafts = _of_files(command, given, client) if given["files"] else [_of_options(command, given)]
     for draft in drafts:
-        _settle(draft, client)
+        _settle(draft, given["inherit_env"], client)
     return drafts
 
 
@@ -96,12 +97,23 @@ def _change(draft: JobDraft, command: list[str], given: dict[str, Any]) -> None:
         draft.put(["command"], command)
 
 
-def _settle(draft: JobDraft, client: Client) -> None:
-    """Adds where the job starts, unless it says so itself."""
-    if not draft.has("image") and not draft.has("workdir") and (folder := _here(client.is_here)):
+def _settle(draft: JobDraft, wanted: bool | None, client: Client) -> None:
+    """Adds where the job starts and what it takes over from this shell, unless it says so itself.
+
+    A server elsewhere has other folders, so that there it must be asked for.
+    """
+    if draft.has("image"):
+        return
+    if wanted is None and draft.has("inherit_env"):
+        wanted = draft.value("inherit_env") == "true"
+    if not draft.has("workdir") and (folder := _here(client.is_here or wanted is True)):
         told = list(draft.changes)
         draft.put(["workdir"], folder)
         draft.changes = told
+    if wanted if wanted is not None else client.is_here:
+        _inherit(draft)
+    if client.is_here:
+        _tell_of_workdir(draft)
 
 
 def _here(is_shared: bool) -> str:
@@ -109,11 +121,39 @@ def _here(is_shared: bool) -> str:
     if not is_shared:
         return ""
     here = Path.cwd()
-    closed = next((folder for folder in (here, *here.parents) if not folder.stat().st_mode & 0o001), None)
-    if os.getuid() == 0 and closed is not None:
+    if closed := _closed_to_jobs(here):
         click.echo(f"jobs do not run as root and cannot enter {closed}: it starts in a folder of its own", err=True)
         return ""
     return str(here)
+
+
+def _inherit(draft: JobDraft) -> None:
+    """Has the job find the programs that this shell finds."""
+    variables = inherited(os.environ)
+    home = variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
+    if home and (closed := _closed_to_jobs(Path(home))):
+        click.echo(
+            f"jobs do not run as root and cannot enter {closed}: they do not find the Python of {home}", err=True
+        )
+    draft.add_pairs("env", variables)
+
+
+def _closed_to_jobs(place: Path) -> Path | None:
+    """The folder on the way to a place that jobs submitted by root, which run as other users, cannot pass."""
+    if os.getuid():
+        return None
+    return next((each for each in (place, *place.parents) if each.is_dir() and not each.stat().st_mode & 0o001), None)
+
+
+def _tell_of_workdir(draft: JobDraft) -> None:
+    """Says before the job starts that it could not as things are. It is taken all the same: a job before may help."""
+    folder = draft.value("workdir")
+    if folder and not os.path.isdir(folder):
+        click.echo(
+            f"workdir '{folder}': there is no such folder on this machine, where the job runs: make it before the job "
+            "starts, or it fails",
+            err=True,
+        )
 
 
 def pair(text: str, option: str) -> tuple[str, str]:

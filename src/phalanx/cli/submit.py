@@ -82,6 +82,11 @@ OPTIONS = (
     click.option("--image", help="A container image to run in."),
     click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the job's environment."),
     click.option("--workdir", metavar="DIR", help="The folder to start in. Default: this one, if the server is here."),
+    click.option(
+        "--inherit-env/--no-inherit-env",
+        default=None,
+        help="Take over PATH and the virtual environment of this shell, no secrets. Default: if the server is here.",
+    ),
     click.option("--duration", metavar="TIME", help="How long it will take, as a guess: 90s, 4h."),
     click.option("--max-run", metavar="TIME", help="Stop it after so long."),
     click.option("--max-wait", metavar="TIME", help="Have it go first once it has waited so long."),

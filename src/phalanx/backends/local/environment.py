@@ -24,6 +24,9 @@ COORDINATES = ("PHALANX_TP_RANK", "PHALANX_PP_RANK", "PHALANX_DP_RANK")
 LAUNCHER_GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 """The seconds that `torchrun` leaves its workers after a notice: else it kills them after 30, whatever their grace."""
 
+UNBUFFERED = "PYTHONUNBUFFERED"
+"""Has Python print at once: into a file it would keep what it prints back until there are 8 kB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -52,6 +55,7 @@ def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> di
     return {
         **{name: os.environ[name] for name in PASSED_ON if name in os.environ},
         LAUNCHER_GRACE: str(-(-around.job.grace_ms // 1000)),
+        UNBUFFERED: "1",
         **dict(around.job.execution.env),
         **_rendezvous(slot, placement, around),
         **_promised(slot, placement, around),

@@ -65,6 +65,10 @@ _properties: dict[str, Any] = {
     "command": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
     "image": {"type": "string"},
     "env": _text_map,
+    "inherit_env": {
+        "type": "boolean",
+        "description": "Only `phalanx submit` and `run` mind it: REST inherits nothing.",
+    },
     "workdir": {"type": "string"},
     "labels": _text_map,
     "node_selector": _text_map,

@@ -10,7 +10,7 @@ from phalanx.document.error import brief
 from phalanx.workload.formats.limits import ARGUMENTS_MAX, MOUNTS_MAX, SECRETS_MAX, VARIABLES_MAX
 from phalanx.workload.job import Execution, Probe, ProbeKind
 
-EXECUTION_KEYS = ("command", "image", "env", "workdir", "mounts", "secrets", "health", "idle_timeout")
+EXECUTION_KEYS = ("command", "image", "env", "inherit_env", "workdir", "mounts", "secrets", "health", "idle_timeout")
 HEALTH_KEYS = ("http", "tcp", "command", "interval", "timeout", "failures", "after")
 MOUNT_KEYS = ("source", "target")
 
@@ -22,7 +22,8 @@ _SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def read_execution(job: Fields) -> Execution:
-    """The command of a job and what surrounds it."""
+    """The command of a job and what surrounds it. `inherit_env` is for `submit`, which has done it by now."""
+    job.get("inherit_env", Field.boolean, True)
     return Execution(
         command=job.get("command", _read_command, ()),
         image=job.get("image", _read_image, ""),
