@@ -198,7 +198,8 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
             if not _until_ready(tree):
                 return 0 if tree.stopping else 1
             tree.start_rest()
-            _tell_restored(tree)
+            _tell_left(tree, "restored")
+            _tell_left(tree, "unheeded")
             with suppress(OSError):
                 options.file("url").write_text(f"{options.url}\n")
             ready(options)
@@ -211,10 +212,11 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
     return 0
 
 
-def _tell_restored(tree: Tree) -> None:
-    """Says that the store was restored, if it was: whoever put the backup in its place is there to read it."""
+def _tell_left(tree: Tree, name: str) -> None:
+    """Says what the loop has left to be told to the user that starts the server, if anything."""
     with suppress(OSError):
-        tree.tell(tree.options.file("run", "restored").read_text())
+        for line in tree.options.file("run", name).read_text().splitlines():
+            tree.tell(line)
 
 
 def _stop(tree: Tree) -> None:

@@ -57,6 +57,7 @@ from phalanx.server.store.database import Database, FullStoreError, StoreError, 
 from phalanx.server.store.lineage import Lineage, write_lineage
 from phalanx.server.store.recovery import recover
 from phalanx.server.store.snapshots import newest_first
+from phalanx.server.unheeded import unheeded, write_unheeded
 from phalanx.simulate.plugins import read_policy
 from phalanx.workload.job import Job, UnixIdentity
 
@@ -140,8 +141,10 @@ def _state_of(database: Database, options: Options) -> tuple[State, Beginning]:
 def _first_event(state: State, term: int, options: Options) -> ClusterDefined | TermBegun:
     """What a leader says first: with what it plans, and that nobody before it leads any more."""
     if state.seq >= 0:
+        write_unheeded(options.file("run"), unheeded(state, options, lambda asked: live(_cluster_of(asked))))
         offer = _offer(options, state.cluster)
         return TermBegun(term, _lacks(offer), offer.suspend)
+    write_unheeded(options.file("run"), [])
     cluster = live(_cluster_of(options))
     offer = _offer(options, cluster)
     policy = options.policy or cluster.policy
