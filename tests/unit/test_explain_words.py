@@ -21,7 +21,7 @@ from phalanx.simulate.forecast import Forecast, Span
 from phalanx.words.change import offer, sooner
 from phalanx.words.evidence import evidence
 from phalanx.words.predicate import predicate_words
-from phalanx.words.reason import REASON_WORDS, because
+from phalanx.words.reason import REASON_WORDS, because, because_in
 from phalanx.words.start import expected
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.gang import Gang, Role, Task
@@ -528,6 +528,30 @@ def test_every_constraint_has_words_of_its_own(task: Task, words: str) -> None:
     world = World(constrained())
     world.submit(Job("j", Gang((Role(task=task),))))
     assert because(why(world.state, "j")) == f"no part of this cluster could ever hold it (of 2 nodes: {words})"
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (Task(16), "a task asks for 16 GPUs, and the most a node has is 8"),
+        (Task(16, gpu_types=("H100",)), "a task asks for 16 GPUs, and the most a node with H100 has is 8"),
+        (Task(1, cpus_milli=9500), "a task asks for 9.5 CPUs, and the most a node has is 8"),
+        (Task(1, memory_mb=10240), "a task asks for 10 GB of memory, and the most a node has is 7.8125"),
+        (Task(1, nics=2), "a task asks for 2 NICs, and the most a node has is 1"),
+        (Task(1, gpu_types=("A100",)), "a task asks for A100, and the cluster has H100"),
+    ],
+)
+def test_who_never_fits_is_told_what_is_asked_and_the_most_there_is(task: Task, words: str) -> None:
+    world = World(constrained())
+    world.submit(Job("j", Gang((Role(task=task),))))
+    told = because_in(world.state, why(world.state, "j"))
+    assert told.startswith(f"no part of this cluster could ever hold it: {words} (of 2 nodes: 2 ")
+
+
+def test_a_cluster_without_gpus_says_so_to_who_asks_for_a_type() -> None:
+    world = World(Cluster((Node("n0", cpus_milli=8000),)))
+    world.submit(Job("j", Gang((Role(task=Task(1, gpu_types=("H100",))),))))
+    assert "a task asks for H100, and the cluster has no GPUs" in because_in(world.state, why(world.state, "j"))
 
 
 def test_labels_and_taints_are_named_in_words() -> None:

@@ -27,7 +27,7 @@ from phalanx.planning import device_count
 from phalanx.planning import plan as decide_for
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.words.deadline import deadline_words
-from phalanx.words.reason import because
+from phalanx.words.reason import because_in
 from phalanx.workload.job import Job
 
 COLUMNS = (
@@ -137,7 +137,7 @@ def _row(state: State, job: Job) -> dict[str, object]:
         "share": ", ".join(dict.fromkeys(_share(slot.portion) for slot in placement.slots if slot.portion)),
         "communication_ms": cost.total_ms if cost is not None else None,
         "bottleneck": cost.bottleneck if cost is not None and cost.total_ms else None,
-        "why": because(explain(state, job.id)) if state.reason(job.id) is not None else "",
+        "why": because_in(state, explain(state, job.id)) if state.reason(job.id) is not None else "",
         "deadline": msgspec.to_builtins(outlook._asdict()) if outlook else None,
         "slots": [_slot(slot) for slot in placement.slots],
         "communication": _communication(cost) if cost is not None else None,

@@ -33,7 +33,7 @@ from phalanx.simulate.result import Result
 from phalanx.simulate.simulation import COUNT, Simulation
 from phalanx.simulate.table import comparison_rows, duration_text
 from phalanx.simulate.work import Work
-from phalanx.words.reason import because
+from phalanx.words.reason import because_in
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
@@ -173,7 +173,7 @@ def _why(simulation: Simulation, job: str) -> str:
     refused = simulation.run.refused.get(job)
     if refused is not None:
         return refused.why
-    return because(explain(simulation.run.state, job))
+    return because_in(simulation.run.state, explain(simulation.run.state, job))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from phalanx.words.change import offer, sooner
 from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
-from phalanx.words.reason import because
+from phalanx.words.reason import because, because_in
 from phalanx.words.start import expected, no_forecast, nothing_known, starts_when
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def why(job: str, state_path: str | None, ahead: bool | None, output: Output) ->
         explanation = answer(state, job)
     except UnknownJobError as error:
         raise NoSuchJob(f"{state_path}: {error}") from error
-    row = as_data(explanation) | {"why": because(explanation, state.record(job).end_reason)}
+    row = as_data(explanation) | {"why": because_in(state, explanation)}
     row["preempted"] = preempted_words(state, job)
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)

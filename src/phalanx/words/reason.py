@@ -6,8 +6,10 @@ from phalanx.engine.evidence import Reserved
 from phalanx.engine.explain import Explanation
 from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
+from phalanx.engine.state import State
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.words.lack import lacking
+from phalanx.words.never_fits import most_of_a_node
 from phalanx.words.others import name_of, names_of
 from phalanx.words.phrases import listed
 from phalanx.words.predicate import ruled_out
@@ -38,10 +40,21 @@ REASON_WORDS = {
 }
 """A reason in a few words, where it stands at the end of a line about something else."""
 
+NEVER = "no part of this cluster could ever hold it"
 
-def because(explanation: Explanation, end_reason: str = "") -> str:
-    """Why the job waits, in one line; of one that ends or has ended, what its record says of that."""
+
+def because_in(state: State, explanation: Explanation) -> str:
+    """Why the job of a State waits, in one line, with what only the State tells: how it ended, and what nodes have."""
+    return because(explanation, state.record(explanation.job).end_reason, most_of_a_node(state, explanation))
+
+
+def because(explanation: Explanation, end_reason: str = "", too_small: str = "") -> str:
+    """Why the job waits, in one line; of one that ends or has ended, what its record says of that. `too_small` is what
+    it asks of one node that no node has.
+    """
     words = _because(explanation, end_reason)
+    if too_small:
+        words = words.replace(NEVER, f"{NEVER}: {too_small}", 1)
     if explanation.state is JobState.SUSPENDED and explanation.reason is not None:
         return f"it is suspended and goes on where it was; {words}"
     return words
@@ -85,7 +98,7 @@ def _because(explanation: Explanation, end_reason: str) -> str:
             verb = "have" if len(explanation.waits_for) > 1 else "has"
             return f"its devices are promised; it starts when {names_of(explanation.waits_for)} {verb} left"
         case Reason.NEVER_FITS:
-            return "no part of this cluster could ever hold it" + _too_small(explanation) + ruled_out(refusal)
+            return NEVER + _too_small(explanation) + ruled_out(refusal)
         case Reason.PREPARING:
             return "its devices are being cut into the instances it asked for"
         case Reason.UNDECIDED:

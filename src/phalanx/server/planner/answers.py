@@ -53,7 +53,7 @@ from phalanx.words.change import sooner
 from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
-from phalanx.words.reason import because
+from phalanx.words.reason import because_in
 from phalanx.words.start import nothing_known, starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
@@ -114,7 +114,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "job": question.job,
         "state": explanation.state.value,
         "reason": explanation.reason.value if explanation.reason else None,
-        "why": because(explanation, state.record(question.job).end_reason),
+        "why": because_in(state, explanation),
         "sooner": sooner(explanation),
         "evidence": evidence(explanation, state.now, state.usage),
         "preempted": preempted_words(state, question.job, seen),
@@ -210,7 +210,7 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
         starts_now = item["nodes"] and not item["leaving"]
         item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
         if item["expected_start_ms"] is None:
-            item["why"] = because(redacted(explain(state, item["job"]), seen))
+            item["why"] = because_in(state, redacted(explain(state, item["job"]), seen))
         leaving = item.pop("leaving")
         item["victims"] = [f"{each.job}/{each.attempt}" for each in leaving if each.queue in seen]
         item["makes_room"] = [msgspec.to_builtins(each.seen_from(seen)) for each in leaving]
@@ -295,7 +295,7 @@ def _fate(state: State, job: str) -> dict[str, Any]:
         "name": record.job.name,
         "start_ms": record.first_start_ms,
         "end_ms": record.ended_ms,
-        "why": "" if started else because(explain(state, job)),
+        "why": "" if started else because_in(state, explain(state, job)),
     }
 
 
