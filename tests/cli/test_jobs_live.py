@@ -180,7 +180,35 @@ def test_an_array_is_shown_waited_for_and_cancelled_by_its_own_id(phalanx: Phala
     assert [job["id"] for job in cancelled] == made["members"]
     assert {job["state"] for job in cancelled} <= {"stopping", "cancelled"}
     assert phalanx("wait", made["array_of"]).code == Exit.JOB_CANCELLED
-    assert "is an array" in phalanx("logs", made["array_of"]).err
+    assert "is an array" in phalanx("why", made["array_of"]).err
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_an_array_is_shown_by_its_name_also_when_it_is_over(phalanx: Phalanx, follow: tuple[str, ...]) -> None:
+    name = f"sweep{len(follow)}"
+    script = "echo member $PHALANX_ARRAY_INDEX"
+    made = phalanx("submit", "--name", name, "--array", "0-2", "--wait", "-o", "json", "--", "sh", "-c", script).data
+    assert [member["id"] for member in phalanx("job", name, "-o", "json").data] == made["members"]
+    shown = phalanx("logs", name, *follow)
+    assert (shown.code, shown.out) == (0, "member 0\nmember 1\nmember 2\n")
+    assert [line for line in shown.err.splitlines() if line] == [f"==> {each} <==" for each in made["members"]]
+    assert phalanx("logs", made["members"][1]).out == "member 1\n"
+
+
+def test_members_of_an_array_that_have_not_started_keep_no_other_back(phalanx: Phalanx) -> None:
+    script = "echo member $PHALANX_ARRAY_INDEX; sleep 600"
+    options = ("--name", "some", "--array", "0-1%1", "-o", "json")
+    made = phalanx("submit", *options, "--", "sh", "-c", script).data
+    until(lambda: phalanx("logs", made["members"][0]).out)
+    shown = phalanx("logs", "some")
+    assert (shown.code, shown.out) == (0, "member 0\n")
+    assert "has not been started yet" in shown.err
+    phalanx("cancel", "some")
+
+
+def test_an_array_of_one_member_is_that_member(phalanx: Phalanx) -> None:
+    submit(phalanx, "--name", "alone", "--array", "3", "--wait", "--", "sh", "-c", "echo $PHALANX_ARRAY_INDEX")
+    assert phalanx("logs", "alone").out == "3\n"
 
 
 def test_what_a_job_prints_to_either_stream_is_shown_on_the_same(phalanx: Phalanx) -> None:

@@ -25,8 +25,9 @@ def expanded(client: Client, ref: str) -> list[str]:
 
 
 def members_of(client: Client, ref: str) -> list[dict[str, Any]]:
-    """The members of an array by its id, or by a name that the members of no other have."""
+    """The members of an array by its id, or by a name that no other job has that is not over; else the newest of it."""
     if not ref.isdecimal():
-        arrays = {job["array_of"]: None for job in client.items("/jobs", MEMBERS_MAX, name=ref, state=LIVE)}
+        named = list(client.items("/jobs", MEMBERS_MAX, name=ref, state=LIVE)) or client.items("/jobs", 1, name=ref)
+        arrays = {job["array_of"]: None for job in named}
         ref = next(iter(arrays)) if len(arrays) == 1 else ""
     return list(client.items("/jobs", MEMBERS_MAX, array_of=ref, order="oldest")) if ref else []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 from typing import Any, BinaryIO
 
 import click
 
-from phalanx.cli.client import Client, Unreachable, connect, job_path
+from phalanx.cli.arrays import expanded
+from phalanx.cli.client import Client, NotFound, Refused, Unreachable, connect, job_path
 from phalanx.cli.complete import job_argument
 from phalanx.cli.outcome import FINAL, Patience, look
 from phalanx.errors import PhalanxError
@@ -50,21 +53,41 @@ class Printed:
 @click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more until the job is over.")
 def logs(job: str, rank: int, stream: str | None, attempt: int | None, tail: int | None, follow: bool) -> None:
-    """Print what a task of the job ID has printed."""
+    """Print what a task of the job ID has printed; of an array what that task of each member has, in their order."""
     client = connect()
     out, err = sys.stdout.buffer, sys.stderr.buffer
-    wanted = (
-        [Printed(job, rank, stream, out)]
-        if stream
-        else [Printed(job, rank, "out", out), Printed(job, rank, "err", err)]
-    )
-    if not follow:
-        if not sum(_show(client, printed, attempt, tail) for printed in wanted) and tail != 0:
-            _say_why_nothing(client, job)
-    elif attempt is None:
-        _together(client, wanted, _follow)
-    else:
-        _together(client, wanted, lambda own, printed: _follow_one(own, printed, attempt))
+    members = expanded(client, job)
+    for member in members:
+        if members != [job]:
+            click.echo(f"==> {member} <==", err=True)
+        wanted = (
+            [Printed(member, rank, stream, out)]
+            if stream
+            else [Printed(member, rank, "out", out), Printed(member, rank, "err", err)]
+        )
+        with _told_of_one(alone=members == [job]):
+            if not follow:
+                _print(client, wanted, attempt, tail)
+            elif attempt is None:
+                _together(client, wanted, _follow)
+            else:
+                _together(client, wanted, partial(_follow_one, attempt=attempt))
+
+
+@contextmanager
+def _told_of_one(alone: bool) -> Iterator[None]:
+    """What is wrong with one member of an array, such as that it has not started, keeps none of the others back."""
+    try:
+        yield
+    except (NotFound, Refused) as error:
+        if alone:
+            raise
+        click.echo(f"phalanx: {error}", err=True)
+
+
+def _print(client: Client, wanted: list[Printed], attempt: int | None, tail: int | None) -> None:
+    if not sum(_show(client, printed, attempt, tail) for printed in wanted) and tail != 0:
+        _say_why_nothing(client, wanted[0].job)
 
 
 def follow_logs(client: Client, job: str) -> None:

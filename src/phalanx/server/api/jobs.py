@@ -362,9 +362,9 @@ async def find(ref: str, account: Account, context: Context) -> dict[str, Any]:
     else:
         found = await context.read(table.named, ref, account.seen_queues)
     seen = [item for item in found if account.sees(item["queue"])]
-    if not seen or len(seen) > 1:
+    if len(seen) != 1 or (seen[0]["array_of"] and seen[0]["id"] != ref):
         members = await members_of(ref, account, context)
-        if members:
+        if len(members) > 1 or (members and not seen):
             ids = [item["id"] for item in members]
             several = f"{ids[0]}…{ids[-1]}" if len(ids) > 1 else ids[0]
             raise Refusal("conflict", f"{ref!r} is an array: say which member, of {several}", {"ids": ids[:100]})
@@ -382,7 +382,7 @@ async def members_of(ref: str, account: Account, context: Context) -> list[dict[
     if not _ID.fullmatch(ref):
         named = await context.read(table.named, ref, account.seen_queues)
         arrays = {item["array_of"]: None for item in named}
-        array = next(iter(arrays)) if len(arrays) == 1 and len(named) > 1 else ""
+        array = next(iter(arrays)) if len(arrays) == 1 else ""
     members = await context.read(table.members, array) if array else []
     return [item for item in members if account.sees(item["queue"])]
 
