@@ -23,9 +23,9 @@ from phalanx.backends.local.mps import has_mps
 from phalanx.backends.local.orders import Yard
 from phalanx.bench.row import ratio, row
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
-from phalanx.engine.action import ActionId, Start
-from phalanx.engine.event import Event, Failed
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start
+from phalanx.protocol.event import Event, Failed
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 

@@ -30,9 +30,9 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.gpus import find_gpus
 from phalanx.backends.local.orders import Yard
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import Action, ActionId, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import Action, ActionId, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 

@@ -26,9 +26,9 @@ from phalanx.backends.local.machine import device_names, local_cluster
 from phalanx.backends.local.orders import Yard
 from phalanx.bench.row import Row, ratio, row
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import ActionId, Start
-from phalanx.engine.event import AttemptEnded
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start
+from phalanx.protocol.event import AttemptEnded
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 

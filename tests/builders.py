@@ -8,10 +8,20 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
-from phalanx.engine.action import Action, ActionId, Start, Stop
 from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.ends import Ends
-from phalanx.engine.event import (
+from phalanx.engine.history import History
+from phalanx.engine.journal import Journal
+from phalanx.engine.quotas import Quotas
+from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.spending import Spending
+from phalanx.engine.standing import Standing
+from phalanx.engine.state import State
+from phalanx.engine.suppose import Supposition
+from phalanx.engine.turn import record, replay, turn
+from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, ActionId, Start, Stop
+from phalanx.protocol.event import (
     Advice,
     AttemptEnded,
     ClusterChanged,
@@ -28,17 +38,8 @@ from phalanx.engine.event import (
     Outcome,
     Progress,
 )
-from phalanx.engine.history import History
-from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan, Reason
-from phalanx.engine.quotas import Quotas
-from phalanx.engine.records import JobRecord, JobState
-from phalanx.engine.spending import Spending
-from phalanx.engine.standing import Standing
-from phalanx.engine.state import State
-from phalanx.engine.suppose import Supposition
-from phalanx.engine.turn import record, replay, turn
-from phalanx.placement.placement import Placement
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import Fault, VirtualBackend

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.action import Start, Stop
 from phalanx.engine.cells_check import check_job
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
+from phalanx.protocol.action import Start, Stop
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.virtual import VirtualBackend

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.check import check_labels
-from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.placement import Placement
+from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job

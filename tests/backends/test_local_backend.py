@@ -30,10 +30,10 @@ from phalanx.backends.local.processes import process
 from phalanx.backends.local.session import NoSession, open_session
 from phalanx.backends.local.unix_user import identity_named
 from phalanx.backends.local.wire import connect_to
-from phalanx.engine.action import ActionId, Start, Stop
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start, Stop
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, Outcome
 from phalanx.workload.job import Execution, Job, Kind, Probe, ProbeKind
 
 PATIENCE_S = 60.0

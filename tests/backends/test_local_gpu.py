@@ -13,9 +13,9 @@ from phalanx.backends.local.gpus import find_gpus
 from phalanx.backends.local.machine import device_names, local_cluster
 from phalanx.backends.local.orders import Yard
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import ActionId, Start
-from phalanx.engine.event import AttemptEnded, Outcome
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start
+from phalanx.protocol.event import AttemptEnded, Outcome
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Execution, Job
 

@@ -10,8 +10,8 @@ import pytest
 from test_local_backend import STOP, Bench, until
 
 from phalanx.backends.local.processes import process
-from phalanx.engine.action import Stop
-from phalanx.engine.event import Done
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import Done
 from phalanx.workload.job import Kind
 
 GRACE_MS = 20_000

@@ -32,9 +32,9 @@ from phalanx.backends.local.shepherd.loop import Loop
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
-from phalanx.engine.action import ActionId, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, Outcome, SuspendRates
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, Outcome, SuspendRates
 from phalanx.workload.job import Execution, Job
 
 PATIENCE_S = 60.0

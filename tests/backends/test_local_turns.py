@@ -17,8 +17,8 @@ from phalanx.backends.local.logs import log_files
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import process
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import ActionId, Start
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start
 from phalanx.train.turns import Turns
 from phalanx.workload.job import Execution, Job
 

@@ -19,8 +19,8 @@ from phalanx.backends.live import Adopted
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
 from phalanx.backends.local.orders import Yard
-from phalanx.engine.action import Action
-from phalanx.engine.event import Event
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import Event
 from phalanx.workload.job import Job
 
 TURN_MS = 300

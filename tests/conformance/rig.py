@@ -13,8 +13,12 @@ from builders import a_job
 from phalanx.backends.faulty import FaultyBackend
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.action import Action
-from phalanx.engine.event import (
+from phalanx.engine.journal import Journal
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, replay, turn
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterDefined,
     Done,
@@ -24,10 +28,6 @@ from phalanx.engine.event import (
     JobSubmitted,
     NodeHealthChanged,
 )
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState
-from phalanx.engine.state import State
-from phalanx.engine.turn import record, replay, turn
 from phalanx.workload.job import Job
 
 GRACE_MS = 3_000

@@ -17,10 +17,10 @@ from phalanx.backends.faulty import Holding, doubling, losing
 from phalanx.backends.live import Adopted
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import ActionId, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import Done, Failed, Outcome
 from phalanx.engine.records import JobState, Phase
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import Done, Failed, Outcome
 from phalanx.workload.share import turn_ask
 
 START_TIMEOUT_MS = 600_000

@@ -10,9 +10,9 @@ from programs import Program
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import Adopted
 from phalanx.backends.local.processes import Process
-from phalanx.engine.action import Action, Start
 from phalanx.engine.backend import Backend
-from phalanx.engine.event import Event, Failed
+from phalanx.protocol.action import Action, Start
+from phalanx.protocol.event import Event, Failed
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.trace import Ending
 from phalanx.simulate.virtual import VirtualBackend

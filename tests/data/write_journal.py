@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from builders import World, a_job, after, array, places  # noqa: E402
 from phalanx.cluster.cluster import Cluster, Health, Link, Node  # noqa: E402
-from phalanx.engine.event import DeviceHealthChanged, JobCancelled, JobHeld, JobReleased, Outcome, Progress  # noqa: E402
+from phalanx.protocol.event import DeviceHealthChanged, JobCancelled, JobHeld, JobReleased, Outcome, Progress  # noqa: E402
 from phalanx.workload.job import Checkpointing, Kind  # noqa: E402
 
 

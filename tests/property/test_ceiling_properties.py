@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.action import ActionId
 from phalanx.engine.ceiling import Ceiling, Ceilings
 from phalanx.engine.cycle import decide
 from phalanx.engine.draft import Draft
-from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress
 from phalanx.engine.journal import Count
 from phalanx.engine.records import JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.protocol.action import ActionId
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Checkpointing, Job
 from phalanx.workload.share import fraction_ask

@@ -16,11 +16,12 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine import snapshot
 from phalanx.engine.cells_check import check_job
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import ClusterChanged
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Claim, Plan, Reason
 from phalanx.engine.turn import replay
 from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, request_of
+from phalanx.protocol.event import ClusterChanged
+from phalanx.protocol.plan import Claim, Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Kind
 

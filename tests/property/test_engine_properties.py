@@ -18,9 +18,16 @@ from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import (
+from phalanx.engine.journal import Journal, Record
+from phalanx.engine.records import AttemptRecord, JobState, Phase, need_of
+from phalanx.engine.state import NOTHING, State
+from phalanx.engine.turn import record, replay, turn, verify
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Start, Stop
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterDefined,
     DeviceHealthChanged,
@@ -36,14 +43,8 @@ from phalanx.engine.event import (
     Outcome,
     Progress,
 )
-from phalanx.engine.journal import Journal, Record
-from phalanx.engine.plan import Claim, Plan, Reason
-from phalanx.engine.records import AttemptRecord, JobState, Phase, need_of
-from phalanx.engine.state import NOTHING, State
-from phalanx.engine.turn import record, replay, turn, verify
-from phalanx.placement.gang import GangTrial
-from phalanx.placement.place import placement_of
-from phalanx.placement.placement import Placement
+from phalanx.protocol.plan import Claim, Plan
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.run import Run, submissions
 from phalanx.workload.array import members
 from phalanx.workload.job import Job, Kind

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine import any_line, draft, line, offers, wards
-from phalanx.engine.action import ActionId
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
 from phalanx.engine.heads import Heads, queue_key
 from phalanx.engine.journal import Count
 from phalanx.engine.line import Line
-from phalanx.engine.plan import Reason
 from phalanx.engine.present import present, present_reason
 from phalanx.engine.records import Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.turn import record, turn
 from phalanx.policy.policy import Minds, Policy
+from phalanx.protocol.action import ActionId
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 from phalanx.workload.share import fraction_ask

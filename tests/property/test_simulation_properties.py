@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from builders import racked
 from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobState, Phase
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Reserve, Targets
 from phalanx.policy.registry import BUILTIN
+from phalanx.protocol.action import Resize
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.ledger import permille_of
 from phalanx.simulate.simulation import Setup, Simulation

@@ -13,13 +13,13 @@ from test_engine_properties import RankingEngine, devices_of, workloads
 from builders import a_job, everything, random_run, virtual_backend
 from judge import where
 from phalanx.cluster.device import Portion
-from phalanx.engine.action import Resize
-from phalanx.engine.event import ClusterDefined, JobSubmitted, Progress
 from phalanx.engine.journal import Journal, Record
 from phalanx.engine.records import AttemptRecord, JobState, Phase
 from phalanx.engine.turn import replay, verify
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import ClusterDefined, JobSubmitted, Progress
 from phalanx.simulate.run import Run, submissions
 from phalanx.workload.job import Job
 from strategies import CLUSTERS

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from builders import World, a_job, everything
 from phalanx.cluster.capacity import MEMORY, MEMORY_LIMIT
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.action import Action
-from phalanx.engine.event import (
+from phalanx.engine.journal import Journal
+from phalanx.engine.records import Phase
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, replay, verify
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterDefined,
     DeviceMemoryMeasured,
@@ -27,10 +31,6 @@ from phalanx.engine.event import (
     PolicyChanged,
     SuspendRates,
 )
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
-from phalanx.engine.turn import record, replay, verify
 from phalanx.workload.job import Checkpointing, Job
 
 GB = 1024

@@ -14,11 +14,16 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Start
 from phalanx.engine.candidates import LONGEST_MS, chains
 from phalanx.engine.change import Change, ChangeKind, changed
 from phalanx.engine.check import check
-from phalanx.engine.event import (
+from phalanx.engine.explain import Explanation, redacted
+from phalanx.engine.journal import Journal
+from phalanx.engine.trial import Trial
+from phalanx.engine.why import why
+from phalanx.placement.gang import GangTrial
+from phalanx.protocol.action import Start
+from phalanx.protocol.event import (
     AttemptEnded,
     Done,
     Event,
@@ -27,12 +32,8 @@ from phalanx.engine.event import (
     NodeHealthChanged,
     Outcome,
 )
-from phalanx.engine.explain import Explanation, redacted
-from phalanx.engine.journal import Journal
-from phalanx.engine.plan import LACK_REASON, Plan, Reason
-from phalanx.engine.trial import Trial
-from phalanx.engine.why import why
-from phalanx.placement.gang import GangTrial
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import LACK_REASON, Reason
 from phalanx.words.deadline import deadline_words
 from phalanx.workload.array import members
 from phalanx.workload.gang import Task

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import whole_key
-from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.roll import Roll
 from phalanx.engine.state import State
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Key
+from phalanx.protocol.plan import Verdict
+from phalanx.protocol.reason import LACK_REASON, Reason
 
 LASTS_FOR_QUOTA_OR_PLACE = (*LACK_REASON.values(), Reason.QUOTA, Reason.UNDECIDED)
 

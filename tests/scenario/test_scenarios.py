@@ -42,8 +42,10 @@ from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.device import Portion
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue
-from phalanx.engine.action import ActionId, Resize, Resume, Start, Suspend
-from phalanx.engine.event import (
+from phalanx.engine.turn import verify
+from phalanx.policy.registry import BUILTIN, split
+from phalanx.protocol.action import ActionId, Resize, Resume, Start, Suspend
+from phalanx.protocol.event import (
     AttemptEnded,
     Done,
     Event,
@@ -57,9 +59,7 @@ from phalanx.engine.event import (
     Outcome,
     Progress,
 )
-from phalanx.engine.plan import Plan
-from phalanx.engine.turn import verify
-from phalanx.policy.registry import BUILTIN, split
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Checkpointing, Job, Kind
 

@@ -28,12 +28,12 @@ from builders import World, after, everything, made
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.change import Change, ChangeKind
-from phalanx.engine.event import JobSubmitted
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.quotas import said
 from phalanx.engine.turn import record
 from phalanx.engine.why import why
+from phalanx.protocol.event import JobSubmitted
+from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Array, Job, Toleration

@@ -15,7 +15,7 @@ from test_jobs_api import attempt_token_of
 
 from phalanx.cluster.cluster import Health
 from phalanx.document import DocumentError
-from phalanx.engine.event import AttemptEnded, NodeHealthChanged, Outcome, Progress
+from phalanx.protocol.event import AttemptEnded, NodeHealthChanged, Outcome, Progress
 from phalanx.server.alerts.rules import Rule, Rules, Then, When, read_rules
 from phalanx.server.alerts.watch import Watch
 

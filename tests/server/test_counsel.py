@@ -10,9 +10,9 @@ import pytest
 from builders import World, a_job
 from phalanx.advice.solver import NotSolvedError
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import Advice, JobSubmitted
 from phalanx.engine.turn import record, verify
 from phalanx.errors import PhalanxError
+from phalanx.protocol.event import Advice, JobSubmitted
 from phalanx.server.loop import counsel as room
 from phalanx.server.loop.counsel import Counsel
 from phalanx.server.loop.pulse import Figures, Pulse

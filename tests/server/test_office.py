@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 
 from builders import a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import ClusterDefined
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
+from phalanx.protocol.event import ClusterDefined
 from phalanx.server.accounts import ledger
 from phalanx.server.accounts.roles import ROOT, Role
 from phalanx.server.loop.admission import Admission

@@ -10,11 +10,11 @@ from running import Server, eventually
 
 from builders import World, a_job, everything, of_roles
 from phalanx.cluster.cluster import flat
-from phalanx.engine.action import Resize
-from phalanx.engine.event import JobChanged
-from phalanx.engine.plan import Plan
 from phalanx.engine.snapshot import dump, load
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import JobChanged
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job
 

@@ -12,6 +12,10 @@ from phalanx.cluster.cluster import flat
 from phalanx.engine import snapshot
 from phalanx.engine.snapshot import SnapshotError, dump, load
 from phalanx.engine.turn import turn
+from phalanx.protocol.action import ActionId
+from phalanx.protocol.cells_steps import Left
+from phalanx.protocol.event import SuspendRates
+from phalanx.protocol.reason import Reason
 
 
 @pytest.mark.parametrize("policy", ["fifo", "priority", "srtf"])
@@ -51,6 +55,19 @@ def test_a_snapshot_of_a_release_with_other_fields_is_refused(monkeypatch: pytes
     monkeypatch.setattr(snapshot, "form", lambda: "another")
     with pytest.raises(SnapshotError, match="another release"):
         load(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"cphalanx.engine.plan\nReason\n(Vquota\ntR.", Reason.QUOTA),
+        (b"cphalanx.engine.action\nActionId\n(I1\nVa\nI2\nI3\ntR.", ActionId(1, "a", 2, 3)),
+        (b"cphalanx.engine.event\nSuspendRates\n(I1\nI2\ntR.", SuspendRates(1, 2)),
+        (b"cphalanx.engine.cells_steps\nLeft\n(Va/1\ntR.", Left("a/1")),
+    ],
+)
+def test_snapshots_name_classes_where_older_releases_had_them(content: bytes, expected: object) -> None:
+    assert snapshot.read(content, type(expected)) == expected
 
 
 def test_what_many_jobs_have_alike_is_written_once_and_is_one_object_afterwards() -> None:

@@ -9,9 +9,9 @@ from running import eventually
 
 from builders import a_job, everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.loop import snapshotter as room
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.snapshotter import Snapshotter

@@ -11,10 +11,10 @@ from sqlalchemy import Connection, delete, insert, select, text
 from builders import a_job, everything, random_arrivals, random_cluster, random_run
 from phalanx.cluster.cluster import flat
 from phalanx.engine.apply import apply
-from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.snapshot import dump
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.accounts.ledger import account_of_digest, change
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.wire import AddToken, PutUser
@@ -307,7 +307,7 @@ def _running_times_of(state: State) -> dict[str, tuple[int | None, int]]:
 
 @pytest.mark.parametrize("policy", ["fifo", "priority", "srtf"])
 def test_the_view_tells_the_reason_that_the_state_does(url: str, policy: str) -> None:
-    from phalanx.engine.event import PolicyChanged
+    from phalanx.protocol.event import PolicyChanged
 
     kept = Kept(url, policy)
     for round_, (now, event) in enumerate(random_arrivals(23, 120)):

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine.action import Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome, PolicyChanged, Progress
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import verify
 from phalanx.policy.throttle import CLOSE_PERMILLE, LEAST_PERMILLE, Level, Throttle
+from phalanx.protocol.action import Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, Done, JobCancelled, Outcome, PolicyChanged, Progress
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.adopt import adopted
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run

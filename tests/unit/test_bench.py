@@ -30,13 +30,13 @@ from phalanx.cli.main import cli, run
 from phalanx.cluster.bits import lowest
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.topology import Topology as Tree
-from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.pack import Packing
+from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.loop import process as server
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.workload.gang import ANYWHERE, Task, Topology

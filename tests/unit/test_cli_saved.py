@@ -17,13 +17,13 @@ from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import ClusterDefined, JobSubmitted
 from phalanx.engine.journal import Journal, Record
-from phalanx.engine.plan import Claim, Plan
 from phalanx.engine.snapshot import dump
 from phalanx.engine.turn import replay
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy import registry
+from phalanx.protocol.event import ClusterDefined, JobSubmitted
+from phalanx.protocol.plan import Claim, Plan
 from phalanx.simulate.plugins import resolve_policy
 from phalanx.workload.job import Job
 from phalanx.workload.share import fraction_ask

@@ -11,9 +11,7 @@ import pytest
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import Progress
 from phalanx.engine.turn import verify
 from phalanx.placement.placement import Placement, Slot, in_place
 from phalanx.policy import registry
@@ -21,6 +19,8 @@ from phalanx.policy.guarded import PolicyError
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import register
 from phalanx.policy.view import Adjustment, JobView, Moment
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import Progress
 from phalanx.workload.share import turn_ask
 
 TURNS = {"share": turn_ask(2)}

@@ -6,9 +6,10 @@ import pytest
 
 from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.cluster import Health, flat
-from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.attempts import BACKOFF_MAX_MS, START_TIMEOUT_MS, STOP_MARGIN_MS, backoff_ms
-from phalanx.engine.event import (
+from phalanx.engine.records import JobState, Phase
+from phalanx.protocol.action import ActionId, Start, Stop
+from phalanx.protocol.event import (
     Accepted,
     AttemptEnded,
     DeviceHealthChanged,
@@ -19,8 +20,7 @@ from phalanx.engine.event import (
     NodeHealthChanged,
     Outcome,
 )
-from phalanx.engine.plan import Reason
-from phalanx.engine.records import JobState, Phase
+from phalanx.protocol.reason import Reason
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine import snapshot
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import ClusterChanged, JobCancelled, JobHeld, NodeHealthChanged
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why import why
+from phalanx.protocol.event import ClusterChanged, JobCancelled, JobHeld, NodeHealthChanged
+from phalanx.protocol.reason import Reason
 from phalanx.words.reason import because
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.share import fraction_ask

@@ -10,10 +10,13 @@ import pytest
 
 from builders import World, a_job, after, everything, of_roles, racked, within, workers
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Overcommit, flat
-from phalanx.engine.action import ActionId, Start, Stop
 from phalanx.engine.apply import apply
 from phalanx.engine.check import check
-from phalanx.engine.event import (
+from phalanx.engine.journal import Record, decode, encode
+from phalanx.engine.state import State
+from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import ActionId, Start, Stop
+from phalanx.protocol.event import (
     Advice,
     AttemptEnded,
     ClusterDefined,
@@ -30,10 +33,8 @@ from phalanx.engine.event import (
     Progress,
     TimerDue,
 )
-from phalanx.engine.journal import Record, decode, encode
-from phalanx.engine.plan import Claim, Plan, Reason, Verdict
-from phalanx.engine.state import State
-from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.plan import Claim, Plan, Verdict
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Checkpointing, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan

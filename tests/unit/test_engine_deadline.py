@@ -10,8 +10,8 @@ from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.deadline import Outlook, outlook
-from phalanx.engine.event import ClusterChanged, JobHeld, JobReleased, JobSubmitted, Outcome
-from phalanx.engine.plan import Reason
+from phalanx.protocol.event import ClusterChanged, JobHeld, JobReleased, JobSubmitted, Outcome
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.run import Run
 from phalanx.words.deadline import deadline_words
 from phalanx.workload.job import Job

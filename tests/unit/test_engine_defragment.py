@@ -7,10 +7,10 @@ from dataclasses import replace
 from builders import World, a_job, everything, starts
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.action import Resize
-from phalanx.engine.event import Progress
-from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import Progress
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Checkpointing
 
 MINUTE_MS = 60_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.action import Resize, Start, Stop
-from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, Failed, JobSubmitted, Outcome
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState, Phase
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn, verify
+from phalanx.protocol.action import Resize, Start, Stop
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, Failed, JobSubmitted, Outcome
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.parallel import ParallelPlan

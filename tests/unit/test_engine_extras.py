@@ -10,11 +10,11 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Resize
-from phalanx.engine.event import Done
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
 from phalanx.policy.registry import BUILTIN, policy
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import Done
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Kind
 
 POLICIES = [

@@ -9,10 +9,10 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.event import AttemptEnded, JobCancelled, Outcome
-from phalanx.engine.plan import Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.why import why
+from phalanx.protocol.event import AttemptEnded, JobCancelled, Outcome
+from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence
 from phalanx.words.reason import because
 from phalanx.workload.job import Job

@@ -9,8 +9,8 @@ import pytest
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue
-from phalanx.engine.event import AttemptEnded, JobCancelled, Outcome, Progress
 from phalanx.engine.records import JobRecord, JobState
+from phalanx.protocol.event import AttemptEnded, JobCancelled, Outcome, Progress
 
 HOUR_MS = 3_600_000
 

@@ -6,11 +6,11 @@ import pytest
 
 from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import DeviceHealthChanged, Done, JobCancelled, Progress
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import DeviceHealthChanged, Done, JobCancelled, Progress
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Kind
 from phalanx.workload.share import fraction_ask

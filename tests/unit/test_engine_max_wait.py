@@ -9,13 +9,13 @@ import pytest
 from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Health, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Stop
-from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why import why
 from phalanx.policy import registry
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
+from phalanx.protocol.action import Stop
+from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence
 
 POLICIES = [name if name != "tiresias-gittins" else f"{name}:samples=1/2/3" for name in BUILTIN]

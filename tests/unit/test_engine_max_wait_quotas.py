@@ -11,8 +11,8 @@ from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine import draft, reserve
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
-from phalanx.engine.plan import Plan
+from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.share import ShareAsk, ShareKind, fraction_ask
 

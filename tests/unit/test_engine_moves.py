@@ -6,10 +6,11 @@ import pytest
 
 from builders import World, a_job, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.action import Resize
-from phalanx.engine.event import JobCancelled
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobState
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import JobCancelled
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Kind
 
 

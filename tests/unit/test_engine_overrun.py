@@ -11,9 +11,9 @@ from builders import World, a_job, everything, starts, virtual_backend
 from phalanx.cluster.cluster import flat
 from phalanx.engine import snapshot
 from phalanx.engine.ends import OVERRUN_MIN_MS, still_ms
-from phalanx.engine.event import JobSubmitted
-from phalanx.engine.plan import Reason
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.event import JobSubmitted
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.run import Run
 
 HOUR_MS = 3_600_000

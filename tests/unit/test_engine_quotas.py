@@ -11,9 +11,9 @@ from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import AttemptEnded, ClusterChanged, JobCancelled, JobSubmitted, Outcome, Progress
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
+from phalanx.protocol.event import AttemptEnded, ClusterChanged, JobCancelled, JobSubmitted, Outcome, Progress
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Checkpointing, Job
 
 HOUR_MS = 3_600_000

@@ -9,12 +9,12 @@ import pytest
 from builders import World, a_job, everything, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Start
-from phalanx.engine.event import ClusterChanged, Done, JobCancelled, PolicyChanged, TermBegun
-from phalanx.engine.plan import Reason
 from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.action import Start
+from phalanx.protocol.event import ClusterChanged, Done, JobCancelled, PolicyChanged, TermBegun
+from phalanx.protocol.reason import Reason
 from phalanx.workload.share import mig_ask
 
 

@@ -8,13 +8,13 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.action import Resize, Stop
-from phalanx.engine.event import AttemptEnded, NodeHealthChanged, Outcome
 from phalanx.engine.records import Phase
 from phalanx.engine.turn import verify
 from phalanx.policy.guarded import PolicyError, guarded
 from phalanx.policy.policy import Policy
 from phalanx.policy.view import Place
+from phalanx.protocol.action import Resize, Stop
+from phalanx.protocol.event import AttemptEnded, NodeHealthChanged, Outcome
 
 
 def spread_out() -> World:

@@ -6,11 +6,12 @@ import pytest
 
 from builders import World, a_job, of_roles, places, sockets, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.action import Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import DeviceHealthChanged, JobCancelled, NodeHealthChanged
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobState, Phase
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import DeviceHealthChanged, JobCancelled, NodeHealthChanged
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Checkpointing, Kind
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from builders import World, a_job, sockets, starts
 from phalanx.cluster.cluster import flat
-from phalanx.engine.action import Repartition, Resize
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import JobCancelled, JobSubmitted
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import record
+from phalanx.protocol.action import Repartition, Resize
+from phalanx.protocol.event import JobCancelled, JobSubmitted
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.share import fraction_ask, mig_ask
 
 HALF = {"share": fraction_ask(500)}

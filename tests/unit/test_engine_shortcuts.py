@@ -7,10 +7,10 @@ import pytest
 from builders import World, a_job, racked
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.engine import shortcut
-from phalanx.engine.event import ClusterChanged
-from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.placement import gang
+from phalanx.protocol.event import ClusterChanged
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 from phalanx.workload.gang import Gang

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from builders import World, starts, stops
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.event import Progress
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
 from phalanx.engine.turn import verify
+from phalanx.protocol.event import Progress
+from phalanx.protocol.plan import Plan
 from phalanx.workload.array import members
 from phalanx.workload.formats.native import read_job
 from phalanx.workload.job import Job

@@ -6,9 +6,9 @@ import pytest
 
 from builders import World, a_job, after, array, starts
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import JobCancelled, JobHeld, JobReleased, Outcome
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
+from phalanx.protocol.event import JobCancelled, JobHeld, JobReleased, Outcome
+from phalanx.protocol.reason import Reason
 
 
 @pytest.fixture

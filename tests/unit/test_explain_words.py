@@ -11,12 +11,12 @@ from phalanx.cluster.cluster import CLUSTER, Cluster, Health, Node, StorageTier,
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import Change, ChangeKind, Other
-from phalanx.engine.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
 from phalanx.engine.evidence import Budget, Held, QuotaShort
 from phalanx.engine.explain import Explanation, redacted
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.why import why
+from phalanx.protocol.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.forecast import Forecast, Span
 from phalanx.words.change import offer, sooner
 from phalanx.words.evidence import evidence

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue
-from phalanx.engine.event import PolicyChanged
 from phalanx.engine.turn import verify
 from phalanx.policy.fair_shares import Claim, FairShares, divide
 from phalanx.policy.volcano import claim
 from phalanx.policy.wants import wants_of
+from phalanx.protocol.event import PolicyChanged
 
 
 def test_the_documented_example_of_kai_comes_out_as_documented() -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, stops
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.event import NodeHealthChanged, PolicyChanged, Progress
 from phalanx.policy.fleet import kind_of, preferred, speeds
 from phalanx.policy.market import WAITING, Group, prices
+from phalanx.protocol.event import NodeHealthChanged, PolicyChanged, Progress
 from phalanx.workload.job import Job
 
 

@@ -11,10 +11,10 @@ import pytest
 from builders import World, a_job, everything
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Stop
-from phalanx.engine.event import ClusterChanged, Done, JobCancelled
 from phalanx.engine.explain import explain
 from phalanx.engine.records import JobState
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import ClusterChanged, Done, JobCancelled
 from phalanx.simulate.apart import WorkFailedError, apart
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, Point, Span, forecast, point_forecast, span, unsaid_jobs

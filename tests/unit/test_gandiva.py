@@ -9,12 +9,12 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.action import Resize
-from phalanx.engine.event import Done, JobCancelled, PolicyChanged, Progress
 from phalanx.engine.journal import Journal
 from phalanx.engine.records import JobState
 from phalanx.engine.snapshot import dump, load
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.action import Resize
+from phalanx.protocol.event import Done, JobCancelled, PolicyChanged, Progress
 from phalanx.simulate.adopt import adopted
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.packed import KEPT

@@ -11,11 +11,11 @@ import pytest
 from builders import World, a_job, everything, places, stops
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.action import Action, ActionId, Resume, Suspend
-from phalanx.engine.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome, TermBegun, TimerDue
 from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
-from phalanx.engine.plan import Plan
 from phalanx.engine.turn import record, replay, verify
+from phalanx.protocol.action import Action, ActionId, Resume, Suspend
+from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome, TermBegun, TimerDue
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Execution, UnixIdentity
 
 GOLDEN = Path(__file__).parents[1] / "data" / "journal-v1.jsonl"

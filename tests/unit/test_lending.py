@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import Portion
-from phalanx.engine.action import Resize, Suspend
-from phalanx.engine.event import Done, PolicyChanged, Progress
 from phalanx.engine.records import JobState
 from phalanx.engine.snapshot import dump, load
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.lending import divided
+from phalanx.protocol.action import Resize, Suspend
+from phalanx.protocol.event import Done, PolicyChanged, Progress
 
 DEVICE_GB = 80
 QUOTA = "antman:quota=a:2"

@@ -13,11 +13,11 @@ from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Node, Taint, flat
 from phalanx.cluster.topology import Topology
 from phalanx.engine.change import ChangeKind
-from phalanx.engine.plan import Reason
 from phalanx.engine.why import why
 from phalanx.placement.fit import Fit
 from phalanx.placement.misfit import misfit
 from phalanx.placement.place import ever
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.words.change import sooner
 from phalanx.words.evidence import evidence

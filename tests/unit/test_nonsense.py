@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.event import Progress
+from phalanx.protocol.event import Progress
 
 READERS = ("optimus", "pollux", "phalanx", "antman", "gandiva")
 """The policies that read what jobs report."""

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.action import Start, Stop
-from phalanx.engine.event import AttemptEnded, Done, JobCancelled, Outcome
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import UNSAID_MS
 from phalanx.engine.turn import verify
 from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.registry import register
 from phalanx.policy.view import JobView, Moment, RunView
+from phalanx.protocol.action import Start, Stop
+from phalanx.protocol.event import AttemptEnded, Done, JobCancelled, Outcome
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.trace import Trace, TraceJob

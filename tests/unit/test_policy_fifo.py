@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from builders import World, a_job, of_roles, starts, workers
 from phalanx.cluster.cluster import flat
-from phalanx.engine.plan import Reason
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Role, Task
 
 

@@ -21,14 +21,14 @@ from phalanx.advice.rounds import ELSEWHERE, Contender, Place, Spans, choose
 from phalanx.advice.solver import NotSolvedError, SolverMissingError
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.topology import Topology
-from phalanx.engine.event import Advice, Event, JobSubmitted
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobState
 from phalanx.engine.state import State
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.gavel import OBJECTIVES, confined
 from phalanx.policy.registry import policy
+from phalanx.protocol.event import Advice, Event, JobSubmitted
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.batch import run_one
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.locality import FLAT_CURVES

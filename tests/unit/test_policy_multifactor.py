@@ -5,9 +5,9 @@ import pytest
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue
-from phalanx.engine.plan import Reason
 from phalanx.engine.turn import verify
 from phalanx.policy.registry import policy
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 
 MINUTE_MS = 60_000

@@ -6,9 +6,9 @@ import pytest
 
 from builders import World, a_job, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine.event import JobCancelled, Progress
-from phalanx.engine.plan import Reason
 from phalanx.policy.registry import policy
+from phalanx.protocol.event import JobCancelled, Progress
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Checkpointing, Kind
 
 

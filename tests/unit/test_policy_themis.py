@@ -12,8 +12,8 @@ from builders import World, a_job
 from phalanx.advice.auction import Bid, auction
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import JobSubmitted
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.event import JobSubmitted
 
 bids = st.lists(st.tuples(st.integers(1, 6), st.floats(0.01, 3.0)), min_size=1, max_size=6).map(
     lambda told: [Bid(f"j{i}", gpus, gain) for i, (gpus, gain) in enumerate(told)]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, starts, stops, virtual_backend
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import JobHeld, JobReleased
 from phalanx.policy.registry import policy
 from phalanx.policy.yarn_cs import shares_of
+from phalanx.protocol.event import JobHeld, JobReleased
 from phalanx.simulate.run import Run, submissions
 from phalanx.workload.job import Job
 

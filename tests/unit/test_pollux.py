@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.event import Progress
 from phalanx.policy.goodput import Goodput, best, fit, terms
 from phalanx.policy.size_search import Options, search
+from phalanx.protocol.event import Progress
 from phalanx.simulate.training import BATCH_FIRST, best_batch, gets_done, next_noise, noise_scale
 
 

@@ -8,11 +8,11 @@ from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.change import ChangeKind
-from phalanx.engine.event import AttemptEnded, JobSubmitted, Outcome
-from phalanx.engine.plan import Reason
 from phalanx.engine.present import Present, present, present_reason
 from phalanx.engine.turn import record
 from phalanx.engine.why import why
+from phalanx.protocol.event import AttemptEnded, JobSubmitted, Outcome
+from phalanx.protocol.reason import Reason
 
 MINUTE_MS = 60_000
 

@@ -10,11 +10,11 @@ from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue, Quota, QuotaConflict, loose_limits, settled
 from phalanx.engine.check import check
-from phalanx.engine.event import JobSubmitted
 from phalanx.engine.quotas import Quotas
 from phalanx.engine.state import NeverFitsError
 from phalanx.planning import plan
 from phalanx.policy.view import Usage
+from phalanx.protocol.event import JobSubmitted
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job
 

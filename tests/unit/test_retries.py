@@ -8,8 +8,8 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import AttemptEnded, JobCancelled, JobChanged, Outcome, Progress
 from phalanx.engine.records import JobState
+from phalanx.protocol.event import AttemptEnded, JobCancelled, JobChanged, Outcome, Progress
 from phalanx.workload.job import Job
 
 TRIED_TWICE = replace(a_job("a", 2), retry_limit=1)

@@ -8,9 +8,9 @@ from math import fsum
 import pytest
 
 from phalanx.cluster.cluster import Health, flat
-from phalanx.engine.event import NodeHealthChanged
 from phalanx.engine.state import State
 from phalanx.placement.fragmentation import fragmentation
+from phalanx.protocol.event import NodeHealthChanged
 from phalanx.simulate import sampler as sampler_module
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.outcome import outcome

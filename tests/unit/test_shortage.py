@@ -9,9 +9,9 @@ import pytest
 from builders import World, a_job, sockets
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.why import why
 from phalanx.placement.shortage import Barrier
+from phalanx.protocol.reason import Reason
 from phalanx.words.change import sooner
 from phalanx.words.reason import because
 from phalanx.workload.job import Job

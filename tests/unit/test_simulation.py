@@ -15,12 +15,12 @@ import pytest
 
 from builders import everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.event import JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.guarded import PolicyError
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register
+from phalanx.protocol.event import JobSubmitted
 from phalanx.simulate import run as run_module
 from phalanx.simulate.costs import NO_COSTS, Costs, CostsError, costs_of
 from phalanx.simulate.fairness import jain

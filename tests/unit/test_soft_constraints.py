@@ -8,7 +8,7 @@ import pytest
 
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Node, StorageTier, Taint, flat
-from phalanx.engine.plan import Reason
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Toleration
 
 SPARE = Taint("spare", effect="PreferNoSchedule")

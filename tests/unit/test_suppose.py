@@ -15,10 +15,10 @@ from phalanx.engine import counterfactual
 from phalanx.engine.change import Change, ChangeKind
 from phalanx.engine.evidence import other
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Reason
 from phalanx.engine.suppose import Supposition, copied
 from phalanx.engine.turn import record, replay
 from phalanx.engine.why import why
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 
 

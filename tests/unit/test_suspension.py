@@ -10,8 +10,14 @@ import pytest
 from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.capacity import MEMORY
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.action import Resume, Suspend
-from phalanx.engine.event import (
+from phalanx.engine.journal import Journal, decode, encode
+from phalanx.engine.losses import Loss, loss_of
+from phalanx.engine.records import JobState
+from phalanx.engine.snapshot import dump, load
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, replay, verify
+from phalanx.protocol.action import Resume, Suspend
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
     ClusterDefined,
@@ -25,13 +31,7 @@ from phalanx.engine.event import (
     PolicyChanged,
     SuspendRates,
 )
-from phalanx.engine.journal import Journal, decode, encode
-from phalanx.engine.losses import Loss, loss_of
-from phalanx.engine.plan import Plan
-from phalanx.engine.records import JobState
-from phalanx.engine.snapshot import dump, load
-from phalanx.engine.state import State
-from phalanx.engine.turn import record, replay, verify
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Checkpointing, Job
 
 GB = 1024

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, array, of_roles
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine.event import JobCancelled, Outcome, Progress
 from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
+from phalanx.protocol.event import JobCancelled, Outcome, Progress
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.outcome import outcome
 from phalanx.simulate.simulation import Setup, Simulation

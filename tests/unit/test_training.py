@@ -6,10 +6,10 @@ import pytest
 
 from builders import World, a_job, of_roles, workers
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.event import Progress
 from phalanx.engine.journal import Journal
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy.optimus import all_reduce, coefficients
+from phalanx.protocol.event import Progress
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.speed import served
 from phalanx.simulate.trace import Ending, Trace, TraceJob

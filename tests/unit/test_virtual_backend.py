@@ -6,10 +6,10 @@ import pytest
 
 from builders import a_job, virtual_backend
 from phalanx.cluster.cluster import flat
-from phalanx.engine.action import Action, ActionId, Start, Stop
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, JobSubmitted, Lost, Outcome
 from phalanx.engine.records import JobState
 from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, ActionId, Start, Stop
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, JobSubmitted, Lost, Outcome
 from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.virtual import Fault, VirtualBackend
 

@@ -13,7 +13,6 @@ from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, ch
 from phalanx.advice.solver import NotSolvedError, solver
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import commonest_type
-from phalanx.engine.event import Advice
 from phalanx.engine.records import FOREVER_MS, JobRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -21,6 +20,7 @@ from phalanx.errors import PhalanxError
 from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever
 from phalanx.policy.gavel import confined, placed_on
+from phalanx.protocol.event import Advice
 from phalanx.workload.family import BASE, relative_speed
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from phalanx.advice.gavel import Gavel
 from phalanx.advice.themis import Themis
-from phalanx.engine.event import Advice
 from phalanx.engine.state import State
+from phalanx.protocol.event import Advice
 from phalanx.workload.throughputs import Throughputs
 
 Adviser = Callable[[State, int], Advice]

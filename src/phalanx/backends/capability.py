@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from phalanx.engine.event import SuspendRates
+from phalanx.protocol.event import SuspendRates
 
 
 class Capability(StrEnum):

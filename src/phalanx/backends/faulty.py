@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from phalanx.engine.action import Action
 from phalanx.engine.backend import Backend
-from phalanx.engine.event import Event
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import Event
 
 Passed = TypeVar("Passed", Action, Event)
 Match = Callable[[Passed], bool]

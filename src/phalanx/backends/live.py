@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from phalanx.backends.capability import Offer
-from phalanx.engine.action import Action
 from phalanx.engine.backend import Backend
 from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
+from phalanx.protocol.action import Action
 
 
 @dataclass(frozen=True, slots=True)

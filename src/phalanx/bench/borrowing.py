@@ -13,14 +13,14 @@ from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine import cycle
-from phalanx.engine.action import Stop
-from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress
 from phalanx.engine.journal import Count
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.engine.victims import VictimSearch
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 

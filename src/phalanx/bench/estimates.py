@@ -9,11 +9,11 @@ from typing import Any
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.topology import Topology
-from phalanx.engine.event import ClusterDefined
 from phalanx.engine.journal import Count
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.policy.optimus import Form, all_reduce, coefficients, lies_apart, parameter_servers
+from phalanx.protocol.event import ClusterDefined
 from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from phalanx.bench.calibration import Calibration, counted
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
-from phalanx.engine.event import Event, JobSubmitted
 from phalanx.engine.state import State
+from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.experience import Experience
 from phalanx.simulate.forecast import Forecast, Outlook, forecast

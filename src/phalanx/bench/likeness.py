@@ -15,12 +15,12 @@ from statistics import fmean
 
 from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Row, Tell, row
-from phalanx.engine.action import ActionId, Start
-from phalanx.engine.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.engine.turn import replay, verify
+from phalanx.protocol.action import ActionId, Start
+from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.run import Run
 from phalanx.simulate.virtual import VirtualBackend

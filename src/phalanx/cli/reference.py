@@ -42,7 +42,8 @@ colour in a pipe or with `NO_COLOR` set.
 
 def records() -> str:
     """The page of what the journal can hold, from the types themselves."""
-    from phalanx.engine import action, event, plan, records
+    from phalanx.engine import records
+    from phalanx.protocol import action, event, reason
 
     return f"""\
 # Records, reasons and states
@@ -61,7 +62,7 @@ body is an event or a Decision. Fields that have their default are left out.
 From the most lasting to the most passing. `why` and `plan` give the first that holds when they are asked. A Decision
 says what was found when the job was last looked at, and so do lists of jobs: others may have taken what was free since.
 
-{_values(plan.Reason)}
+{_values(reason.Reason)}
 ## Job states
 
 {_values(records.JobState)}

@@ -10,8 +10,8 @@ from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.saved import records_from, snapshot_from, start_of
 from phalanx.engine.apply import apply
 from phalanx.engine.cycle import decide
-from phalanx.engine.plan import Plan
 from phalanx.errors import PhalanxError
+from phalanx.protocol.plan import Plan
 
 COLUMNS = (Column("records"), Column("now_ms"), Column("digest"), Column("verified"), Column("jobs"))
 

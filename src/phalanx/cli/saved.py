@@ -16,13 +16,13 @@ import click
 from phalanx.cli.files import FileError
 from phalanx.engine import snapshot
 from phalanx.engine.apply import apply
-from phalanx.engine.event import ClusterDefined, PolicyChanged, TimerDue
 from phalanx.engine.journal import Count, Record, decode
 from phalanx.engine.snapshot import SnapshotError
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.policy.guarded import PolicyError
 from phalanx.policy.registry import is_file, known, split
+from phalanx.protocol.event import ClusterDefined, PolicyChanged, TimerDue
 
 if TYPE_CHECKING:
     from phalanx.simulate.simulation import Simulation

@@ -19,9 +19,19 @@ from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.formats.hived import CONFIG_LIMITS, read_hived
 from phalanx.document import read_document
 from phalanx.engine import snapshot
-from phalanx.engine.action import Start
 from phalanx.engine.cells import Tenancy
-from phalanx.engine.event import (
+from phalanx.engine.journal import Count
+from phalanx.engine.state import State
+from phalanx.engine.turn import record, turn
+from phalanx.errors import PhalanxError
+from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, QUOTA_LABEL, SUGGESTED_LABEL
+from phalanx.placement.cells.cells import Cells
+from phalanx.placement.cells.group import Group, GroupState
+from phalanx.placement.cells.preempt import users_of
+from phalanx.placement.cells.request import Member, Quota, Request, Suggestion
+from phalanx.placement.cells.status import ClusterStatus, GroupStatus, cluster_status, group_status
+from phalanx.protocol.action import Start
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
     ClusterDefined,
@@ -35,16 +45,6 @@ from phalanx.engine.event import (
     NodeHealthChanged,
     Outcome,
 )
-from phalanx.engine.journal import Count
-from phalanx.engine.state import State
-from phalanx.engine.turn import record, turn
-from phalanx.errors import PhalanxError
-from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, QUOTA_LABEL, SUGGESTED_LABEL
-from phalanx.placement.cells.cells import Cells
-from phalanx.placement.cells.group import Group, GroupState
-from phalanx.placement.cells.preempt import users_of
-from phalanx.placement.cells.request import Member, Quota, Request, Suggestion
-from phalanx.placement.cells.status import ClusterStatus, GroupStatus, cluster_status, group_status
 from phalanx.workload.formats.hived import PodSpec, read_pod
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job

@@ -15,13 +15,13 @@ from typing import Any, TypeGuard
 
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Link, Node
 from phalanx.cluster.formats.limits import GPUS_MAX, GPUS_PER_NODE_MAX, NODES_MAX
-from phalanx.engine.event import ClusterDefined, DeviceHealthChanged, Done, Event, JobCancelled, JobSubmitted
 from phalanx.engine.journal import Journal
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.cost import seed_cost
 from phalanx.placement.mesh import inside_out
 from phalanx.placement.ranks import fabric_of
+from phalanx.protocol.event import ClusterDefined, DeviceHealthChanged, Done, Event, JobCancelled, JobSubmitted
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job as EngineJob
 from phalanx.workload.parallel import ParallelPlan, Traffic

@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.action import Action, ActionId, Resize, Resume, Suspend
-from phalanx.engine.event import Event, Progress
 from phalanx.engine.records import AttemptRecord, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy.policy import all_stay, as_they_are
 from phalanx.policy.view import Adjustment
+from phalanx.protocol.action import Action, ActionId, Resize, Resume, Suspend
+from phalanx.protocol.event import Event, Progress
 
 
 def step_towards(state: State, attempt: AttemptRecord, wanted: Adjustment) -> Action | None:

@@ -6,11 +6,20 @@ from heapq import heappop
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine import adjust, attempts, defragment, maintenance, patience, reconfigure, sweeps, waiting
-from phalanx.engine.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.amend import amend
 from phalanx.engine.check import check, check_plan
 from phalanx.engine.elastic import does_without, lost
-from phalanx.engine.event import (
+from phalanx.engine.journal import Record
+from phalanx.engine.lacks import plan_without
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
+from phalanx.engine.spending import Spending
+from phalanx.engine.state import State, Timer
+from phalanx.engine.suspension import is_kept
+from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing
+from phalanx.policy.registry import policy as policy_named
+from phalanx.protocol.action import ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import (
     Accepted,
     Advice,
     AttemptEnded,
@@ -33,16 +42,7 @@ from phalanx.engine.event import (
     TermBegun,
     TimerDue,
 )
-from phalanx.engine.journal import Record
-from phalanx.engine.lacks import plan_without
-from phalanx.engine.plan import Plan
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
-from phalanx.engine.spending import Spending
-from phalanx.engine.state import State, Timer
-from phalanx.engine.suspension import is_kept
-from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing
-from phalanx.policy.registry import policy as policy_named
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job
 
 FREEING = (Stop, Resize, Suspend)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
-from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.engine.adjust import company_changed, exchange, settle
-from phalanx.engine.event import Outcome
 from phalanx.engine.patience import calm
-from phalanx.engine.plan import Claim
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Kept, Phase, StopReason, usage_of
 from phalanx.engine.request import take_request
 from phalanx.engine.state import State, Timer
@@ -26,6 +23,9 @@ from phalanx.engine.suspension import (
 from phalanx.engine.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up, rekey
 from phalanx.placement.placement import Placement, in_place
 from phalanx.policy.policy import Targets, nobody
+from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import Outcome
+from phalanx.protocol.plan import Claim
 
 START_TIMEOUT_MS = 600_000
 """Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""

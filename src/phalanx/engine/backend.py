@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from phalanx.engine.action import Action
-from phalanx.engine.event import Event
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import Event
 
 
 class Backend(Protocol):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.engine.action import ActionId, Resume, Start
 from phalanx.engine.records import JobRecord
 from phalanx.placement.placement import Placement
+from phalanx.protocol.action import ActionId, Resume, Start
 
 
 def begin(record: JobRecord, action: ActionId, placement: Placement) -> Start | Resume:

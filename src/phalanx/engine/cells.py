@@ -13,7 +13,6 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.cell_cluster import cluster_of
 from phalanx.cluster.cells import CellSite
-from phalanx.engine.cells_steps import CellSeat, CellStep, Grown, Joined, Left, Seated, Shrunk
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.placement.cells.ask import leaf_request_of, request_of
 from phalanx.placement.cells.cells import Cells
@@ -21,6 +20,7 @@ from phalanx.placement.cells.group import Group, GroupState, Seat
 from phalanx.placement.cells.memory import recall, remember
 from phalanx.placement.cells.request import Request
 from phalanx.placement.cells.undo import Undo
+from phalanx.protocol.cells_steps import CellSeat, CellStep, Grown, Joined, Left, Seated, Shrunk
 from phalanx.workload.job import Job
 
 Place = tuple[str, int]

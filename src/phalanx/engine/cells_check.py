@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from phalanx.cluster.cells import CellError
 from phalanx.cluster.cluster import CLUSTER, Cluster
 from phalanx.engine.cells import Tenancy
-from phalanx.engine.cells_steps import CellStep
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, request_of, shares_leaves, tasks_of
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.validate import validate
+from phalanx.protocol.cells_steps import CellStep
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 from phalanx.engine.any_line import AnyLine
 from phalanx.engine.cells_reserve import delays, due_ms
 from phalanx.engine.cells_seats import Found, search, shrink, tenancy_of
-from phalanx.engine.cells_steps import Left
 from phalanx.engine.draft import Draft
 from phalanx.engine.elastic import surplus
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.room import Room
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Slot
 from phalanx.policy.policy import Reserve, always
+from phalanx.protocol.cells_steps import Left
+from phalanx.protocol.reason import Reason
 
 EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
 """Reasons that hold up nobody behind."""

@@ -17,9 +17,7 @@ from phalanx.cluster.device import DeviceLoad, Portion
 from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.engine.cells import Tenancy, told
-from phalanx.engine.cells_steps import Grown, Joined, Seated, Shrunk
 from phalanx.engine.maintenance import closing
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.steps import Steps
@@ -30,6 +28,8 @@ from phalanx.placement.cells.outcome import Obstacle, Outcome
 from phalanx.placement.cells.request import Request, Suggestion
 from phalanx.placement.fit import Ask
 from phalanx.placement.gang import GangTrial, Seat
+from phalanx.protocol.cells_steps import Grown, Joined, Seated, Shrunk
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
 

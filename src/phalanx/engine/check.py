@@ -7,9 +7,16 @@ from math import inf, isfinite
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import settled, with_unit
 from phalanx.engine import cells_check, reconfigure
-from phalanx.engine.action import Stop
 from phalanx.engine.amend import may_be_resized
-from phalanx.engine.event import (
+from phalanx.engine.quotas import said
+from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, shape_of, tasks_of
+from phalanx.engine.state import NeverFitsError, State
+from phalanx.engine.suspension import is_kept
+from phalanx.placement.packings import packing as packing_named
+from phalanx.policy.policy import Minds, Policy
+from phalanx.policy.registry import policy as policy_named
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import (
     Advice,
     AttemptEnded,
     ClusterChanged,
@@ -27,14 +34,7 @@ from phalanx.engine.event import (
     Progress,
     TermBegun,
 )
-from phalanx.engine.plan import Claim, Plan
-from phalanx.engine.quotas import said
-from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, shape_of, tasks_of
-from phalanx.engine.state import NeverFitsError, State
-from phalanx.engine.suspension import is_kept
-from phalanx.placement.packings import packing as packing_named
-from phalanx.policy.policy import Minds, Policy
-from phalanx.policy.registry import policy as policy_named
+from phalanx.protocol.plan import Claim, Plan
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.sizes import whole_steps

@@ -26,7 +26,6 @@ from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, Other, ch
 from phalanx.engine.cycle import decide
 from phalanx.engine.evidence import in_the_way, lenders, other, repairable
 from phalanx.engine.explain import Next
-from phalanx.engine.plan import Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state import State
@@ -35,6 +34,7 @@ from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import ever
 from phalanx.policy.policy import as_asked, remember_nothing
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 
 Thing = TypeVar("Thing")

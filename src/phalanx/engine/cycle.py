@@ -13,7 +13,6 @@ from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
 from phalanx.engine.maintenance import spare_ms
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.room import Room, make_room, room_by_defragmenting, room_of_extras
 from phalanx.engine.shortcut import short_plan
@@ -23,6 +22,8 @@ from phalanx.engine.trial import Closed, Trial
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, all_stay
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 
 
 def decide(state: State, now: int) -> Plan:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from phalanx.engine.earliest import CHAIN_MAX, Earliest, alone, closes_ms, earliest
 from phalanx.engine.evidence import beyond_quota
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.place import ever
 from phalanx.policy.edf import last_moment_ms
 from phalanx.policy.policy import Targets
+from phalanx.protocol.reason import Reason
 
 
 class Outlook(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.engine.moves import Moving
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
 from phalanx.policy.policy import always
+from phalanx.protocol.reason import Reason
 
 SCATTERED = (Reason.FRAGMENTED, Reason.TOPOLOGY)
 

@@ -12,7 +12,6 @@ from phalanx.cluster.capacity import Booking
 from phalanx.cluster.device import layout_wanted, repartition
 from phalanx.cluster.mig import Layout
 from phalanx.engine import cells_seats
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Stop, Suspend
 from phalanx.engine.adjust import step_towards
 from phalanx.engine.begin import begin
 from phalanx.engine.ceiling import Ceiling, Ceilings
@@ -21,7 +20,6 @@ from phalanx.engine.extras import are_lent
 from phalanx.engine.holds import Holds
 from phalanx.engine.loans import Loan, Loans
 from phalanx.engine.moves import Move
-from phalanx.engine.plan import Claim, Plan, Verdict
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import End, Reservations, Underway
@@ -35,6 +33,8 @@ from phalanx.placement.place import placement_of, slots_of
 from phalanx.placement.placement import Placement, Slot
 from phalanx.placement.ranks import with_mesh
 from phalanx.policy.policy import Targets
+from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Stop, Suspend
+from phalanx.protocol.plan import Claim, Plan, Verdict
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Kind
 

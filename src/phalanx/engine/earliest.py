@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from phalanx.engine.evidence import beyond_quota, expected_end_ms, would_yield
 from phalanx.engine.maintenance import closing
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Closed, Opened, Trial
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Targets, no_change
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import After, Dependency
 
 CHAIN_MAX = 64

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Heads
 from phalanx.engine.offers import Offers
-from phalanx.engine.plan import Reason
 from phalanx.engine.reach import measure
 from phalanx.engine.records import Reach, WaitingClass
 from phalanx.engine.stake import Site, Stake
 from phalanx.engine.state import State
+from phalanx.protocol.reason import Reason
 
 UNBOUNDED = float("inf")
 

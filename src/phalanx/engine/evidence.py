@@ -13,13 +13,13 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.change import Other
 from phalanx.engine.holds import Hold
 from phalanx.engine.maintenance import too_soon, under_way
-from phalanx.engine.plan import Reservation
 from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state import State
 from phalanx.placement.place import largest_task, telling_task
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage
+from phalanx.protocol.plan import Reservation
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 

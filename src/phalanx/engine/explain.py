@@ -25,7 +25,6 @@ from phalanx.engine.evidence import (
     spent_budgets,
     unhealthy,
 )
-from phalanx.engine.plan import Reason
 from phalanx.engine.position import Position, position
 from phalanx.engine.present import present
 from phalanx.engine.records import JobRecord, JobState
@@ -36,6 +35,7 @@ from phalanx.placement.place import largest_task, refusal
 from phalanx.placement.placement import Refusal
 from phalanx.placement.shortage import Shortage, shortage
 from phalanx.policy.factor import Factor
+from phalanx.protocol.reason import Reason
 
 OF_DEVICES = (Reason.GPUS, Reason.TOPOLOGY, Reason.FRAGMENTED)
 """Reasons by which too few devices, or parts of them, are free where they are wanted."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from phalanx.engine.event import Event
-from phalanx.engine.plan import Plan
+from phalanx.protocol.event import Event
+from phalanx.protocol.plan import Plan
 
 VERSION = 1
 """The form in which records are written. Older forms are brought up to it as they are read."""

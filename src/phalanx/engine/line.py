@@ -11,7 +11,6 @@ from phalanx.engine.entrance import Entrance
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
 from phalanx.engine.offers import Offers
-from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
 from phalanx.engine.roll import LASTING, QUOTA_REASONS, Roll
@@ -20,6 +19,7 @@ from phalanx.engine.state import State
 from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, always, never, no_bound
+from phalanx.protocol.reason import LACK_REASON, Reason
 
 
 class Line(Roll):

@@ -6,11 +6,11 @@ One of a queue at a time: if all who wait too long went first, the order of the 
 
 from __future__ import annotations
 
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.waiting import rekey
 from phalanx.policy.policy import never
+from phalanx.protocol.reason import Reason
 
 HOPELESS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
 """Why a job waits for whom no devices need be kept: it could not have them."""

@@ -12,7 +12,6 @@ from phalanx.engine.cells_seats import search
 from phalanx.engine.evidence import Reserved, kept_for, reserved_for
 from phalanx.engine.heads import whole_key
 from phalanx.engine.holds import Holds
-from phalanx.engine.plan import LACK_REASON, Reason
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.reserve import Reservations, Underway
@@ -20,6 +19,7 @@ from phalanx.engine.state import State
 from phalanx.engine.trial import Opened, Trial
 from phalanx.placement.place import refusal
 from phalanx.placement.placement import Lack
+from phalanx.protocol.reason import LACK_REASON, Reason
 
 PASSING = (
     Reason.BUDGET,

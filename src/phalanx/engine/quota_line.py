@@ -18,7 +18,6 @@ from phalanx.engine.dormitory import Dormitory
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means, covered
-from phalanx.engine.plan import LACK_REASON, Reason, Verdict
 from phalanx.engine.quotas import EVERY, GPUS, Most, Shortfall, eased_queues
 from phalanx.engine.records import JobRecord
 from phalanx.engine.roll import Roll
@@ -28,6 +27,8 @@ from phalanx.engine.ward_tree import WardTree
 from phalanx.engine.wards import Levels, Wards
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
+from phalanx.protocol.plan import Verdict
+from phalanx.protocol.reason import LACK_REASON, Reason
 
 LIE_DOWN = (*LACK_REASON.values(), Reason.QUOTA, Reason.UNDECIDED)
 """Reasons to wait that end only once there is quota and a place."""

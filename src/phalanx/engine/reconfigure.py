@@ -11,8 +11,6 @@ from phalanx.cluster.device import FULL_PERMILLE
 from phalanx.engine import attempts, maintenance, patience, waiting
 from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
-from phalanx.engine.event import ClusterChanged, JobSubmitted
-from phalanx.engine.plan import Claim, Plan, Reason
 from phalanx.engine.quotas import Quotas
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
 from phalanx.engine.request import take_request
@@ -23,6 +21,9 @@ from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import Targets, remember_no_plan
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment
+from phalanx.protocol.event import ClusterChanged, JobSubmitted
+from phalanx.protocol.plan import Claim, Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Role, Topology
 
 

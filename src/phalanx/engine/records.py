@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from phalanx.cluster.capacity import CPUS, MEMORY, Booking
-from phalanx.engine.action import Action
 from phalanx.engine.demand import Demand
-from phalanx.engine.plan import Reason
 from phalanx.engine.stake import Stake
 from phalanx.placement.cells.ask import LABELS as CELL_LABELS
 from phalanx.placement.fit import Ask
@@ -18,6 +16,8 @@ from phalanx.placement.placement import Placement
 from phalanx.placement.sharing import share_permille
 from phalanx.policy.policy import Key, Minds
 from phalanx.policy.view import Usage
+from phalanx.protocol.action import Action
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job, Kind
 

@@ -15,7 +15,6 @@ from phalanx.cluster.cluster import Health
 from phalanx.engine.blocks import Blocks
 from phalanx.engine.ends import may_leave_ms, still_ms
 from phalanx.engine.heads import whole_key
-from phalanx.engine.plan import RESERVATIONS_MAX, Reason, Reservation
 from phalanx.engine.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Closed, Cut, Opened, Trial
@@ -23,6 +22,8 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Reserve
+from phalanx.protocol.plan import RESERVATIONS_MAX, Reservation
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Kind
 
 Release = Callable[[Iterable[Booking]], None]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from phalanx.engine.draft import Draft
 from phalanx.engine.heads import Entry, Heads
-from phalanx.engine.plan import Reason, Verdict
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.reach import measure
 from phalanx.engine.records import JobRecord, Reach, WaitingClass
 from phalanx.engine.state import State
+from phalanx.protocol.plan import Verdict
+from phalanx.protocol.reason import Reason
 
 QUOTA_REASONS = (Reason.QUOTA, Reason.BUDGET)
 LASTING = (Reason.NEVER_FITS, *QUOTA_REASONS)

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heapreplace
 
-from phalanx.engine.action import ActionId, Resume, Start
 from phalanx.engine.begin import begin
 from phalanx.engine.heads import Entry
-from phalanx.engine.plan import LACK_REASON, Claim, Plan, Verdict
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
@@ -17,6 +15,9 @@ from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import lack, placement_of, slots_of
 from phalanx.placement.placement import Lack, Placement
 from phalanx.policy.policy import anywhere, never
+from phalanx.protocol.action import ActionId, Resume, Start
+from phalanx.protocol.plan import Claim, Plan, Verdict
+from phalanx.protocol.reason import LACK_REASON
 from phalanx.workload.shape import is_lone
 
 

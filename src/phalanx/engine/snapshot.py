@@ -36,6 +36,14 @@ PLAIN = {
 }
 """What may be read back beside classes of phalanx and what pickle has signs of its own for."""
 
+MOVED = {
+    "phalanx.engine.action": "phalanx.protocol.action",
+    "phalanx.engine.cells_steps": "phalanx.protocol.cells_steps",
+    "phalanx.engine.event": "phalanx.protocol.event",
+    "phalanx.engine.plan": "phalanx.protocol.plan",
+}
+"""Modules that older releases named in snapshots, and where their classes are now."""
+
 UNREADABLE = (
     pickle.UnpicklingError,
     zlib.error,
@@ -207,6 +215,7 @@ class _Reader(pickle.Unpickler):
     """Builds nothing but classes of phalanx and plain data."""
 
     def find_class(self, module: str, name: str) -> type:
+        module = MOVED.get(module, module)
         if module.startswith("phalanx."):
             found = super().find_class(module, name)
             if isinstance(found, type) and found.__module__.startswith("phalanx."):

@@ -12,14 +12,11 @@ from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.device import Portion
 from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
-from phalanx.engine.action import ActionId, Repartition
 from phalanx.engine.cells import Tenancy
 from phalanx.engine.ends import Ends
-from phalanx.engine.event import SuspendRates
 from phalanx.engine.gangs import Gangs
 from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
-from phalanx.engine.plan import Reason, Reservation
 from phalanx.engine.quotas import Quotas, Shortfall
 from phalanx.engine.records import UNSAID_MS, AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
 from phalanx.engine.spending import Spending
@@ -31,6 +28,10 @@ from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, all_stay, no_wakeup
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
+from phalanx.protocol.action import ActionId, Repartition
+from phalanx.protocol.event import SuspendRates
+from phalanx.protocol.plan import Reservation
+from phalanx.protocol.reason import Reason
 from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 

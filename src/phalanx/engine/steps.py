@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from phalanx.cluster.capacity import Booking
-from phalanx.engine.cells_steps import CellStep
 from phalanx.engine.records import AttemptRecord
 from phalanx.engine.state import State
 from phalanx.policy.view import Usage
+from phalanx.protocol.cells_steps import CellStep
 
 Step = tuple[Callable[[Any], None], Any]
 

@@ -14,12 +14,19 @@ from typing import Any
 
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.engine import maintenance
-from phalanx.engine.action import Resize, Stop
 from phalanx.engine.amend import amend
 from phalanx.engine.attempts import ended_by_itself
 from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import (
+from phalanx.engine.present import present_reason
+from phalanx.engine.quotas import Quotas
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of
+from phalanx.engine.state import State
+from phalanx.engine.trial import Trial
+from phalanx.engine.waiting import leave, line_up, shape_now
+from phalanx.policy.policy import Memory, as_asked, no_bound, remember_nothing
+from phalanx.protocol.action import Resize, Stop
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
     Event,
@@ -28,14 +35,8 @@ from phalanx.engine.event import (
     NodeHealthChanged,
     Outcome,
 )
-from phalanx.engine.plan import Plan, Reason
-from phalanx.engine.present import present_reason
-from phalanx.engine.quotas import Quotas
-from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of
-from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
-from phalanx.engine.waiting import leave, line_up, shape_now
-from phalanx.policy.policy import Memory, as_asked, no_bound, remember_nothing
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 
 UNCHANGED = ("jobs", "dependents", "runs", "on_node")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from phalanx.engine.attempts import want_stopped
-from phalanx.engine.event import Progress
 from phalanx.engine.records import AttemptRecord, Phase, StopReason
 from phalanx.engine.state import State
+from phalanx.protocol.event import Progress
 from phalanx.workload.halving import WORST, Contest
 
 

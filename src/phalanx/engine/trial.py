@@ -8,7 +8,6 @@ from types import TracebackType
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine import cells_seats
-from phalanx.engine.action import Repartition
 from phalanx.engine.elastic import sized, within
 from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord
@@ -17,6 +16,7 @@ from phalanx.engine.steps import Steps
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
+from phalanx.protocol.action import Repartition
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
 

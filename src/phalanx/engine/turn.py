@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from phalanx.engine.apply import apply
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import Event, TimerDue
 from phalanx.engine.journal import Journal, encode
-from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.policy.policy import Targets
+from phalanx.protocol.event import Event, TimerDue
+from phalanx.protocol.plan import Plan
 
 
 def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> Plan:

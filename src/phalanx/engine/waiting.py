@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from dataclasses import replace
 
-from phalanx.engine.plan import RESERVATIONS_MAX, Reason
 from phalanx.engine.records import (
     JobRecord,
     JobState,
@@ -19,6 +18,8 @@ from phalanx.engine.request import take_request
 from phalanx.engine.state import State
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Reserve, Targets, always, as_asked, never, no_change
+from phalanx.protocol.plan import RESERVATIONS_MAX
+from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import After, Dependency
 

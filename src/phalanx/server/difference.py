@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Quota, loose_limits, with_unit
 from phalanx.engine.check import check
-from phalanx.engine.event import ClusterChanged, Event, PolicyChanged
 from phalanx.engine.evidence import stranded_by
 from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.state import State
 from phalanx.policy.registry import is_file, known, split
+from phalanx.protocol.event import ClusterChanged, Event, PolicyChanged
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

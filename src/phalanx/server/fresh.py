@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.place import ever
+from phalanx.protocol.reason import Reason
 
 
 def fresh_item(state: State, record: JobRecord) -> dict[str, Any]:

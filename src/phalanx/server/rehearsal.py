@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 
 from phalanx.backends.capability import Capability, Offer
 from phalanx.backends.live import Adopted
-from phalanx.engine.action import Action, Start, Stop
-from phalanx.engine.event import AttemptEnded, Done, Event, Outcome
+from phalanx.protocol.action import Action, Start, Stop
+from phalanx.protocol.event import AttemptEnded, Done, Event, Outcome
 from phalanx.workload.job import Job
 
 Due = tuple[int, int, Event, tuple[str, int]]

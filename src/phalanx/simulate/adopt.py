@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heappush
 
-from phalanx.engine.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Outcome
 from phalanx.engine.records import AttemptRecord, Phase
 from phalanx.engine.state import State
+from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, Done, Event, Outcome
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.virtual import Life, VirtualBackend
 from phalanx.simulate.work import Work

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from phalanx.document.units import duration_ms
-from phalanx.engine.event import SuspendRates
 from phalanx.errors import PhalanxError
+from phalanx.protocol.event import SuspendRates
 from phalanx.workload.job import Job
 
 

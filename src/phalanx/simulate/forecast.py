@@ -17,11 +17,11 @@ from random import Random
 from typing import NamedTuple
 
 from phalanx.advice.registry import adviser
-from phalanx.engine.action import Start
-from phalanx.engine.event import Event, JobSubmitted
 from phalanx.engine.journal import Count
 from phalanx.engine.records import Phase
 from phalanx.engine.state import State
+from phalanx.protocol.action import Start
+from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.adopt import adopted
 from phalanx.simulate.apart import apart
 from phalanx.simulate.calm import calm

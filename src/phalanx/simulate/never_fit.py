@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from phalanx.cluster.cluster import CLUSTER
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.result import JobResult
 from phalanx.simulate.run import Run
 from phalanx.simulate.submission import is_pool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.engine.event import Progress
 from phalanx.placement.placement import Placement
+from phalanx.protocol.event import Progress
 from phalanx.simulate.speed import asked_gpus
 from phalanx.simulate.training import (
     BATCH_FIRST,

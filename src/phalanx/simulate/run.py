@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.backend import Backend
-from phalanx.engine.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted
 from phalanx.engine.journal import Journal
-from phalanx.engine.plan import Plan
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.engine.turn import record, turn
 from phalanx.policy.guarded import PolicyError
+from phalanx.protocol.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted
+from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job
 
 Adviser = Callable[[State, int], Advice]

@@ -10,7 +10,10 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Cluster, Health, commonest_type
 from phalanx.cluster.topology import Topology
-from phalanx.engine.event import (
+from phalanx.engine.journal import Count, Journal
+from phalanx.engine.state import State
+from phalanx.engine.turn import record
+from phalanx.protocol.event import (
     ClusterChanged,
     ClusterDefined,
     Event,
@@ -19,9 +22,6 @@ from phalanx.engine.event import (
     NodeHealthChanged,
     PolicyChanged,
 )
-from phalanx.engine.journal import Count, Journal
-from phalanx.engine.state import State
-from phalanx.engine.turn import record
 from phalanx.simulate.calm import calm
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.locality import CURVES, FLAT_CURVES

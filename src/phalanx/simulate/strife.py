@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from phalanx.engine.action import Action, Resize, Stop
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import JobRecord, StopReason
 from phalanx.engine.state import State
 from phalanx.policy.guarded import PolicyError
+from phalanx.protocol.action import Action, Resize, Stop
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.virtual import VirtualBackend
 
 IN_VAIN_MAX = 10_000

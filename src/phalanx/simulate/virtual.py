@@ -12,9 +12,9 @@ from heapq import heappop, heappush
 from math import ceil
 
 from phalanx.cluster.device import Portion
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
 from phalanx.placement.placement import Placement, in_place
+from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, Lost, Outcome, Progress
 from phalanx.simulate.costs import NO_COSTS, Costs
 from phalanx.simulate.ledger import FULL_PERMILLE, Ledger, Ran, permille_of
 from phalanx.simulate.report_of import report_of

@@ -9,10 +9,10 @@ from phalanx.cluster.queues import GPUS_PERMILLE, with_unit
 from phalanx.engine.change import Other
 from phalanx.engine.evidence import Held
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.position import Level, Position
 from phalanx.engine.records import UNSAID_MS
 from phalanx.policy.view import Usage
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.table import duration_text
 from phalanx.words.change import offer
 from phalanx.words.others import with_size

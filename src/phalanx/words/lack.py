@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.cluster.cluster import NODE
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.placement.placement import Refusal
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.never_fit import BESIDE
 from phalanx.words.phrases import counted, listed
 from phalanx.words.predicate import ruled_out

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from phalanx.engine.evidence import Reserved
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import JobState
 from phalanx.engine.state import State
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.words.lack import lacking
 from phalanx.words.never_fits import most_of_a_node

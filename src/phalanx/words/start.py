@@ -7,8 +7,8 @@ from collections.abc import Container
 from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.evidence import other
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.state import State
+from phalanx.protocol.reason import Reason
 from phalanx.simulate.forecast import Forecast, unsaid_jobs
 from phalanx.simulate.table import duration_text
 from phalanx.words.others import with_size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.engine.cells_view import VirtualClusterView
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
+from phalanx.protocol.reason import Reason
 from phalanx.words.phrases import counted
 
 

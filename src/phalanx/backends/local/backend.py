@@ -18,8 +18,8 @@ from phalanx.backends.live import Adopted
 from phalanx.backends.local.herd import Herd
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
-from phalanx.engine.action import Action
-from phalanx.engine.event import Event
+from phalanx.protocol.action import Action
+from phalanx.protocol.event import Event
 from phalanx.workload.job import Job
 
 Work = Callable[[], None]

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from phalanx.engine.action import ActionId
 from phalanx.errors import PhalanxError
+from phalanx.protocol.action import ActionId
 
 
 class InUse(PhalanxError):  # noqa: N818

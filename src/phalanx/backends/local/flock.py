@@ -12,7 +12,7 @@ from phalanx.backends.local.device_memory.start import DRIVER_VARIABLE
 from phalanx.backends.local.environment import PASSED_ON
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.wire import Message, Wire, connect_to
-from phalanx.engine.action import Resize, Resume, Stop, Suspend
+from phalanx.protocol.action import Resize, Resume, Stop, Suspend
 
 PassedOn = Stop | Suspend | Resume | Resize
 """Actions for an attempt that has a shepherd."""

@@ -26,10 +26,10 @@ from phalanx.backends.local.rota import Key, turn_of
 from phalanx.backends.local.strays import put_away, strays_of
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
-from phalanx.engine.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
-from phalanx.engine.event import AttemptEnded, DeviceMemoryMeasured, Done, Event, Failed, Outcome
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Resume, Start, Stop, Suspend
+from phalanx.protocol.event import AttemptEnded, DeviceMemoryMeasured, Done, Event, Failed, Outcome
 from phalanx.workload.job import Job
 
 OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}

@@ -20,9 +20,9 @@ from phalanx.backends.local.papers import Binds, Grounds, Order, Sandbox, Share,
 from phalanx.backends.local.unix_user import home_of, task_ids
 from phalanx.backends.registry import TURN_MS, as_server, no_secrets, no_variables
 from phalanx.cluster.device import Mode
-from phalanx.engine.action import Start
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import Start
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Job, Kind, Probe, ProbeKind, UnixIdentity
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.action import Stop
-from phalanx.engine.event import AttemptEnded, Event, JobCancelled, NodeHealthChanged, Progress
-from phalanx.engine.plan import Plan
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, NodeHealthChanged, Progress
+from phalanx.protocol.plan import Plan
 from phalanx.server.alerts.rules import Rule, Then, When
 
 

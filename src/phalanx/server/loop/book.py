@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from phalanx.engine.event import ClusterDefined, PolicyChanged
 from phalanx.engine.state import State
+from phalanx.protocol.event import ClusterDefined, PolicyChanged
 from phalanx.server.store.journal import StoredJournal
 from phalanx.server.store.tables import jobs
 from phalanx.server.view.cluster import placement_of, write_cluster

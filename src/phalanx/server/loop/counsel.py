@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.advice.registry import KEPT, Adviser, adviser
-from phalanx.engine.event import Advice
 from phalanx.engine.state import State
+from phalanx.protocol.event import Advice
 
 
 class Counsel:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from phalanx.backends.live import LiveBackend, adoptable
-from phalanx.engine.event import Event
-from phalanx.engine.plan import Plan
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
+from phalanx.protocol.event import Event
+from phalanx.protocol.plan import Plan
 from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.revocations import Line, Revocations
 from phalanx.server.clock import Clock

@@ -7,10 +7,10 @@ from typing import TypedDict
 import msgspec
 from sqlalchemy import Connection
 
-from phalanx.engine.action import Stop
-from phalanx.engine.plan import Plan
 from phalanx.engine.records import AttemptRecord
 from phalanx.engine.state import State
+from phalanx.protocol.action import Stop
+from phalanx.protocol.plan import Plan
 from phalanx.server.store import settings
 
 KEY = "notices"

@@ -18,7 +18,12 @@ from sqlalchemy import Connection, delete, insert, select
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Health
 from phalanx.engine.check import check, check_labels
-from phalanx.engine.event import (
+from phalanx.engine.records import JobRecord, JobState, Phase
+from phalanx.engine.state import State, UnknownJobError
+from phalanx.engine.turn import record
+from phalanx.errors import PhalanxError
+from phalanx.policy.registry import policy as policy_named
+from phalanx.protocol.event import (
     JobCancelled,
     JobChanged,
     JobHeld,
@@ -28,11 +33,6 @@ from phalanx.engine.event import (
     PolicyChanged,
     Progress,
 )
-from phalanx.engine.records import JobRecord, JobState, Phase
-from phalanx.engine.state import State, UnknownJobError
-from phalanx.engine.turn import record
-from phalanx.errors import PhalanxError
-from phalanx.policy.registry import policy as policy_named
 from phalanx.server.accounts import ledger
 from phalanx.server.accounts.revocations import Line, lines_of
 from phalanx.server.accounts.roles import Role

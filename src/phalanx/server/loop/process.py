@@ -20,10 +20,10 @@ from phalanx.backends.live import FoundAttempt, History, LiveBackend, attempts_a
 from phalanx.backends.registry import Setting, backend_names, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.event import ClusterDefined, TermBegun
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
+from phalanx.protocol.event import ClusterDefined, TermBegun
 from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import change, has_users, locked_out_admin
 from phalanx.server.accounts.revocations import Revocations

@@ -14,18 +14,19 @@ import msgspec
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.settings import read_settings
 from phalanx.document import DocumentError
-from phalanx.engine.action import Stop
 from phalanx.engine.cycle import decide
-from phalanx.engine.event import ClusterChanged, PolicyChanged
 from phalanx.engine.evidence import other
 from phalanx.engine.explain import explain, redacted
-from phalanx.engine.plan import Plan, Reason
 from phalanx.engine.present import present_reason
 from phalanx.engine.snapshot import dump_hidden, load
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why
 from phalanx.placement.ranks import communication
 from phalanx.planning import device_count
+from phalanx.protocol.action import Stop
+from phalanx.protocol.event import ClusterChanged, PolicyChanged
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.server.difference import difference, need_known, present_cluster
 from phalanx.server.loop.wire import json_of
 from phalanx.server.planner.forecaster import OUTLOOK

@@ -10,10 +10,10 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Health
-from phalanx.engine.event import Event, JobSubmitted, NodeHealthChanged, TimerDue
 from phalanx.engine.journal import Count
 from phalanx.engine.state import State
 from phalanx.engine.turn import record
+from phalanx.protocol.event import Event, JobSubmitted, NodeHealthChanged, TimerDue
 from phalanx.server.rehearsal import RehearsalBackend
 from phalanx.simulate.run import Run
 from phalanx.workload.job import Job

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from phalanx.engine.event import Event
 from phalanx.engine.journal import Journal, Record
-from phalanx.engine.plan import Plan
+from phalanx.protocol.event import Event
+from phalanx.protocol.plan import Plan
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import journal
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from phalanx.engine.losses import FOR_GOOD, loss_of
-from phalanx.engine.plan import Reason
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
 from phalanx.engine.state import State
+from phalanx.protocol.reason import Reason
 
 Row = dict[str, Any]
 

@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert
 
-from phalanx.engine.event import (
+from phalanx.engine.present import present_reason
+from phalanx.engine.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state import State
+from phalanx.engine.suspension import attempt_of
+from phalanx.placement.placement import Placement
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
     Event,
@@ -22,12 +27,8 @@ from phalanx.engine.event import (
     PolicyChanged,
     Progress,
 )
-from phalanx.engine.plan import Plan, Reason
-from phalanx.engine.present import present_reason
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase
-from phalanx.engine.state import State
-from phalanx.engine.suspension import attempt_of
-from phalanx.placement.placement import Placement
+from phalanx.protocol.plan import Plan
+from phalanx.protocol.reason import Reason
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.jobs import reported_step

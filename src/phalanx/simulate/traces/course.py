@@ -7,9 +7,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import commonest_type
-from phalanx.engine.action import Action, ActionId, Resize, Stop, Suspend
 from phalanx.engine.apply import apply
-from phalanx.engine.event import (
+from phalanx.engine.journal import Record
+from phalanx.engine.records import AttemptRecord, Phase
+from phalanx.engine.state import State
+from phalanx.placement.placement import Placement, in_place
+from phalanx.protocol.action import Action, ActionId, Resize, Stop, Suspend
+from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
     ClusterDefined,
@@ -19,11 +23,7 @@ from phalanx.engine.event import (
     Lost,
     Progress,
 )
-from phalanx.engine.journal import Record
-from phalanx.engine.plan import Plan
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
-from phalanx.placement.placement import Placement, in_place
+from phalanx.protocol.plan import Plan
 from phalanx.simulate.locality import CURVES, FLAT_CURVES
 from phalanx.simulate.speed import SpeedModel
 from phalanx.simulate.training import is_adaptive

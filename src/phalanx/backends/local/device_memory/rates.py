@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from phalanx.backends.local.folder import write_durably
-from phalanx.engine.event import SuspendRates
+from phalanx.protocol.event import SuspendRates
 
 FILE = "suspend-rates.json"
 

@@ -2,48 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
-from phalanx.engine.action import Action
-from phalanx.engine.cells_steps import CellStep
-from phalanx.placement.placement import Lack, Placement
-
-
-class Reason(StrEnum):
-    """The one dominant reason why a job waits, from the most lasting to the most passing."""
-
-    NEVER_FITS = "never_fits"
-    HELD = "held"
-    DEPENDENCY_FAILED = "dependency_failed"
-    DEPENDENCY = "dependency"
-    BEGIN_TIME = "begin_time"
-    BACKOFF = "backoff"
-    ARRAY_LIMIT = "array_limit"
-    BUDGET = "budget"
-    QUOTA = "quota"
-    BEHIND = "behind"
-    UNHEALTHY = "unhealthy"
-    GPUS = "gpus"
-    AMOUNT = "amount"
-    TOPOLOGY = "topology"
-    FRAGMENTED = "fragmented"
-    RESERVED = "reserved"
-    MAINTENANCE = "maintenance"
-    MAKING_ROOM = "making_room"
-    PREPARING = "preparing"
-    UNDECIDED = "undecided"
-
-
-LACK_REASON = {
-    Lack.NEVER: Reason.NEVER_FITS,
-    Lack.UNHEALTHY: Reason.UNHEALTHY,
-    Lack.AMOUNT: Reason.AMOUNT,
-    Lack.GPUS: Reason.GPUS,
-    Lack.TOPOLOGY: Reason.TOPOLOGY,
-    Lack.FRAGMENTED: Reason.FRAGMENTED,
-}
+from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action
+from phalanx.protocol.cells_steps import CellStep
+from phalanx.protocol.reason import Reason
 
 
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from phalanx.cluster.cluster import Cluster, Health
-from phalanx.engine.action import ActionId
+from phalanx.protocol.action import ActionId
 from phalanx.workload.job import Job
 
 
