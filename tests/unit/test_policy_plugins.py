@@ -47,6 +47,20 @@ def test_a_policy_in_a_file_runs_in_the_engine() -> None:
     assert starts(world.submit(a_job("old"), a_job("new"))) == ["new"]
 
 
+@pytest.mark.parametrize("is_submission", ["isinstance(event, JobSubmitted)", "type(event).__name__ == 'JobSubmitted'"])
+def test_a_policy_in_a_file_tells_events_apart_by_type_or_by_name(is_submission: str) -> None:
+    text = (
+        "from phalanx.protocol.event import JobSubmitted\n"
+        "def observe(memory, event, now):\n"
+        f"    if {is_submission}:\n"
+        "        memory['submitted'] = memory.get('submitted', 0) + 1\n"
+        "Counting = Policy('counting', order=lambda job, at: (job.number,), observe=observe)\n"
+    )
+    world = World(flat(1, 1), resolve_policy(f"{written(HEADER + text)}:Counting"))
+    world.submit(a_job("one"), a_job("two"))
+    assert world.state.memory == {"submitted": 2}
+
+
 def test_a_file_may_hold_a_function_that_makes_the_policy() -> None:
     file = written(HEADER + "def newest():\n    return Policy('newest', order=lambda job, at: (-job.number,))\n")
     assert resolve_policy(f"{file}:newest") == "./mine.py:newest"

@@ -9,7 +9,6 @@ its queue has quota again, it is promoted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from phalanx.cluster.device import Mode
 from phalanx.policy.about import About
@@ -21,6 +20,18 @@ from phalanx.policy.portions import asks_for_shares, with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
 from phalanx.policy.throttle import Throttle, allowed, observe_levels, opportunistic_on
 from phalanx.policy.view import WHEREVER, Adjustment, JobView, Moment, Place
+from phalanx.protocol.event import (
+    AttemptEnded,
+    ClusterChanged,
+    Event,
+    Failed,
+    JobCancelled,
+    JobChanged,
+    JobReleased,
+    JobSubmitted,
+    PolicyChanged,
+    TimerDue,
+)
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Kind
 from phalanx.workload.share import ShareAsk, ShareKind
@@ -120,20 +131,19 @@ def _has_no_choice(job: JobView) -> bool:
     return not job.job.preemptible or job.job.kind is Kind.SERVICE or not job.job.gang.gpus_max
 
 
-def observe(memory: Memory, event: Any, now: int) -> None:
+def observe(memory: Memory, event: Event, now: int) -> None:
     """Whenever a job comes or goes, or other nodes are there, it is worked out anew who is guaranteed."""
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    match type(event).__name__:
-        case "TimerDue":
+    match event:
+        case TimerDue():
             if round_is_due(memory, now):
                 begin_round(memory, now)
-        case "JobSubmitted" | "JobChanged" | "JobCancelled" | "JobReleased" | "AttemptEnded" | "Failed":
+        case JobSubmitted() | JobChanged() | JobCancelled() | JobReleased() | AttemptEnded() | Failed():
             memory["next_ms"] = now
-        case "ClusterChanged" | "PolicyChanged":
+        case ClusterChanged() | PolicyChanged():
             memory["next_ms"] = now
 
 
-def observe_with_reports(memory: Memory, event: Any, now: int) -> None:
+def observe_with_reports(memory: Memory, event: Event, now: int) -> None:
     """Likewise, and takes note of what jobs say of their steps and their memory."""
     observe_levels(memory, event, now)
     observe_memory(memory, event)

@@ -6,10 +6,10 @@ What is read of a report: `step_ms` of its metrics, or its samples a second wher
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from phalanx.cluster.device import Portion
 from phalanx.policy.policy import Memory
+from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, Progress
 
 Companions = tuple[tuple[str, str, int], ...]
 """Those who run on a job's devices: who, packed with whom, and with how much compute."""
@@ -23,24 +23,23 @@ STEP_MS = (1e-6, 1e12)
 """No step takes less than a nanosecond, or more than thirty years: whatever says so would only break the fits."""
 
 
-def observe_steps(memory: Memory, event: Any, now: int) -> None:
+def observe_steps(memory: Memory, event: Event, now: int) -> None:
     """Takes note of the last report of each job, until the job has ended."""
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    match type(event).__name__:
-        case "Progress":
+    match event:
+        case Progress():
             step_ms = reported_step_ms(event)
             if step_ms > 0:
                 memory.setdefault("reported", {})[event.job] = (now, step_ms)
-        case "JobCancelled" | "AttemptEnded":
+        case JobCancelled() | AttemptEnded():
             memory.get("reported", {}).pop(event.job, None)
             memory.get("stays", {}).pop(event.job, None)
 
 
-def reported_step_ms(event: Any) -> float:
+def reported_step_ms(event: Progress) -> float:
     """How long a step takes by a report; 0 if it does not say, or nothing that could be."""
     if event.metrics.get("step_ms", 0.0) > 0 or event.samples_per_s <= 0:
         return told_step_ms(event.metrics)
-    return _sensible(SECOND_MS / float(event.samples_per_s))
+    return _sensible(SECOND_MS / event.samples_per_s)
 
 
 def told_step_ms(metrics: Mapping[str, float]) -> float:

@@ -8,13 +8,31 @@ everybody else makes of the types (`policy.market`). Where there is only one typ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log
 from typing import Any, NamedTuple
 
+from phalanx.cluster.cluster import Health, Node
+from phalanx.placement.placement import Placement
 from phalanx.policy.company import reported_step_ms
 from phalanx.policy.market import Group, prices
 from phalanx.policy.policy import Memory
+from phalanx.protocol.action import Resize, Stop
+from phalanx.protocol.event import (
+    AttemptEnded,
+    ClusterChanged,
+    ClusterDefined,
+    Event,
+    Failed,
+    JobCancelled,
+    JobChanged,
+    JobSubmitted,
+    NodeHealthChanged,
+    Outcome,
+    Progress,
+    TimerDue,
+)
+from phalanx.protocol.plan import Plan
 from phalanx.workload.family import BASE, relative_speed
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job, Kind
@@ -65,45 +83,43 @@ class Lies(NamedTuple):
     since_ms: int
 
 
-def observe_fleet(memory: Memory, event: Any, now: int) -> None:
+def observe_fleet(memory: Memory, event: Event, now: int) -> None:
     """Folds an event in: who is here, and how fast jobs say that they are."""
-    if type(event).__name__ == "Progress" and "types" in memory:
+    if isinstance(event, Progress) and "types" in memory:
         _learn(memory, event)
     observe_presence(memory, event, now)
 
 
-def observe_presence(memory: Memory, event: Any, now: int) -> None:
+def observe_presence(memory: Memory, event: Event, now: int) -> None:
     """Folds an event in: who is here, on which nodes."""
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    name = type(event).__name__
-    if name in ("ClusterDefined", "ClusterChanged"):
+    if isinstance(event, ClusterDefined | ClusterChanged):
         _take_cluster(memory, event.cluster.nodes)
     if "types" not in memory:
         return
-    match name:
-        case "JobSubmitted" | "JobChanged":
+    match event:
+        case JobSubmitted() | JobChanged():
             memory["present"][event.job.id] = _present(event.job)
             _stir(memory, now)
-        case "AttemptEnded" if event.outcome == "lost":
+        case AttemptEnded() if event.outcome is Outcome.LOST:
             memory["lies"].pop(event.job, None)
-        case "AttemptEnded" | "JobCancelled":
+        case AttemptEnded() | JobCancelled():
             memory["lies"].pop(event.job, None)
             memory["present"].pop(event.job, None)
             _stir(memory, now)
-        case "Failed":
+        case Failed():
             memory["lies"].pop(event.action.job, None)
-        case "NodeHealthChanged":
+        case NodeHealthChanged():
             memory["closed"].pop(event.node, None)
-            if event.health != "healthy":
+            if event.health is not Health.HEALTHY:
                 memory["closed"][event.node] = None
             _stir(memory, now)
-        case "TimerDue" if memory["next_ms"] is not None and memory["next_ms"] <= now:
+        case TimerDue() if memory["next_ms"] is not None and memory["next_ms"] <= now:
             memory["began_ms"] = now
             memory["moves"] = dict(moves(memory, now))
             memory["next_ms"] = now + ROUND_MS if _may_move_later(memory, now) else None
 
 
-def observe_seats(memory: Memory, plan: Any, now: int) -> None:
+def observe_seats(memory: Memory, plan: Plan, now: int) -> None:
     """Folds a Plan in: who is seated where, and who leaves."""
     if "types" not in memory:
         return
@@ -111,11 +127,11 @@ def observe_seats(memory: Memory, plan: Any, now: int) -> None:
     for key in plan.withdrawn:
         lies.pop(key.rpartition("/")[0], None)
     for action in plan.actions:
-        match type(action).__name__:
-            case "Stop":
+        match action:
+            case Stop():
                 lies.pop(action.id.job, None)
                 memory["moves"].pop(action.id.job, None)
-            case "Resize":
+            case Resize():
                 _seat(memory, action.id.job, action.id.attempt, action.placement, now)
     for claim in plan.claims:
         _seat(memory, claim.job, claim.attempt, claim.placement, now)
@@ -215,7 +231,7 @@ def kind_of(job: Job) -> str:
     return f"user {job.user} {stem}" if job.user and stem else ""
 
 
-def _take_cluster(memory: Memory, nodes: Any) -> None:
+def _take_cluster(memory: Memory, nodes: Sequence[Node]) -> None:
     """Takes note of the types of a cluster; of one type only there is nothing to choose."""
     types = dict.fromkeys(node.gpu_type for node in nodes if node.gpus)
     if len(types) < 2:
@@ -245,7 +261,7 @@ def _leaves(roles: tuple[Role, ...]) -> list[Role]:
     return [leaf for role in roles for leaf in (_leaves(role.members) if role.members else [role])]
 
 
-def _seat(memory: Memory, job: str, attempt: int, placement: Any, now: int) -> None:
+def _seat(memory: Memory, job: str, attempt: int, placement: Placement, now: int) -> None:
     """Takes note of where a job lies. One that lies on several types is nowhere in particular."""
     gpus: dict[str, int] = {}
     for slot in placement.slots:
@@ -259,7 +275,7 @@ def _seat(memory: Memory, job: str, attempt: int, placement: Any, now: int) -> N
         memory["lies"][job] = Lies(attempt, next(iter(types)), node, sum(gpus.values()), whole, now)
 
 
-def _learn(memory: Memory, report: Any) -> None:
+def _learn(memory: Memory, report: Progress) -> None:
     """Takes note of the pace of a job where it lies. What makes no sense, or comes late, is left out."""
     lies: Lies | None = memory["lies"].get(report.job)
     present: Present | None = memory["present"].get(report.job)

@@ -10,7 +10,6 @@ leave them. Elastic jobs take what is idle and give it back.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from phalanx.policy.about import About
 from phalanx.policy.growth import elastic_roles
@@ -21,6 +20,17 @@ from phalanx.policy.policy import Memory, Policy, Shape, all_stay, anywhere, as_
 from phalanx.policy.portions import asks_for_shares, with_share
 from phalanx.policy.rounds import begin_round, next_round, round_is_due
 from phalanx.policy.view import WHEREVER, JobView, Moment, NodeView, Place
+from phalanx.protocol.event import (
+    Accepted,
+    AttemptEnded,
+    Done,
+    Event,
+    JobCancelled,
+    JobSubmitted,
+    Outcome,
+    Progress,
+    TimerDue,
+)
 from phalanx.workload.gang import Gang
 from phalanx.workload.share import turn_ask
 
@@ -127,27 +137,26 @@ def lend_idle(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, 
     return sizes
 
 
-def observe(memory: Memory, event: Any, now: int) -> None:
+def observe(memory: Memory, event: Event, now: int) -> None:
     """While there are elastic jobs, what they may have is worked out whenever something happens."""
     elastic = memory.setdefault("elastic", {})
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    match type(event).__name__:
-        case "TimerDue":
+    match event:
+        case TimerDue():
             if round_is_due(memory, now):
                 begin_round(memory, now)
             return
-        case "Progress" | "Accepted" | "Done":
+        case Progress() | Accepted() | Done():
             return
-        case "JobSubmitted" if event.job.gang.elastic:
+        case JobSubmitted() if event.job.gang.elastic:
             elastic[event.job.id] = None
-        case "JobCancelled":
+        case JobCancelled():
             elastic.pop(event.job, None)
-        case "AttemptEnded" if event.outcome == "succeeded":
+        case AttemptEnded() if event.outcome is Outcome.SUCCEEDED:
             elastic.pop(event.job, None)
     memory["next_ms"] = now if elastic else None
 
 
-def observe_with_pairs(memory: Memory, event: Any, now: int) -> None:
+def observe_with_pairs(memory: Memory, event: Event, now: int) -> None:
     """Likewise, and takes note of what jobs that share devices say of themselves."""
     observe_pairs(memory, event, now)
     observe(memory, event, now)

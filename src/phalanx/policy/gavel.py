@@ -31,6 +31,19 @@ from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Policy, Targets
 from phalanx.policy.portions import with_share
 from phalanx.policy.view import JobView, Moment
+from phalanx.protocol.event import (
+    Accepted,
+    Advice,
+    AttemptEnded,
+    ClusterDefined,
+    Event,
+    JobCancelled,
+    JobReleased,
+    JobSubmitted,
+    Outcome,
+    Progress,
+    TimerDue,
+)
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.pairing import HALF, HALF_MARK
 
@@ -54,26 +67,25 @@ def gavel(parameters: Parameters) -> Policy:
         "timeout_ms": parameters.duration_ms("timeout", "1m"),
     }
 
-    def observe(memory: Memory, event: Any, now: int) -> None:
+    def observe(memory: Memory, event: Event, now: int) -> None:
         if "ranks" not in memory:
             memory.update(_nothing_known(round_ms), goal=goal)
-        # Events are known by the names they have in the journal: this room lies below the one that defines them.
-        match type(event).__name__:
-            case "ClusterDefined" | "Accepted" | "Progress":
+        match event:
+            case ClusterDefined() | Accepted() | Progress():
                 pass
-            case "Advice":
+            case Advice():
                 _take(memory, event.body, now)
-            case "JobSubmitted":
+            case JobSubmitted():
                 memory["jobs"][event.job.id] = None
                 _arrive(memory, now)
-            case "AttemptEnded" if event.outcome == "lost":
+            case AttemptEnded() if event.outcome is Outcome.LOST:
                 _wake(memory, now)
-            case "AttemptEnded" | "JobCancelled":
+            case AttemptEnded() | JobCancelled():
                 _forget(memory, event.job, now)
-            case "TimerDue" if memory["next_ms"] is not None and memory["next_ms"] <= now:
+            case TimerDue() if memory["next_ms"] is not None and memory["next_ms"] <= now:
                 # Nobody advises here. There will be no rounds, but whoever fits still runs.
                 memory["began_ms"], memory["next_ms"] = now, None
-            case "TimerDue" | "JobReleased":
+            case TimerDue() | JobReleased():
                 _expect_round(memory, max(now, memory["began_ms"] + round_ms))
             case _:
                 _wake(memory, now)

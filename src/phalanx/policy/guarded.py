@@ -13,8 +13,21 @@ from typing import Any
 from phalanx.errors import PhalanxError
 from phalanx.policy.about import About
 from phalanx.policy.factor import Factor, Measure
-from phalanx.policy.policy import Memory, Policy, QueueOrder, Reserve, Targets, Victims, no_wakeup
+from phalanx.policy.policy import (
+    Memory,
+    Observe,
+    ObservePlan,
+    Policy,
+    QueueOrder,
+    Reserve,
+    Targets,
+    Victims,
+    Wakeup,
+    no_wakeup,
+)
 from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
+from phalanx.protocol.event import Event, TimerDue
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Gang
 
 KEY = "a tuple of whole numbers"
@@ -22,9 +35,6 @@ TRUTH = "True or False"
 SIZES = "by job, the members of each role by name: whole numbers"
 ADJUSTMENT = "by job, an Adjustment: a job or None, 0 to 1000 or None, and MB or None"
 SHOWN_MAX = 80
-
-WAKE_UP = "TimerDue"
-"""The engine's event of a moment that somebody asked for. This room knows the events of the engine only by name."""
 
 
 class PolicyError(PhalanxError, ValueError):
@@ -311,19 +321,19 @@ def _due(policy: Policy) -> Callable[[JobView, Moment], None]:
     return due
 
 
-def _observe(policy: Policy) -> Callable[[Memory, object, int], None]:
+def _observe(policy: Policy) -> Observe:
     guard = Guard(policy.name, "observe", policy.observe)
 
-    def observe(memory: Memory, event: object, now: int) -> None:
+    def observe(memory: Memory, event: Event, now: int) -> None:
         guard.call(type(event).__name__, memory, event, now)
 
     return observe
 
 
-def _observe_plan(policy: Policy) -> Callable[[Memory, object, int], None]:
+def _observe_plan(policy: Policy) -> ObservePlan:
     guard = Guard(policy.name, "observe_plan", policy.observe_plan)
 
-    def observe_plan(memory: Memory, plan: object, now: int) -> None:
+    def observe_plan(memory: Memory, plan: Plan, now: int) -> None:
         guard.call("Plan", memory, plan, now)
 
     return observe_plan
@@ -341,12 +351,12 @@ def _next_wakeup(policy: Policy) -> Callable[[Mapping[str, Any], int], int | Non
     return next_wakeup
 
 
-def _wakes(policy: Policy, observe: Callable[..., None], next_wakeup: Callable[..., int | None]) -> Callable[..., None]:
+def _wakes(policy: Policy, observe: Observe, next_wakeup: Wakeup) -> Observe:
     """A moment that has passed may be named until the wake-up was observed. After it, it would be one without end."""
 
-    def observe_and_look_ahead(memory: Memory, event: object, now: int) -> None:
+    def observe_and_look_ahead(memory: Memory, event: Event, now: int) -> None:
         observe(memory, event, now)
-        if type(event).__name__ == WAKE_UP:
+        if isinstance(event, TimerDue):
             at_ms = next_wakeup(memory, now)
             if at_ms is not None and at_ms <= now:
                 guard = Guard(policy.name, "next_wakeup", policy.next_wakeup)

@@ -14,6 +14,7 @@ from typing import Any
 from phalanx.cluster.device import Portion
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Moment
+from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, Progress
 from phalanx.workload.footprint import footprint_of
 
 REPORTS_KEPT = 4
@@ -69,14 +70,14 @@ def needed_mb(memory: Mapping[str, Any], job: str, at: Moment) -> int:
     return _asked_mb(job, at) or max(memory.get("used_mb", {}).get(job, ()), default=0)
 
 
-def observe_memory(memory: Memory, event: Any) -> None:
+def observe_memory(memory: Memory, event: Event) -> None:
     """Takes note of what jobs report of their memory, until they have ended."""
-    match type(event).__name__:
-        case "Progress" if event.memory_gb > 0:
+    match event:
+        case Progress() if event.memory_gb > 0:
             used = memory.setdefault("used_mb", {})
             reports = (*used.get(event.job, ()), int(event.memory_gb * MB_PER_GB))
             used[event.job] = reports[-REPORTS_KEPT:]
-        case "JobCancelled" | "AttemptEnded":
+        case JobCancelled() | AttemptEnded():
             memory.get("used_mb", {}).pop(event.job, None)
 
 

@@ -25,6 +25,7 @@ from phalanx.policy.policy import Memory, Policy, Targets
 from phalanx.policy.retries import job_over
 from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
 from phalanx.policy.view import JobView, Moment
+from phalanx.protocol.event import Event, Progress, TimerDue
 
 REFIT = 1.25
 """A curve is fitted anew when there are so many times the samples of its last fit: fits cost more than they change."""
@@ -69,16 +70,15 @@ def optimus(parameters: Parameters) -> Policy:
     reports_ms = 1000 * parameters.integer("reports", default=60, least=1)
     by_gain = parameters.choice("gain", ("time", "off")) == "time"
 
-    def observe(memory: Memory, event: Any, now: int) -> None:
+    def observe(memory: Memory, event: Event, now: int) -> None:
         known = memory.setdefault("known", {})
-        # Events are known by the names they have in the journal: this room lies below the one that defines them.
-        match type(event).__name__:
-            case "TimerDue":
+        match event:
+            case TimerDue():
                 if round_is_due(memory, now):
                     begin_round(memory, now)
                     _fit_all(known)
                 return
-            case "Progress":
+            case Progress():
                 _learn(known.setdefault(event.job, _nothing_known()), event)
             case _:
                 over = job_over(memory, event)
@@ -196,7 +196,7 @@ def _nothing_known() -> dict[str, Any]:
     return {"samples": [], "step": 0.0, "rule": (1.0, 0.0), "paces": {}, "curve": None, "fitted": 0, "seen": 0}
 
 
-def _learn(known: dict[str, Any], report: Any) -> None:
+def _learn(known: dict[str, Any], report: Progress) -> None:
     """Takes a report to what is known of a job. Loss and pace that make no sense are left out."""
     metrics = report.metrics
     known["step"] = float(report.step)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from phalanx.cluster.device import Mode, Portion
 from phalanx.policy.company import companions, observe_steps, step_ms
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Adjustment, JobView, Moment
+from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, Progress
 from phalanx.workload.gang import Role
 
 Pair = tuple[str, str]
@@ -108,14 +109,14 @@ class Packing:
 ALONE = Adjustment(beside="")
 
 
-def observe_pairs(memory: Memory, event: Any, now: int) -> None:
+def observe_pairs(memory: Memory, event: Event, now: int) -> None:
     """Takes note of reports, and forgets pairs of which one has ended."""
     observe_steps(memory, event, now)
-    if type(event).__name__ in ("JobCancelled", "AttemptEnded"):
+    if isinstance(event, JobCancelled | AttemptEnded):
         _part(memory, event.job)
         for known in ("undone", "memory_gb"):
             memory.get(known, {}).pop(event.job, None)
-    elif type(event).__name__ == "Progress" and event.memory_gb > 0:
+    elif isinstance(event, Progress) and event.memory_gb > 0:
         memory.setdefault("memory_gb", {})[event.job] = event.memory_gb
 
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isqrt
-from typing import Any
 
-from phalanx.cluster.cluster import NODE
+from phalanx.cluster.cluster import NODE, Node
 from phalanx.policy.about import About
 from phalanx.policy.fleet import bound_type, next_look, observe_fleet, observe_presence, observe_seats, preferred
 from phalanx.policy.gavel import confined
@@ -23,6 +22,7 @@ from phalanx.policy.growth import needs
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Observe, Policy, Targets, anybody, nobody
 from phalanx.policy.view import WHEREVER, JobView, Moment, Place, Usage
+from phalanx.protocol.event import ClusterChanged, ClusterDefined, Event
 from phalanx.workload.gang import ANYWHERE, Gang, Topology
 from phalanx.workload.job import Job, Kind
 
@@ -130,15 +130,15 @@ def _together(policy: Policy) -> Policy:
 
 
 def _minding_nodes(observe: Observe) -> Observe:
-    def observe_nodes(memory: Memory, event: Any, now: int) -> None:
-        if type(event).__name__ in ("ClusterDefined", "ClusterChanged"):
+    def observe_nodes(memory: Memory, event: Event, now: int) -> None:
+        if isinstance(event, ClusterDefined | ClusterChanged):
             memory[NODES] = _smallest(event.cluster.nodes)
         observe(memory, event, now)
 
     return observe_nodes
 
 
-def _smallest(nodes: Any) -> Usage:
+def _smallest(nodes: Sequence[Node]) -> Usage:
     """The least that any node with GPUs has of each thing."""
     there = [Usage(THOUSAND * node.gpus, node.cpus_milli, node.memory_mb) for node in nodes if node.gpus]
     return Usage(*map(min, zip(*there, strict=True))) if there else Usage()

@@ -10,6 +10,8 @@ from typing import Any
 from phalanx.policy.about import NOTHING_SAID, About
 from phalanx.policy.factor import Factor, Measure
 from phalanx.policy.view import Adjustment, JobView, Moment, Place, RunView, Usage
+from phalanx.protocol.event import Event
+from phalanx.protocol.plan import Plan
 from phalanx.workload.gang import Gang
 
 Memory = dict[str, Any]
@@ -29,7 +31,8 @@ Changes = Callable[[JobView, Moment], int | None]
 Factors = Callable[[JobView, Moment], tuple[Factor, ...]]
 Measures = Callable[[str, Usage, Moment], tuple[Measure, ...]]
 Due = Callable[[JobView, Moment], None]
-Observe = Callable[[Memory, object, int], None]
+Observe = Callable[[Memory, Event, int], None]
+ObservePlan = Callable[[Memory, Plan, int], None]
 Wakeup = Callable[[Mapping[str, Any], int], int | None]
 
 
@@ -148,11 +151,11 @@ def nothing_due(job: JobView, at: Moment) -> None:
     """For policies that remember nothing of single jobs."""
 
 
-def remember_nothing(memory: Memory, event: object, now: int) -> None:
+def remember_nothing(memory: Memory, event: Event, now: int) -> None:
     """For policies whose order depends on nothing that happens."""
 
 
-def remember_no_plan(memory: Memory, plan: object, now: int) -> None:
+def remember_no_plan(memory: Memory, plan: Plan, now: int) -> None:
     """For policies to whom it does not matter where jobs lie."""
 
 
@@ -223,7 +226,7 @@ class Policy:
     changes: Changes = no_change
     due: Due = nothing_due
     observe: Observe = remember_nothing
-    observe_plan: Observe = remember_no_plan
+    observe_plan: ObservePlan = remember_no_plan
     next_wakeup: Wakeup = no_wakeup
     half_life_ms: int | None = None
     estimate_permille: int | None = None

@@ -25,6 +25,7 @@ from phalanx.policy.retries import job_over
 from phalanx.policy.rounds import Allotment, begin_round, expect_round, next_round, round_is_due
 from phalanx.policy.size_search import Options, search
 from phalanx.policy.view import JobView, Moment
+from phalanx.protocol.event import Event, Progress, TimerDue
 from phalanx.workload.gang import Role
 
 SPEEDUP_MIN = 0.01
@@ -46,16 +47,15 @@ def pollux(parameters: Parameters) -> Policy:
     interference = parameters.boolean("interference", default=True)
     seed = parameters.integer("seed", default=0, least=0)
 
-    def observe(memory: Memory, event: Any, now: int) -> None:
+    def observe(memory: Memory, event: Event, now: int) -> None:
         known = memory.setdefault("known", {})
-        # Events are known by the names they have in the journal: this room lies below the one that defines them.
-        match type(event).__name__:
-            case "TimerDue":
+        match event:
+            case TimerDue():
                 if round_is_due(memory, now):
                     begin_round(memory, now)
                     memory["round"] = memory.get("round", 0) + 1
                 return
-            case "Progress":
+            case Progress():
                 _learn(known.setdefault(event.job, _nothing_known()), event.metrics)
             case _:
                 over = job_over(memory, event)

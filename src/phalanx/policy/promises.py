@@ -8,6 +8,18 @@ from typing import Any
 
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Memory, Observe
+from phalanx.protocol.event import (
+    AttemptEnded,
+    ClusterChanged,
+    ClusterDefined,
+    Event,
+    Failed,
+    JobCancelled,
+    JobChanged,
+    JobSubmitted,
+    Outcome,
+    TimerDue,
+)
 from phalanx.workload.job import Job
 from phalanx.workload.tier import PROMISED, Tier, tier_of
 
@@ -57,20 +69,19 @@ def is_beyond(memory: Mapping[str, Any], tier: Tier) -> bool:
 def keeping_account(promises: Mapping[Tier, Promise]) -> Observe:
     """Keeps account of what is promised to all who are here. `next_ms` is when everybody's place is another."""
 
-    def observe(memory: Memory, event: Any, now: int) -> None:
-        # Events are known by the names they have in the journal: this room lies below the one that defines them.
-        match type(event).__name__:
-            case "ClusterDefined" | "ClusterChanged":
+    def observe(memory: Memory, event: Event, now: int) -> None:
+        match event:
+            case ClusterDefined() | ClusterChanged():
                 memory["gpus"] = sum(node.gpus for node in event.cluster.nodes)
-            case "JobSubmitted" | "JobChanged":
+            case JobSubmitted() | JobChanged():
                 _remember(memory, event.job, promises[tier_of(event.job)])
-            case "JobCancelled":
+            case JobCancelled():
                 _forget(memory, event.job)
-            case "AttemptEnded" if event.outcome in ("succeeded", "failed"):
-                _end(memory, event.job, failed=event.outcome == "failed")
-            case "Failed" if not event.retryable:
+            case AttemptEnded() if event.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
+                _end(memory, event.job, failed=event.outcome is Outcome.FAILED)
+            case Failed() if not event.retryable:
                 _forget(memory, event.action.job)
-            case "TimerDue" if memory.get("next_ms") is not None and memory["next_ms"] <= now:
+            case TimerDue() if memory.get("next_ms") is not None and memory["next_ms"] <= now:
                 memory["next_ms"] = None
                 return
             case _:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from phalanx.policy.policy import Memory
+from phalanx.protocol.event import AttemptEnded, Event, Failed, JobCancelled, JobChanged, JobSubmitted, Outcome
 
 
-def job_over(memory: Memory, event: Any) -> str | None:
+def job_over(memory: Memory, event: Event) -> str | None:
     """The job that an event is the end of: of a failure only if there is no retry left. Keeps count of failures."""
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    match type(event).__name__:
-        case "JobSubmitted" | "JobChanged":
+    match event:
+        case JobSubmitted() | JobChanged():
             memory.setdefault("retries", {})[event.job.id] = event.job.retry_limit
             return None
-        case "JobCancelled":
-            over: str = event.job
-        case "AttemptEnded" if event.outcome == "succeeded" or (
-            event.outcome == "failed" and not _again(memory, event)
+        case JobCancelled():
+            over = event.job
+        case AttemptEnded() if event.outcome is Outcome.SUCCEEDED or (
+            event.outcome is Outcome.FAILED and not _again(memory, event)
         ):
             over = event.job
-        case "Failed" if not event.retryable:
+        case Failed() if not event.retryable:
             over = event.action.job
         case _:
             return None
@@ -29,7 +27,7 @@ def job_over(memory: Memory, event: Any) -> str | None:
     return over
 
 
-def _again(memory: Memory, event: Any) -> bool:
+def _again(memory: Memory, event: AttemptEnded) -> bool:
     failures = memory.setdefault("failures", {})
     failures[event.job] = failures.get(event.job, 0) + 1
     return bool(failures[event.job] <= memory.get("retries", {}).get(event.job, 0))

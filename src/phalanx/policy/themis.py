@@ -23,6 +23,19 @@ from phalanx.policy.about import About
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Key, Memory, Policy, Targets
 from phalanx.policy.view import JobView, Moment
+from phalanx.protocol.event import (
+    Accepted,
+    Advice,
+    AttemptEnded,
+    ClusterDefined,
+    Done,
+    Event,
+    JobCancelled,
+    JobSubmitted,
+    Outcome,
+    Progress,
+    TimerDue,
+)
 
 HOLDS, WON, UP, WAITS = range(4)
 """Who has a lease stays. Who won goes before those whose lease has ended, and these before those who only wait."""
@@ -62,26 +75,25 @@ def themis(parameters: Parameters) -> Policy:
         parameters.boolean("payments", default=True),
     )
 
-    def observe(memory: Memory, event: Any, now: int) -> None:
+    def observe(memory: Memory, event: Event, now: int) -> None:
         if "ranks" not in memory:
             memory.update(_nothing_known(rule))
-        # Events are known by the names they have in the journal: this room lies below the one that defines them.
-        match type(event).__name__:
-            case "ClusterDefined" | "Accepted" | "Progress":
+        match event:
+            case ClusterDefined() | Accepted() | Progress():
                 pass
-            case "Advice":
+            case Advice():
                 _take(memory, event.body, now)
-            case "JobSubmitted":
+            case JobSubmitted():
                 memory["jobs"][event.job.id] = None
                 _expect(memory, rule, now)
-            case "AttemptEnded" | "JobCancelled":
-                if type(event).__name__ == "JobCancelled" or event.outcome == "succeeded":
+            case AttemptEnded() | JobCancelled():
+                if isinstance(event, JobCancelled) or event.outcome is Outcome.SUCCEEDED:
                     memory["jobs"].pop(event.job, None)
                 _expect(memory, rule, now)
-            case "TimerDue" if memory["next_ms"] is not None and memory["next_ms"] <= now:
+            case TimerDue() if memory["next_ms"] is not None and memory["next_ms"] <= now:
                 # Nobody advises here. There will be no auctions, but whoever fits still runs.
                 memory["began_ms"], memory["next_ms"] = now, None
-            case "Done":
+            case Done():
                 pass
             case _:
                 _expect(memory, rule, now)

@@ -16,6 +16,7 @@ from phalanx.cluster.device import FULL_PERMILLE, Portion
 from phalanx.policy.company import companions, observe_steps, step_ms
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Moment
+from phalanx.protocol.event import AttemptEnded, Event, JobCancelled
 
 FIRST_PERMILLE = 50
 """What opportunistic jobs have of a device at first: its idle moments."""
@@ -88,10 +89,10 @@ class Throttle:
         return Level(level.beside, more, held, since_ms=now)
 
 
-def observe_levels(memory: Memory, event: Any, now: int) -> None:
+def observe_levels(memory: Memory, event: Event, now: int) -> None:
     """Takes note of reports, and forgets jobs that have ended."""
     observe_steps(memory, event, now)
-    if type(event).__name__ in ("JobCancelled", "AttemptEnded"):
+    if isinstance(event, JobCancelled | AttemptEnded):
         for known in ("levels", "own_ms"):
             memory.get(known, {}).pop(event.job, None)
 

@@ -9,28 +9,28 @@ from phalanx.cluster.queues import ancestors
 from phalanx.placement.sharing import share_permille
 from phalanx.policy.policy import Memory
 from phalanx.policy.view import Usage
+from phalanx.protocol.event import AttemptEnded, Event, Failed, JobCancelled, JobChanged, JobSubmitted, Outcome
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job
 
 NOTHING = Usage()
 
 
-def observe_wants(memory: Memory, event: Any, now: int) -> None:
+def observe_wants(memory: Memory, event: Event, now: int) -> None:
     """Keeps account of who asks for what. `version` tells two accounts apart."""
     if "wants" not in memory:
         memory.update({"wants": {}, "jobs": {}, "version": 0})
-    # Events are known by the names they have in the journal: this room lies below the one that defines them.
-    match type(event).__name__:
-        case "JobSubmitted" | "JobChanged":
+    match event:
+        case JobSubmitted() | JobChanged():
             _forget(memory, event.job.id)
             _remember(memory, event.job)
-        case "JobCancelled":
+        case JobCancelled():
             _forget(memory, event.job)
-        case "AttemptEnded" if event.outcome == "succeeded":
+        case AttemptEnded() if event.outcome is Outcome.SUCCEEDED:
             _forget(memory, event.job)
-        case "AttemptEnded" if event.outcome == "failed":
+        case AttemptEnded() if event.outcome is Outcome.FAILED:
             _fail(memory, event.job)
-        case "Failed" if not event.retryable:
+        case Failed() if not event.retryable:
             _forget(memory, event.action.job)
 
 
