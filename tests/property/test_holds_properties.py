@@ -8,8 +8,8 @@ import pytest
 from test_line_properties import History
 
 from phalanx.engine.draft import Draft
-from phalanx.engine.plan import Plan, Verdict
 from phalanx.engine.quotas import EVERY
+from phalanx.protocol.plan import Plan, Verdict
 
 SEEDS = range(24)
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from phalanx.cluster.cluster import Node
 from phalanx.engine.explain import Explanation
-from phalanx.engine.plan import Reason
 from phalanx.engine.state import State
+from phalanx.protocol.reason import Reason
 from phalanx.words.phrases import counted, listed
 from phalanx.workload.gang import Role, Task
 
