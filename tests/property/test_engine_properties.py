@@ -25,15 +25,17 @@ from phalanx.engine.state import NOTHING, State
 from phalanx.engine.turn import record, replay, turn, verify
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
-from phalanx.placement.placement import Placement
+from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Start, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
     ClusterDefined,
     DeviceHealthChanged,
+    DevicesAssigned,
     Done,
     Event,
     Failed,
+    ForeignUse,
     JobCancelled,
     JobHeld,
     JobReleased,
@@ -233,6 +235,49 @@ class Engine(RuleBasedStateMachine):
             self.judge.sick[node.name, device] = health
         self.happen(DeviceHealthChanged(node.name, device, health), then_decide=then_decide)
 
+    @rule(number=NUMBERS, gpus=st.integers(0, 2), cpus_milli=st.sampled_from([0, 2_000]), then_decide=OFTEN)
+    def foreign_use(self, number: int, gpus: int, cpus_milli: int, then_decide: bool) -> None:
+        """Work that is not ours comes, changes or goes on a node, also where one of ours is."""
+        node = self.cluster.nodes[number % len(self.cluster.nodes)]
+        devices = (number % node.gpus,) if number % 3 == 0 and node.gpus else ()
+        self.happen(ForeignUse(node.name, devices, gpus, cpus_milli), then_decide=then_decide)
+
+    @rule(number=NUMBERS, other=NUMBERS, then_decide=OFTEN)
+    def devices_assigned(self, number: int, other: int, then_decide: bool) -> None:
+        """The engine has given two attempts, or one and nothing else, each other's devices on a node."""
+        settled = [each for each in self.state.attempts() if self.is_settled(each)]
+        if not settled or self.state.cells is not None:
+            return
+        first, second = settled[number % len(settled)], settled[other % len(settled)]
+        taken = {device for key, devices in self.present.items() if key != first.key for device in devices}
+        if second is not first:
+            taken -= self.present[second.key]
+        slots_present = (slot for each in self.state.attempts() for slot in each.placement.slots if slot.portion)
+        taken |= {(slot.node, device) for slot in slots_present for device in slot.devices}
+        told = [(first, shuffled(self.cluster, first.placement.slots, taken, number))]
+        if second is not first:
+            taken |= slots_devices(told[0][1])
+            kept = shuffled(self.cluster, second.placement.slots, taken, 0)
+            if kept is None:
+                return
+            told.append((second, kept))
+        for attempt, slots in told:
+            self.present[attempt.key] = slots_devices(slots)
+        for attempt, slots in told:
+            self.happen(DevicesAssigned(attempt.job.id, attempt.number, slots), then_decide=False)
+        for attempt, slots in told:
+            assert attempt.placement.slots == slots, f"{attempt.key} was not given {slots}"
+        if then_decide:
+            self.decide()
+
+    def is_settled(self, attempt: AttemptRecord) -> bool:
+        """Whether an attempt runs on whole devices that do not change."""
+        return (
+            attempt.phase in (Phase.STARTING, Phase.RUNNING)
+            and self.present.get(attempt.key) == devices_of(attempt.placement)
+            and all(slot.portion is None for slot in attempt.placement.slots)
+        )
+
     @rule(ms=st.sampled_from([1, 500, 1_000, 20_000, 700_000]))
     def time_passes(self, ms: int) -> None:
         self.now += ms
@@ -345,7 +390,7 @@ class Engine(RuleBasedStateMachine):
     def check_all_comes_to_an_end(self) -> None:
         """With everything healthy and every action done, only those stay that can never run."""
         for node in self.cluster.nodes:
-            self.happen(NodeHealthChanged(node.name, Health.HEALTHY), then_decide=False)
+            self.happen(ForeignUse(node.name), NodeHealthChanged(node.name, Health.HEALTHY), then_decide=False)
             for device in range(node.gpus):
                 self.happen(DeviceHealthChanged(node.name, device, Health.HEALTHY), then_decide=False)
         self.judge.health = {node.name: Health.HEALTHY for node in self.cluster.nodes}
@@ -378,6 +423,29 @@ class Engine(RuleBasedStateMachine):
             if each.final is None and each.parked not in (Reason.DEPENDENCY, Reason.DEPENDENCY_FAILED):
                 trial = GangTrial(self.state.fit, self.state.packing, each.job)
                 assert not trial.seat(), f"{name} waits for {self.state.reason(name)} but fits {placement_of(trial)}"
+
+
+def shuffled(
+    cluster: Cluster, slots: tuple[Slot, ...], taken: set[tuple[str, int]], by: int
+) -> tuple[Slot, ...] | None:
+    """The slots on devices of the same nodes that are not taken, turned by so many; None where there are too few."""
+    free = {
+        node.name: [device for device in range(node.gpus) if (node.name, device) not in taken] for node in cluster.nodes
+    }
+    found = []
+    for slot in slots:
+        there = free[slot.node]
+        if len(there) < len(slot.devices):
+            return None
+        at = by % len(there) if there else 0
+        chosen = (there[at:] + there[:at])[: len(slot.devices)]
+        free[slot.node] = [device for device in there if device not in chosen]
+        found.append(replace(slot, devices=tuple(chosen)))
+    return tuple(found)
+
+
+def slots_devices(slots: tuple[Slot, ...]) -> frozenset[tuple[str, int]]:
+    return devices_of(Placement(slots))
 
 
 def check_victims_are_needed(state: State, plan: Plan) -> None:

@@ -63,6 +63,7 @@ class Capacity:
         self.cutting = [0] * count
         self.promised: dict[tuple[int, int], int] = {}
         self.loads: dict[tuple[int, int], DeviceLoad] = {}
+        self.foreign: dict[int, Booking] = {}
         self.share_room = Amount("share", [0] * count, topology.bit)
         self.health = [Health.HEALTHY] * count
         self.with_health = dict.fromkeys(Health, 0)
@@ -100,6 +101,31 @@ class Capacity:
         for number, amount in booking.needs:
             self.amounts[number].hold(booking.node, -amount)
         self._take_back(booking)
+
+    def hold_foreign(self, node: int, wanted: int, gpus: int, needs: tuple[tuple[int, int], ...]) -> None:
+        """Gives what is not ours as much as there is of what it holds, in place of what it had on the node.
+
+        `wanted` are devices, `gpus` the number of further ones, which are the last that are left.
+        """
+        self.release_foreign(node)
+        left = self.unused(node)
+        devices = wanted & left
+        left ^= devices
+        for _ in range(min(gpus, left.bit_count())):
+            last = 1 << left.bit_length() - 1
+            devices |= last
+            left ^= last
+        there = ((number, min(amount, self.amounts[number].free[node])) for number, amount in needs)
+        booking = Booking(node, devices, tuple((number, amount) for number, amount in there if amount > 0))
+        if booking.devices or booking.needs:
+            self.foreign[node] = booking
+            self.hold(booking)
+
+    def release_foreign(self, node: int) -> None:
+        """Takes back what is not ours holds of a node."""
+        booking = self.foreign.pop(node, None)
+        if booking is not None:
+            self.release(booking)
 
     def vacate(self, booking: Booking) -> None:
         """Takes back what somebody held who was leaving."""
@@ -230,6 +256,10 @@ class Capacity:
         self._refresh_share(node)
         self._refresh(node)
 
+    def unused(self, node: int) -> int:
+        """Devices of a node that nothing holds, shares or was promised, whatever its health."""
+        return self.all_devices[node] & ~(self.held[node] | self.claimed[node] | self.shared[node] | self.cutting[node])
+
     def usable_shares(self, node: int) -> int:
         """Shared devices of a node that others may join."""
         return self.shared[node] & ~(self.claimed[node] | self.unhealthy[node] | self.cutting[node])
@@ -356,6 +386,7 @@ class Capacity:
             tuple(self.shared),
             tuple(self.partitioned),
             tuple(self.cutting),
+            tuple(sorted(self.foreign.values())),
             tuple((at, count) for at, count in sorted(self.promised.items()) if count),
             tuple(
                 (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from heapq import heappop
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine import adjust, attempts, defragment, maintenance, patience, reconfigure, sweeps, waiting
+from phalanx.engine import adjust, attempts, defragment, foreign, maintenance, patience, reconfigure, sweeps, waiting
 from phalanx.engine.amend import amend
+from phalanx.engine.assigned import assign
 from phalanx.engine.check import check, check_plan
 from phalanx.engine.elastic import does_without, lost
 from phalanx.engine.journal import Record
@@ -27,9 +28,11 @@ from phalanx.protocol.event import (
     ClusterDefined,
     DeviceHealthChanged,
     DeviceMemoryMeasured,
+    DevicesAssigned,
     Done,
     Event,
     Failed,
+    ForeignUse,
     JobCancelled,
     JobChanged,
     JobHeld,
@@ -72,6 +75,8 @@ def apply(state: State, record: Record, line: bytes) -> None:
     _event(state, body)
     if state.cluster_to_be is not None:
         reconfigure.retire(state)
+    if state.foreign_short:
+        foreign.settle_short(state)
     if state.cells is not None:
         state.cells.follow(state.capacity)
     _drop_moot_timers(state)
@@ -137,6 +142,12 @@ def _event(state: State, event: Event) -> None:
             _node_health(state, state.topology.number[node], health)
         case DeviceHealthChanged(node=node, device=device, health=health):
             _device_health(state, state.topology.number[node], device, health)
+        case ForeignUse():
+            foreign.use(state, event)
+        case DevicesAssigned(job=name, attempt=number, slots=slots):
+            attempt = state.attempt(name, number)
+            if attempt is not None:
+                assign(state, attempt, slots)
         case ClusterDefined(cluster=cluster, policy=policy, term=term, placement=placement, lacks=lacks):
             state.define(cluster)
             state.lacks = lacks

@@ -130,7 +130,8 @@ def arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
     state.stoppable.add(attempt, booking, 1)
 
 
-def _depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+def depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+    """Undoes `arrive`."""
     state.on_node[booking.node].pop(attempt.key, None)
     state.stoppable.add(attempt, booking, -1)
 
@@ -327,7 +328,7 @@ def _give_up(state: State, attempt: AttemptRecord, booking: Booking, ceded: bool
     attempt.bookings.remove(booking)
     if not ceded:
         state.use(attempt.job.queue, usage_of((booking,)), -1)
-    _depart(state, attempt, booking)
+    depart(state, attempt, booking)
     if any(other.node == booking.node for other in attempt.bookings):
         state.on_node[booking.node][attempt.key] = attempt
 
@@ -566,7 +567,7 @@ def _close(state: State, attempt: AttemptRecord, at_ms: int | None = None) -> No
             if attempt.ceding or booking in attempt.removing:
                 capacity.keep(booking)
             capacity.release(booking)
-        _depart(state, attempt, booking)
+        depart(state, attempt, booking)
     if not attempt.ceding:
         state.use(attempt.job.queue, usage_of(attempt.staying), -1, ended_ms)
     state.standing.remove(attempt)
@@ -602,6 +603,9 @@ def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None
         _finish(state, record, JobState.FAILED, "ran longer than max_run")
     elif attempt.stop_reason is StopReason.OUTDONE:
         _finish(state, record, JobState.CANCELLED, "outdone by others of its sweep")
+    elif attempt.stop_reason is StopReason.MISPLACED:
+        record.start_failures += 1
+        _again(state, record, backoff_ms(record.start_failures))
     else:
         if attempt.stop_reason is StopReason.PREEMPTED:
             record.preemptions += 1

@@ -101,9 +101,14 @@ class Tenancy:
         self.undo.closed()
 
     def follow(self, capacity: Capacity) -> None:
-        """Takes note of nodes that take no new work, and of those that do again. One sick device is enough."""
+        """Takes note of nodes that take no new work, and of those that do again. One sick device is enough,
+        or one that foreign work holds.
+        """
         topology = capacity.topology
         closed = topology.everything & ~capacity.open
+        for booking in capacity.foreign.values():
+            if booking.devices:
+                closed |= topology.bit[booking.node]
         for node, _ in capacity.device_health:
             closed |= topology.bit[node]
         names = (self.name_of.get(topology.nodes[node].name) for node in members(closed))

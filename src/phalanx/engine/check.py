@@ -9,10 +9,11 @@ from phalanx.cluster.queues import settled, with_unit
 from phalanx.engine import cells_check, reconfigure
 from phalanx.engine.amend import may_be_resized
 from phalanx.engine.quotas import said
-from phalanx.engine.records import JobRecord, JobState, StopReason, need_of, shape_of, tasks_of
+from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, need_of, shape_of, tasks_of
 from phalanx.engine.state import NeverFitsError, State
 from phalanx.engine.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
+from phalanx.placement.placement import Slot
 from phalanx.policy.policy import Minds, Policy
 from phalanx.policy.registry import policy as policy_named
 from phalanx.protocol.action import Stop
@@ -22,8 +23,10 @@ from phalanx.protocol.event import (
     ClusterChanged,
     ClusterDefined,
     DeviceHealthChanged,
+    DevicesAssigned,
     Done,
     Event,
+    ForeignUse,
     JobCancelled,
     JobChanged,
     JobHeld,
@@ -92,6 +95,12 @@ def check(state: State, event: Event) -> None:
             gpus = state.topology.nodes[_check_node(state, node)].gpus
             if not 0 <= device < gpus:
                 raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+        case ForeignUse():
+            _check_foreign(state, event)
+        case DevicesAssigned(job=name, attempt=number, slots=slots):
+            attempt = state.attempt(name, number)
+            if attempt is not None:
+                _check_assigned(state, attempt, slots)
         case Progress(job=name, metrics=metrics):
             measured = (event.samples_per_s, event.gpu_busy, event.memory_gb)
             if not all(map(isfinite, (*measured, *metrics.values()))):
@@ -134,6 +143,39 @@ def _check_node(state: State, node: str) -> int:
     if node not in state.topology.number:
         raise ValueError(f"there is no node {node!r}")
     return state.topology.number[node]
+
+
+def _check_foreign(state: State, event: ForeignUse) -> None:
+    gpus = state.topology.nodes[_check_node(state, event.node)].gpus
+    _check_devices(event.node, event.devices, gpus)
+    for amount in (event.gpus, event.cpus_milli, event.memory_mb):
+        if type(amount) is not int or amount < 0:
+            raise ValueError(f"foreign use of node {event.node}: expected whole numbers of at least 0, got {amount!r}")
+
+
+def _check_devices(node: str, devices: tuple[int, ...], gpus: int) -> None:
+    for device in devices:
+        if not 0 <= device < gpus:
+            raise ValueError(f"node {node} has devices 0 to {gpus - 1}, not {device}")
+    if len(dict.fromkeys(devices)) < len(devices):
+        raise ValueError(f"node {node}: a device is named twice in {devices}")
+
+
+def _check_assigned(state: State, attempt: AttemptRecord, slots: tuple[Slot, ...]) -> None:
+    """The engine may choose other nodes and devices, but the tasks are those that it was asked to run."""
+    asked = [(slot.rank, slot.role, len(slot.devices), slot.portion) for slot in attempt.placement.slots]
+    if attempt.phase is not Phase.RESIZING and asked != [
+        (slot.rank, slot.role, len(slot.devices), slot.portion) for slot in slots
+    ]:
+        raise ValueError(
+            f"devices assigned to attempt {attempt.key}: expected a slot for each of its {len(asked)} tasks, in rank "
+            "order, with as many devices as it was planned on"
+        )
+    given: dict[str, tuple[int, ...]] = {}
+    for slot in slots:
+        gpus = state.topology.nodes[_check_node(state, slot.node)].gpus
+        given[slot.node] = given.get(slot.node, ()) + (slot.devices if slot.portion is None else ())
+        _check_devices(slot.node, given[slot.node], gpus)
 
 
 def _check_job(state: State, job: Job) -> None:

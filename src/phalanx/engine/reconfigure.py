@@ -8,7 +8,7 @@ from dataclasses import replace
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine import attempts, maintenance, patience, waiting
+from phalanx.engine import attempts, foreign, maintenance, patience, waiting
 from phalanx.engine.adjust import settle
 from phalanx.engine.ends import Ends
 from phalanx.engine.quotas import Quotas
@@ -178,6 +178,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
         if attempt.waits:
             for booking in attempt.bookings:
                 state.capacity.claim(booking)
+    foreign.settle_all(state)
     state.reservations = ()
     state.surprised = True
     if state.cells is not None:

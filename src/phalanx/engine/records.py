@@ -91,6 +91,7 @@ class StopReason(StrEnum):
     MAX_RUN = "max_run"
     OUTDONE = "outdone"
     MAINTENANCE = "maintenance"
+    MISPLACED = "misplaced"
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,7 @@ from phalanx.policy.policy import Key, Memory, Minds, Policy, Reserve, Targets, 
 from phalanx.policy.registry import policy as policy_named
 from phalanx.policy.view import Adjustment, NodeView, Usage
 from phalanx.protocol.action import ActionId, Repartition
-from phalanx.protocol.event import SuspendRates
+from phalanx.protocol.event import ForeignUse, SuspendRates
 from phalanx.protocol.plan import Reservation
 from phalanx.protocol.reason import Reason
 from phalanx.workload.halving import Contest
@@ -102,6 +102,8 @@ class State:
         self.lacks: tuple[str, ...] = ()
         self.suspend: SuspendRates | None = None
         self.kept: dict[str, None] = {}
+        self.foreign: dict[str, ForeignUse] = {}
+        self.foreign_short: dict[str, None] = {}
         self.impatient: dict[str, dict[str, None]] = {}
         self.retiring: dict[str, Health] = {}
         self.closed: dict[str, Health] = {}

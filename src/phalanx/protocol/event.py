@@ -7,6 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.placement.placement import Slot
 from phalanx.protocol.action import ActionId
 from phalanx.workload.job import Job
 
@@ -160,6 +161,30 @@ class DeviceHealthChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=T
     reason: str = ""
 
 
+class ForeignUse(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """What work that phalanx did not start holds of a node, in place of whatever was said of that node before.
+
+    `devices` are those that it is known to hold; `gpus` counts further ones of which only the number is known.
+    """
+
+    node: str
+    devices: tuple[int, ...] = ()
+    gpus: int = 0
+    cpus_milli: int = 0
+    memory_mb: int = 0
+
+
+class DevicesAssigned(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """The engine that runs an attempt gave it other devices than were planned: `slots` are all it has, in rank order.
+
+    An engine that chooses devices itself says so before it answers `Done`.
+    """
+
+    job: str
+    attempt: int
+    slots: tuple[Slot, ...]
+
+
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """What an attempt says of itself: how far it is, what of it would survive, and what stopping it would cost.
 
@@ -214,6 +239,8 @@ Event = (
     | AttemptEnded
     | NodeHealthChanged
     | DeviceHealthChanged
+    | ForeignUse
+    | DevicesAssigned
     | Progress
     | DeviceMemoryMeasured
     | Advice
