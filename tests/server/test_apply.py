@@ -181,6 +181,7 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
         "changes": ["1 queue comes: green", "queue red: limit none becomes gpus 12; min_run 0s becomes 60s"],
         "stops": [],
         "strands": [],
+        "warnings": [],
     }
     assert "green" not in {queue["name"] for queue in lab.client.get("/queues").json()["items"]}
     assert put(lab, queues).raise_for_status().json() == shown
@@ -188,7 +189,7 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
     assert lab.client.get("/policy").json()["policy"] == "sjf"
     assert lab.client.get("/nodes").json() == nodes
     assert lab.job(job["id"])["state"] == "running"
-    assert put(lab, queues).raise_for_status().json() == {"changes": [], "stops": [], "strands": []}
+    assert put(lab, queues).raise_for_status().json()["changes"] == []
     lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
     lab.wait(job["id"], "cancelled")
     audited = [each for each in lab.client.get("/audit").json()["items"] if each["verb"] == "change cluster"]
@@ -202,6 +203,32 @@ def test_a_limit_above_that_of_a_queue_around_it_is_taken_and_told(lab: Server) 
     shown = put(lab, queues, dry_run="true").raise_for_status().json()["changes"]
     told = "queue red/x has a limit of 10 GPUs, but queue red around it one of 8, which holds"
     assert [line for line in shown if "limit" in line] == [told]
+
+
+def test_a_queue_left_with_no_gpus_and_a_limit_above_the_cluster_are_warned_of_with_the_figures(lab: Server) -> None:
+    put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n").raise_for_status()
+    queues = "queues:\n- {name: default}\n- {name: research, guaranteed: {gpus: 16}, limit: {gpus: 24}}\n"
+    shown = put(lab, queues, dry_run="true").raise_for_status().json()
+    left = "the cluster has 16, of which is guaranteed 16 to research"
+    assert shown["warnings"] == [
+        f"queue default is left with 0 GPUs, and jobs that need any are refused there: {left}",
+        "queue research has a limit of 24 GPUs, but the cluster has 16 GPUs",
+    ]
+    fitting = queues.replace("16", "8").replace("24", "12")
+    assert put(lab, fitting, dry_run="true").raise_for_status().json()["warnings"] == []
+
+
+def test_the_queues_of_the_guide_are_applied_with_no_warning_and_jobs_of_each_run(lab: Server) -> None:
+    put(lab, "name: lab\nnodes:\n- {count: 4, name: n, gpus: 8}\n").raise_for_status()
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "server.md").read_text()
+    example = guide.partition("```yaml\nqueues:")[2].partition("```")[0]
+    assert put(lab, f"queues:{example}").raise_for_status().json()["warnings"] == []
+    jobs = [lab.submit(gpus=8, queue=queue) for queue in ("default", "research")]
+    for job in jobs:
+        lab.wait(job["id"], "running")
+        lab.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
+        lab.wait(job["id"], "cancelled")
+    put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\nqueues:\n- {name: default}\n")
 
 
 def test_who_could_never_start_under_a_lowered_limit_is_told_before_and_by_why(lab: Server) -> None:

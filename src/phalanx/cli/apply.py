@@ -35,6 +35,8 @@ def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output
     client = connect()
     change = _cluster_change(client, file) if file else _policy_change(client, policy or "")
     _show(change.difference, output)
+    for warning in change.difference.get("warnings") or []:
+        click.echo(f"warning: {warning}", err=True)
     if dry_run or not change.difference.get("changes"):
         return
     if not yes:
@@ -72,7 +74,8 @@ def _policy_change(client: Client, policy: str) -> Change:
     present = client.get("/policy")["policy"]
     changes = [f"policy: {present} becomes {policy}"] if policy != present else []
     return Change(
-        {"changes": changes, "stops": [], "strands": []}, lambda: client.change("PUT", "/policy", {"policy": policy})
+        {"changes": changes, "stops": [], "strands": [], "warnings": []},
+        lambda: client.change("PUT", "/policy", {"policy": policy}),
     )
 
 

@@ -15,6 +15,7 @@ from phalanx.engine.reconfigure import stopped_by
 from phalanx.engine.state import State
 from phalanx.policy.registry import is_file, known, split
 from phalanx.protocol.event import ClusterChanged, Event, PolicyChanged
+from phalanx.server.quota_warnings import quota_warnings
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -48,9 +49,10 @@ def changes_of(state: State, cluster: Cluster) -> list[Event]:
 
 
 def difference(state: State, cluster: Cluster) -> dict[str, Any]:
-    """What would change, which attempts that would stop, and which waiting jobs could never start then."""
+    """What would change, which attempts that would stop, which waiting jobs could never start, and warnings."""
     changes_of(state, cluster)
     present = state.cluster_to_be or state.cluster
+    resized = (cluster.queues, cluster.nodes) != (present.queues, present.nodes)
     lines = [
         *_nodes(present, cluster),
         *_queues(present, cluster),
@@ -65,6 +67,7 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
         "changes": lines,
         "stops": list(stopped_by(state, cluster)) if cluster != present else [],
         "strands": list(stranded_by(state, cluster)) if cluster.queues != present.queues else [],
+        "warnings": list(islice(quota_warnings(cluster), SHOWN_MAX)) if resized else [],
     }
 
 

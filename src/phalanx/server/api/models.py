@@ -317,13 +317,19 @@ class DifferenceModel(Answered):
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"], "strands": []}},
+        json_schema_extra={
+            "example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"], "strands": [], "warnings": []}
+        },
     )
     changes: list[str]
     stops: list[str]
     strands: list[str] = Field(
         default_factory=list,
         description="Waiting jobs that ask for more than their queues could ever have then.",
+    )
+    warnings: list[str] = Field(
+        default_factory=list,
+        description="Queues that are left with none of a resource, and limits above what the cluster has.",
     )
 
 
