@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from phalanx.protocol.event import SuspendRates
@@ -54,7 +54,8 @@ MEANING: dict[Capability, str] = {
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a backend can do here. `lacks` says of everything else why it cannot. `suspend` is how fast it moves device
-    memory to the host and back, where it does. `real_nodes` are those that are machines: None means all.
+    memory to the host and back, where it does. `real_nodes` are those that are machines: None means all. `simulated`
+    are things that jobs may ask for and do not get, with the reason: they are planned with, and nothing enforces them.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Offer:
     lacks: dict[Capability, str]
     suspend: SuspendRates | None = None
     real_nodes: tuple[str, ...] | None = None
+    simulated: dict[Capability, str] = field(default_factory=dict)
 
     def can(self, capability: Capability) -> bool:
         """Whether it can do that."""

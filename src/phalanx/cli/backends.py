@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from phalanx.backends.capability import MEANING
+from phalanx.backends.capability import MEANING, Capability
 from phalanx.backends.registry import Setting, backend_names, offer_of
 from phalanx.cli.client import connect
 from phalanx.cli.output import Column, Output, emit, output_option
@@ -27,7 +27,8 @@ def backends(live: bool, output: Output) -> None:
 
 
 def _offers_of_server() -> dict[str, Mapping[str, str]]:
-    return {backend["name"]: backend["lacks"] for backend in connect().get("/backends")["items"]}
+    found = connect().get("/backends")["items"]
+    return {backend["name"]: backend["lacks"] | backend.get("simulated", {}) for backend in found}
 
 
 def _offers_of_machine() -> dict[str, Mapping[str, str]]:
@@ -35,9 +36,12 @@ def _offers_of_machine() -> dict[str, Mapping[str, str]]:
 
     with tempfile.TemporaryDirectory() as folder:
         setting = Setting(Path(folder), _no_job, local_cluster())
-        return {
-            name: {str(lack): why for lack, why in offer_of(name, setting).lacks.items()} for name in backend_names()
-        }
+        offers = {name: offer_of(name, setting) for name in backend_names()}
+        return {name: _by_name(offer.lacks | offer.simulated) for name, offer in offers.items()}
+
+
+def _by_name(lacks: Mapping[Capability, str]) -> dict[str, str]:
+    return {str(lack): why for lack, why in lacks.items()}
 
 
 def _no_job(job: str) -> Job:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,15 @@ from phalanx.errors import PhalanxError
 from phalanx.workload.job import Execution
 
 ENGINES = ("podman", "docker", "apptainer")
+
+PROBES = {
+    "podman": ("info",),
+    "docker": ("version", "--format={{.Server.Version}}"),
+    "apptainer": ("version",),
+}
+"""What an engine can only answer if it works: docker's program is often there without its service."""
+
+PROBE_S = 20.0
 
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?"
@@ -53,6 +63,23 @@ class Contained:
 def find_engine() -> str:
     """The container engine of this machine; empty if there is none."""
     return next((engine for engine in ENGINES if shutil.which(engine)), "")
+
+
+def why_not() -> str:
+    """Why no task can run in a container here; empty if it can. The engine that jobs would get is asked."""
+    engine = find_engine()
+    if not engine:
+        return f"none of {', '.join(ENGINES)} is on the PATH"
+    try:
+        asked = subprocess.run(
+            [engine, *PROBES[engine]], capture_output=True, text=True, errors="replace", timeout=PROBE_S, check=False
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{engine} does not work: {error}"
+    if asked.returncode == 0:
+        return ""
+    said = asked.stderr.strip().splitlines()
+    return f"{engine} does not work: {said[-1] if said else f'exit code {asked.returncode}'}"
 
 
 @dataclass(frozen=True, slots=True)

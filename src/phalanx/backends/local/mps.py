@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from phalanx.errors import PhalanxError
@@ -32,24 +33,48 @@ def mps_variables(data: Path) -> dict[str, str]:
     for path in where.values():
         Path(path).mkdir(parents=True, exist_ok=True)
     if not _answers(where):
-        started = subprocess.run(
-            [CONTROL, "-d"], env={**os.environ, **where}, capture_output=True, timeout=PATIENCE_S, check=False
-        )
+        started = _call(where, "-d")
         if started.returncode and not _answers(where):
-            raise NoMps(f"share by mps: {CONTROL} -d: {started.stderr.decode(errors='replace').strip() or 'it failed'}")
+            raise NoMps(f"share by mps: {CONTROL} -d: {started.stderr.strip() or 'it failed'}")
     return where
+
+
+def why_not() -> str:
+    """Why no task can have a part of a GPU's threads here; empty if it can. A service of its own is tried and ended."""
+    if not has_mps():
+        return f"there is no {CONTROL}"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return _trial(mps_variables(Path(folder)))
+        except (NoMps, OSError, subprocess.SubprocessError) as error:
+            return str(error)
+
+
+def _trial(where: dict[str, str]) -> str:
+    """Has the service start a server, which opens the GPUs: control programs also run where no server can."""
+    try:
+        asked = _call(where, text=f"start_server -uid {os.getuid()}\n")
+        listed = _call(where, text="get_server_list\n").stdout.strip()
+    finally:
+        _call(where, text="quit\n")
+    return "" if listed else f"no MPS server starts: {(asked.stdout + asked.stderr).strip() or 'no word why'}"
 
 
 def _answers(where: dict[str, str]) -> bool:
     """Whether the service runs already."""
     if not os.path.exists(f"{where['CUDA_MPS_PIPE_DIRECTORY']}/control"):
         return False
-    asked = subprocess.run(
-        [CONTROL],
-        input=b"get_server_list\n",
+    return _call(where, text="get_server_list\n").returncode == 0
+
+
+def _call(where: dict[str, str], *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CONTROL, *arguments],
+        input=text,
         env={**os.environ, **where},
         capture_output=True,
+        text=True,
+        errors="replace",
         timeout=PATIENCE_S,
         check=False,
     )
-    return asked.returncode == 0

@@ -165,6 +165,7 @@ EXAMPLES: dict[str, Any] = {
             "can": ["adopt", "resize", "suspend", "logs", "exec"],
             "lacks": {"containers": "none of podman, docker, apptainer is on the PATH"},
             "real_nodes": ["gpu-box"],
+            "simulated": {},
         }
     ),
     "CheckpointBody": {"within_s": 60},

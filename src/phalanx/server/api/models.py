@@ -615,6 +615,9 @@ class BackendModel(Answered):
     can: list[str]
     lacks: dict[str, str]
     real_nodes: list[str] | None = Field(None, description="Nodes that are machines and not simulated; null: all.")
+    simulated: dict[str, str] = Field(
+        default_factory=dict, description="What of `can` jobs may ask for and nothing enforces, with the reason."
+    )
 
 
 class BackendListModel(Answered):

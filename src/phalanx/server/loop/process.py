@@ -334,6 +334,7 @@ def _told(offer: Offer) -> bytes:
             "can": [each.value for each in offer.has],
             "lacks": offer.lacks,
             "real_nodes": offer.real_nodes,
+            "simulated": offer.simulated,
         }
     )
 
