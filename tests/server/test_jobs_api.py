@@ -74,6 +74,26 @@ def test_a_job_waits_for_others_by_name_and_for_all_members_of_an_array(rehearsa
         rehearsal.client.post(f"/jobs/{each}:cancel").raise_for_status()
 
 
+def test_a_dependency_that_is_not_met_ends_the_job_and_those_behind_it_with_the_reason(rehearsal: Server) -> None:
+    first = rehearsal.submit(gpus=1)["id"]
+    second = rehearsal.submit(gpus=1, after=[first])["id"]
+    third = rehearsal.submit(gpus=1, after=[{"job": second, "on": "failure"}])["id"]
+    kept = rehearsal.submit(gpus=1, after=[{"job": first, "otherwise": "keep"}])["id"]
+    freed = rehearsal.submit(gpus=1, after=[{"job": first, "on": "end"}])["id"]
+    rehearsal.client.post(f"/jobs/{first}:cancel").raise_for_status()
+    rehearsal.wait(first, "cancelled")
+    rehearsal.wait(third, "cancelled")
+    assert rehearsal.job(second)["end_reason"] == f"dependency not met: job {first} was cancelled, expected success"
+    assert rehearsal.job(third)["end_reason"] == f"dependency not met: job {second} was cancelled, expected failure"
+    assert (rehearsal.job(kept)["state"], rehearsal.job(kept)["reason"]) == ("waiting", "dependency_failed")
+    rehearsal.wait(freed, "running")
+    late = rehearsal.submit(gpus=1, after=[first])["id"]
+    rehearsal.wait(late, "cancelled")
+    for job in (kept, freed):
+        rehearsal.client.post(f"/jobs/{job}:cancel").raise_for_status()
+        rehearsal.wait(job, "cancelled")
+
+
 def test_who_asks_for_an_array_as_if_it_were_one_job_hears_of_its_members(rehearsal: Server) -> None:
     base = rehearsal.submit(gpus=1, array="0-2", duration="50ms")["array_of"]
     answer = rehearsal.client.get(f"/jobs/{base}")

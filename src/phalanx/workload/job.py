@@ -29,10 +29,13 @@ class After(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Another job this one waits for."""
+    """Another job this one waits for. With `keep` it stays pending where that job ends otherwise; else a server cancels
+    it then.
+    """
 
     job: str
     on: After = After.SUCCESS
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,10 @@ class Book:
             write_cluster(connection, state, self.placement)
             self._written = (state.cluster, state.policy.spec, self.placement, state.term)
 
+    def take_unmet(self) -> list[str]:
+        """Jobs that came to wait for an outcome that cannot come any more, since this was last asked."""
+        return self._view.take_unmet()
+
     def version_of(self, connection: Connection, job: str) -> int | None:
         """The record that changed a job last, with all that was done in this transaction."""
         self.write(connection)

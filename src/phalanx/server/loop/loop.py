@@ -26,6 +26,7 @@ from phalanx.server.loop.office import Office
 from phalanx.server.loop.pulse import Pulse
 from phalanx.server.loop.restoration import CHANGES
 from phalanx.server.loop.snapshotter import Snapshotter
+from phalanx.server.loop.unmet import cancellations
 from phalanx.server.loop.wire import Answer, News, json_of
 from phalanx.server.refusal import Refusal
 from phalanx.server.secrets.folder import SecretFolder
@@ -124,12 +125,23 @@ class Loop:
         with around.pulse.turn():
             events = around.backend.events(now)
             self._take_in(asked, events, now)
+            given_up = self._give_up_unmet(now)
             # A decision on nothing new would only write down how late it is, once a second, for ever.
-            if asked or events or self._undecided or self._is_due(now):
+            if asked or events or given_up or self._undecided or self._is_due(now):
                 self._act(now)
         self._announce()
         around.snapshotter.look_after(self._state)
         around.pulse.measure(self._state)
+
+    def _give_up_unmet(self, now: int) -> bool:
+        """Cancels jobs whose dependencies can never be met, then those that wait for these in turn; whether there were
+        any.
+        """
+        some = False
+        while cancelled := cancellations(self._state, self._book.take_unmet()):
+            some = True
+            self._take_in([], list(cancelled), now)
+        return some
 
     def _act(self, now: int) -> None:
         """Decides, and has the plan carried out."""

@@ -92,6 +92,7 @@ class View:
         self._parked: dict[str, Reason] = {
             job: record.parked for job, record in state.jobs.items() if record.parked is not None
         }
+        self._unmet = {job: None for job, parked in self._parked.items() if parked is Reason.DEPENDENCY_FAILED}
         self._timers = _timers(state)
         self._shapes: dict[object, str] = {}
         self._new: dict[str, int] = {}
@@ -227,6 +228,13 @@ class View:
                     del self._parked[job]
                 else:
                     self._parked[job] = parked
+                if parked is Reason.DEPENDENCY_FAILED:
+                    self._unmet[job] = None
+
+    def take_unmet(self) -> list[str]:
+        """Jobs that came to wait for an outcome that cannot come any more, since this was last asked."""
+        unmet, self._unmet = list(self._unmet), {}
+        return unmet
 
     def _write_jobs(self, connection: Connection) -> None:
         state = self._state

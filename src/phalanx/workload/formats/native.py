@@ -100,7 +100,8 @@ MESH_KEYS = ("tp", "pp", "dp")
 PARALLEL_KEYS = (*MESH_KEYS, *TRAFFIC_KEYS)
 TOLERATION_KEYS = ("key", "operator", "value", "effect")
 OPERATORS = ("Exists", "Equal")
-AFTER_KEYS = ("job", "on")
+AFTER_KEYS = ("job", "on", "otherwise")
+OTHERWISE = ("cancel", "keep")
 CHECKPOINT_KEYS = ("interval", "cost")
 RETRY_KEYS = ("limit",)
 
@@ -340,7 +341,8 @@ def _read_dependency(field: Field) -> Dependency:
         return Dependency(field.title())
     fields = field.mapping(AFTER_KEYS)
     on = fields.get("on", lambda on: on.choice(tuple(After)), After.SUCCESS)
-    return Dependency(fields.need("job", Field.title), After(on))
+    otherwise = fields.get("otherwise", lambda otherwise: otherwise.choice(OTHERWISE), "cancel")
+    return Dependency(fields.need("job", Field.title), After(on), keep=otherwise == "keep")
 
 
 def _read_members(fields: Fields) -> tuple[Sweep | None, Array | None]:
