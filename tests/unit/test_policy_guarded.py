@@ -15,7 +15,7 @@ from phalanx.cluster.queues import Queue
 from phalanx.engine.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.policy import registry
-from phalanx.policy.guarded import GUARDS, PolicyError, guarded
+from phalanx.policy.guarded import RULES, PolicyError, guarded
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy, Targets, by_submission, never
 from phalanx.policy.registry import BUILTIN, policy, register
@@ -245,14 +245,14 @@ def test_a_policy_error_is_one_that_users_are_meant_to_read() -> None:
 def test_every_function_of_a_policy_has_a_guard() -> None:
     plain = Policy("plain")
     functions = [name for name in Policy.__slots__ if callable(getattr(plain, name))]
-    assert functions == list(GUARDS)
+    assert functions == list(RULES)
 
 
 def test_what_a_policy_does_not_name_stays_the_engines_own() -> None:
     made = guarded(Policy("mine", order=lambda job, at: (1,)))
     plain = Policy("plain")
-    same = [name for name in GUARDS if getattr(made, name) is getattr(plain, name)]
-    assert same == [name for name in GUARDS if name != "order"]
+    same = [name for name in RULES if getattr(made, name) is getattr(plain, name)]
+    assert same == [name for name in RULES if name != "order"]
 
 
 def test_built_in_policies_are_not_guarded() -> None:
