@@ -121,11 +121,13 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/metrics"): (None, WHOLE_VIEWERS),
     ("POST", "/login"): ({"user": "x", "password": "y"}, set()),
     ("POST", "/session"): ({"token": "x"}, set()),
+    ("GET", "/session"): (None, EVERYBODY),
+    ("DELETE", "/session"): (None, EVERYBODY),
 }
 """For every route, what to send, and who is let in. What they get may still be an error of another kind."""
 
 SHUT_OUT = (401, 403, 404)
-OPEN_ROUTES = {("POST", "/login"), ("POST", "/session")}
+OPEN_ROUTES = {("POST", "/login"), ("POST", "/session"), ("GET", "/session")}
 
 
 def operations(server: Server) -> list[tuple[str, str]]:
@@ -321,7 +323,7 @@ def test_a_forged_token_is_refused(rehearsal: Server, token: str) -> None:
     assert response.status_code in (401, 431)
 
 
-def test_a_cookie_lets_a_browser_look_and_change_nothing(rehearsal: Server) -> None:
+def test_a_cookie_alone_lets_a_browser_look_and_change_nothing(rehearsal: Server) -> None:
     token = (rehearsal.data / "admin.token").read_text().strip()
     with httpx2.Client(base_url=rehearsal.url) as browser:
         response = browser.post("/api/v1/session", json={"token": token})
@@ -332,7 +334,7 @@ def test_a_cookie_lets_a_browser_look_and_change_nothing(rehearsal: Server) -> N
         assert page.status_code == 200
         assert "reference.js" in page.text
         assert browser.get("/api/v1/openapi.json").status_code == 200
-        assert browser.post("/api/v1/jobs", json=JOB).status_code == 401
+        assert browser.post("/api/v1/jobs", json=JOB).status_code == 403
 
 
 def test_pages_load_nothing_from_elsewhere(rehearsal: Server) -> None:

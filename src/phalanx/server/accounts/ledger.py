@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from phalanx.server.accounts.roles import ROOT, Account, Grant, Role, Scope, scopes_of
-from phalanx.server.loop.wire import AddToken, DropUser, PutRole, PutUser, RevokeToken
+from phalanx.server.accounts.sessions import SESSIONS_MAX, end_ms
+from phalanx.server.loop.wire import AddToken, DropUser, PutRole, PutUser, RenewSession, RevokeToken
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
 from phalanx.server.store.tables import grants, secret_grants, tokens, users
@@ -20,7 +21,7 @@ NUMBERS = "user_numbers"
 
 NUMBERS_SKIPPED = 1_000
 
-Change = PutUser | DropUser | PutRole | AddToken | RevokeToken
+Change = PutUser | DropUser | PutRole | AddToken | RevokeToken | RenewSession
 
 GENERATIONS_MAX = 16
 """How long a chain of tokens that were made with one another may get: all of it is looked up with the last."""
@@ -94,6 +95,8 @@ def _add_token(body: AddToken, connection: Connection, now: int) -> dict[str, An
     _need_user(connection, body.user)
     if body.parent is not None:
         _need_parent(connection, body.parent, body.expires_ms, now)
+    if body.session_until_ms is not None:
+        _make_room_for_session(connection, body.user, now)
     connection.execute(
         insert(tokens).values(
             id=body.id,
@@ -104,6 +107,7 @@ def _add_token(body: AddToken, connection: Connection, now: int) -> dict[str, An
             created_ms=now,
             expires_ms=body.expires_ms,
             parent=body.parent,
+            session_until_ms=body.session_until_ms,
         )
     )
     return {"id": body.id, "name": body.name, "user": body.user, "scopes": body.scopes, "expires_ms": body.expires_ms}
@@ -115,6 +119,35 @@ def _revoke_token(body: RevokeToken, connection: Connection, now: int) -> dict[s
     if not count:
         raise Refusal("not_found", f"there is no token {body.id!r} that could be revoked")
     return {"id": body.id, "revoked": count}
+
+
+@_change.register
+def _renew_session(body: RenewSession, connection: Connection, now: int) -> dict[str, Any]:
+    live = (tokens.c.id == body.id) & _is_live_session(now)
+    until_ms = connection.execute(select(tokens.c.session_until_ms).where(live)).scalar()
+    if until_ms is None:
+        raise Refusal("not_found", f"there is no session {body.id!r} that could be renewed")
+    expires_ms = end_ms(now, until_ms)
+    connection.execute(update(tokens).where(tokens.c.id == body.id).values(expires_ms=expires_ms))
+    return {"id": body.id, "expires_ms": expires_ms}
+
+
+def _is_live_session(now: int) -> ColumnElement[bool]:
+    return tokens.c.session_until_ms.is_not(None) & tokens.c.revoked_ms.is_(None) & (tokens.c.expires_ms > now)
+
+
+def _make_room_for_session(connection: Connection, user: str, now: int) -> None:
+    """Ends the oldest sessions of a user who has too many: nobody is kept out by browsers that were forgotten."""
+    live = select(tokens.c.id).where((tokens.c.user == user) & _is_live_session(now))
+    newest_first = live.order_by(tokens.c.created_ms.desc(), tokens.c.id).offset(SESSIONS_MAX - 1)
+    too_many = connection.execute(newest_first).scalars().all()
+    if too_many:
+        _revoke(connection, tokens.c.id.in_(too_many), now)
+
+
+def forget_sessions(connection: Connection, before_ms: int) -> None:
+    """Drops sessions that ended before a moment."""
+    connection.execute(delete(tokens).where(tokens.c.session_until_ms.is_not(None) & (tokens.c.expires_ms < before_ms)))
 
 
 def _revoke(connection: Connection, which: ColumnElement[bool], now: int) -> int:
@@ -153,7 +186,14 @@ def account_of_digest(connection: Connection, digest: str, now: int) -> Account 
         return None
     found = next(each for each in lineage if each.digest == digest)
     return Account(
-        found.user, grants_of(connection, found.user), scopes_of(found.scopes), found.id, expires_ms=found.expires_ms
+        found.user,
+        grants_of(connection, found.user),
+        scopes_of(found.scopes),
+        found.id,
+        expires_ms=found.expires_ms,
+        parent=found.parent,
+        parent_ends_ms=next((each.expires_ms for each in lineage if each.id == found.parent), None),
+        session_until_ms=found.session_until_ms,
     )
 
 

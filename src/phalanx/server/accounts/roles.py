@@ -65,6 +65,12 @@ class Account:
     token: str = ""
     expires_ms: int | None = None
     """When its token ends; None if it does not."""
+    parent: str | None = None
+    """The token that its token was made with."""
+    parent_ends_ms: int | None = None
+    """When that one ends; None if it does not, or there is none."""
+    session_until_ms: int | None = None
+    """Of a session of a browser: when it ends at the latest, however much it is used."""
 
     def may(self, role: Role, queue: str = ROOT) -> bool:
         """Whether they are at least that in a queue, and their token lets them be."""

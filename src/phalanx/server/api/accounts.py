@@ -12,13 +12,13 @@ from phalanx.server.accounts.ledger import beyond, password_of
 from phalanx.server.accounts.roles import ROOT, Account, Role, Scope, text_of
 from phalanx.server.accounts.tokens import new_token
 from phalanx.server.api import models
-from phalanx.server.api.auth import COOKIE, SignedIn, WorkerContext, caller_of, origin_of
+from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of, origin_of
 from phalanx.server.api.bodies import (
+    LOGIN_S_MAX,
     NAME,
     QUEUE,
     LoginBody,
     RoleBody,
-    SessionBody,
     TokenBody,
     UserBody,
     UserChangeBody,
@@ -34,6 +34,8 @@ from phalanx.server.store import accounts as table
 
 router = APIRouter(tags=["accounts"])
 
+LOGIN_MS_MAX = 1000 * LOGIN_S_MAX
+
 UserName = Annotated[str, Path(pattern=NAME)]
 QueuePath = Annotated[
     str, Path(pattern=f"^-$|{QUEUE}", max_length=1000, description="A queue; - is the root, above all queues.")
@@ -44,32 +46,26 @@ TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
 @router.post("/login", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
 async def login(body: LoginBody, request: Request, context: WorkerContext) -> Response:
     """Trade a user name and password for a token of some scopes. Wrong passwords are audited and throttled."""
-    user = "".join(letter if letter.isprintable() else "?" for letter in body.user)
+    caller = await checked_user(context, request, body.user, body.password)
+    made = TokenBody(name=body.name or "login", scopes=body.scopes, ttl_s=body.ttl_s)
+    return await _make_token(context, caller, made, wall_ms() + 1000 * body.ttl_s)
+
+
+async def checked_user(context: Context, request: Request, name: str, password: str) -> Caller:
+    """The user of a name and password. Wrong ones are audited and throttled."""
+    user = "".join(letter if letter.isprintable() else "?" for letter in name)
     caller = Caller(user, "", origin_of(request))
     kept = await context.read(password_of, user)
-    if not await context.passwords.matches(user, caller.origin, kept, body.password):
+    if not await context.passwords.matches(user, caller.origin, kept, password):
         await context.engine.ask(caller, RefuseLogin(user))
         raise Refusal("unauthenticated", "no such user and password")
-    made = TokenBody(name=body.name or "login", scopes=body.scopes, ttl_s=body.ttl_s)
-    return await _make_token(context, caller, user, made, wall_ms() + 1000 * body.ttl_s)
-
-
-@router.post("/session", responses=answers(models.MeModel, WRITE))
-async def open_session(body: SessionBody, context: WorkerContext) -> Response:
-    """Keep a token in the browser's cookie, which lets pages be looked at and changes nothing."""
-    account = await context.account(body.token)
-    if account is None:
-        raise Refusal("unauthenticated", "this token is not valid")
-    response = as_json(_me(account))
-    secure = bool(context.options.tls_cert)
-    response.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=secure, path="/")
-    return response
+    return caller
 
 
 @router.get("/me", responses=answers(models.MeModel))
 async def me(account: SignedIn) -> Response:
     """Show who you are to the server."""
-    return as_json(_me(account))
+    return as_json(shown_account(account))
 
 
 @router.get("/users", responses=answers(models.UserListModel))
@@ -154,7 +150,7 @@ async def make_token(body: TokenBody, request: Request, account: SignedIn, conte
             raise Refusal("forbidden", f"your own token lacks the scope {scope}")
     if Scope.WRITE not in account.scopes:
         raise Refusal("forbidden", "this token is for looking only")
-    return await _make_token(context, caller_of(request, account), user, body, _end_ms(body, account))
+    return await _make_token(context, caller_of(request, account), body, _end_ms(body, account), _made_with(account))
 
 
 @router.delete("/tokens/{token}", responses=answers(models.RevokedModel, WRITE))
@@ -184,7 +180,8 @@ async def list_audit(
     return as_list(found, found[-1]["number"] if len(found) == limit else None)
 
 
-def _me(account: Account) -> dict[str, object]:
+def shown_account(account: Account) -> dict[str, object]:
+    """Who an account is to the server."""
     return {
         "user": account.user,
         "roles": [{"queue": grant.queue, "role": grant.role.value} for grant in account.grants],
@@ -232,6 +229,8 @@ def _end_ms(body: TokenBody, account: Account) -> int | None:
     """When a token ends: never after the one it is made with."""
     asked_ms = None if body.ttl_s is None else wall_ms() + 1000 * body.ttl_s
     last_ms = account.expires_ms
+    if account.session_until_ms is not None:
+        last_ms = account.parent_ends_ms if account.parent else wall_ms() + LOGIN_MS_MAX
     if last_ms is None or (asked_ms is not None and asked_ms <= last_ms):
         return asked_ms
     if "ttl_s" in body.model_fields_set:
@@ -239,10 +238,19 @@ def _end_ms(body: TokenBody, account: Account) -> int | None:
     return last_ms
 
 
-async def _make_token(context: Context, caller: Caller, user: str, body: TokenBody, expires_ms: int | None) -> Response:
+def _made_with(account: Account) -> str | None:
+    """The token that a new one is made with, and ends with. A session stands for what it was opened with: tokens that
+    are made in a browser do not end when its user logs out.
+    """
+    return account.token if account.session_until_ms is None else account.parent
+
+
+async def _make_token(
+    context: Context, caller: Caller, body: TokenBody, expires_ms: int | None, parent: str | None = None
+) -> Response:
     token = new_token()
+    user = body.user or caller.user
     scopes = text_of(Scope(scope) for scope in body.scopes)
-    parent = caller.token or None
     await hand_over(context, caller, AddToken(token.id, user, body.name, token.digest, scopes, expires_ms, parent))
     return as_json(
         {

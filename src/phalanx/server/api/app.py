@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 
-from phalanx.server.api import accounts, applying, errors, jobs, nodes, planning, secrets, watching, web
+from phalanx.server.api import accounts, applying, errors, jobs, nodes, planning, secrets, sessions, watching, web
 from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
@@ -20,8 +20,9 @@ from phalanx.server.api.streams import beside, events, found, logs
 
 PREFIX = "/api/v1"
 DESCRIPTION = (
-    "Jobs on GPU clusters. Every request carries `Authorization: Bearer TOKEN`. Lists come in pages: ask for the next "
-    "with its cursor. Errors are `{code, message, detail}`. Times are milliseconds since 1970."
+    "Jobs on GPU clusters. Every request carries `Authorization: Bearer TOKEN`, or the cookie of a session. Lists come "
+    "in pages: ask for the next with its cursor. Errors are `{code, message, detail}`. Times are milliseconds since "
+    "1970."
 )
 
 
@@ -38,7 +39,7 @@ def create_app(context: Context) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.context = context
-    for module in (jobs, logs, found, nodes, applying, planning, events, accounts, secrets, beside):
+    for module in (jobs, logs, found, nodes, applying, planning, events, accounts, sessions, secrets, beside):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(watching.router)
     app.include_router(web.router)

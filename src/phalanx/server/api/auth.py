@@ -1,4 +1,4 @@
-"""Who asks: from the header or, to look only, from the cookie of a browser."""
+"""Who asks: from the header or, in a browser, from the cookie of a session."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
 from phalanx.server.accounts.roles import Account
+from phalanx.server.accounts.sessions import is_csrf_of
 from phalanx.server.accounts.tokens import ATTEMPT_PREFIX, AttemptToken, read_attempt_token
+from phalanx.server.api.admission.browser import cookie_of, need_same_origin
 from phalanx.server.api.context import Context, context_of
 from phalanx.server.loop.wire import Caller
 from phalanx.server.refusal import Refusal
 
-COOKIE = "phalanx_session"
-SAFE = ("GET", "HEAD")
+SAFE = ("GET", "HEAD", "OPTIONS")
+CSRF_HEADER = "X-CSRF-Token"
 TOKEN_MAX = 300
 ORIGIN_MAX = 64
 
@@ -26,19 +28,49 @@ WorkerContext = Annotated[Context, Depends(context_of)]
 
 async def account_of(request: Request, context: WorkerContext, credentials: Credentials) -> Account:
     """The account behind a request; without one it is refused."""
-    token = _token_of(request, credentials)
-    account = await context.account(token) if token else None
+    token = credentials.credentials if credentials is not None else ""
+    account = await _account_of_token(context, token) if token else await session_of(request, context)
     if account is None:
         raise Refusal("unauthenticated", "expected a valid token in the header 'Authorization: Bearer TOKEN'")
+    if not token:
+        token = cookie_of(request, context.options)
+        _need_own_page(request, context, token)
+        context.renewals.note(account, origin_of(request))
     request.state.user = account.user
     request.state.token = token
     return account
 
 
+async def session_of(request: Request, context: Context) -> Account | None:
+    """The account of the session that a browser's cookie stands for; None if there is none that lasts."""
+    token = cookie_of(request, context.options)
+    account = await context.account(token) if token and len(token) <= TOKEN_MAX else None
+    return account if account is not None and account.session_until_ms is not None else None
+
+
+async def _account_of_token(context: Context, token: str) -> Account | None:
+    """The account of a token. A session is for the browser that opened it: by the header it is worthless."""
+    account = await context.account(token) if len(token) <= TOKEN_MAX else None
+    return account if account is not None and account.session_until_ms is None else None
+
+
+def _need_own_page(request: Request, context: Context, token: str) -> None:
+    """Other sites can have a browser send its cookie, so it is not enough to change anything."""
+    if request.method in SAFE:
+        return
+    need_same_origin(request, context.options)
+    if not is_csrf_of(token, request.headers.get(CSRF_HEADER, "")):
+        raise Refusal(
+            "forbidden", f"a change by a browser's cookie needs the header {CSRF_HEADER}: `csrf` of GET /api/v1/session"
+        )
+
+
 async def attempt_of(request: Request, context: WorkerContext, credentials: Credentials) -> AttemptToken:
     """The attempt that reports on itself."""
-    token = _token_of(request, credentials)
-    attempt = read_attempt_token(await context.secret(), token) if token.startswith(ATTEMPT_PREFIX) else None
+    token = credentials.credentials if credentials is not None else ""
+    attempt = None
+    if token.startswith(ATTEMPT_PREFIX) and len(token) <= TOKEN_MAX:
+        attempt = read_attempt_token(await context.secret(), token)
     if attempt is None:
         raise Refusal("unauthenticated", "expected the token of an attempt, as in PHALANX_PROGRESS_TOKEN")
     return attempt
@@ -52,14 +84,6 @@ def caller_of(request: Request, account: Account) -> Caller:
 def origin_of(request: Request) -> str:
     """The address that a request comes from: the caller's own, or what a named proxy says it is."""
     return request.client.host[:ORIGIN_MAX] if request.client else ""
-
-
-def _token_of(request: Request, credentials: HTTPAuthorizationCredentials | None) -> str:
-    token = credentials.credentials if credentials is not None else ""
-    if not token and request.method in SAFE:
-        # Other sites can have a browser send its cookie, so it must not be enough to change anything.
-        token = request.cookies.get(COOKIE, "")
-    return token if len(token) <= TOKEN_MAX else ""
 
 
 SignedIn = Annotated[Account, Depends(account_of)]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
 
 from phalanx.server.secrets.folder import VALUE_BYTES_MAX
 
@@ -12,6 +22,9 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 QUEUE = r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$"
 QUEUE_OR_ROOT = f"^-$|{QUEUE}"
 STEPS_MAX = 1 << 53
+LOGIN_S_MAX = 366 * 86_400
+"""The longest that a token lasts which a password is traded for."""
+
 YEARS_MS = 100 * 366 * 86_400_000
 
 Count = Annotated[StrictInt, Field(ge=0, le=STEPS_MAX)]
@@ -118,13 +131,25 @@ class LoginBody(Body):
     password: Annotated[StrictStr, Field(max_length=1024)]
     name: Text = "login"
     scopes: Scopes = ["read", "write", "admin"]
-    ttl_s: Annotated[StrictInt, Field(ge=60, le=366 * 86_400)] = 30 * 86_400
+    ttl_s: Annotated[StrictInt, Field(ge=60, le=LOGIN_S_MAX)] = 30 * 86_400
 
 
 class SessionBody(Body):
-    """A token to be kept in the browser's cookie."""
+    """What a session of a browser is opened with: a user and a password, or a token."""
 
-    token: Annotated[StrictStr, Field(max_length=300)]
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"user": "ada", "password": "correct horse"}}
+    )
+    user: Annotated[StrictStr, Field(max_length=64)] | None = None
+    password: Annotated[StrictStr, Field(max_length=1024)] | None = None
+    token: Annotated[StrictStr, Field(max_length=300)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> SessionBody:
+        given = tuple(value is not None for value in (self.user, self.password, self.token))
+        if given not in ((True, True, False), (False, False, True)):
+            raise ValueError("expected user and password, or token")
+        return self
 
 
 UnixUser = Annotated[

@@ -18,6 +18,7 @@ from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import account_of_digest
 from phalanx.server.accounts.roles import Account
 from phalanx.server.accounts.tokens import digest_of
+from phalanx.server.api.admission.renewals import Renewals
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
 from phalanx.server.api.streams.slots import OpenConnections
@@ -53,10 +54,14 @@ class Context:
         default_factory=lambda: ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
     )
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
+    renewals: Renewals = field(init=False)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
     _gpu_types: tuple[int, tuple[str, ...]] = (0, ())
     _secret: bytes | None = None
+
+    def __post_init__(self) -> None:
+        self.renewals = Renewals(self.engine)
 
     async def read(self, query: Callable[..., Found], *arguments: object) -> Found:
         """Runs a query of the store beside everything else."""

@@ -89,6 +89,7 @@ _TOKEN = {
     "expires_ms": _AT_MS + 604_800_000,
     "revoked_ms": None,
     "parent": "ba9876543210",
+    "session_until_ms": None,
 }
 _SECRET = {
     "name": "WANDB_API_KEY",
@@ -226,7 +227,15 @@ EXAMPLES: dict[str, Any] = {
     "RoleBody": {"role": "member"},
     "SecretListModel": _page(_SECRET),
     "SecretModel": _SECRET,
-    "SessionBody": {"token": "phx_0123456789ab_…"},
+    "SessionModel": {
+        "user": "ada",
+        "role": "member",
+        "roles": [_GRANT],
+        "scopes": ["read", "write", "admin"],
+        "csrf": "5f2c…",
+        "expires_ms": _AT_MS + 7_200_000,
+        "until_ms": _AT_MS + 43_200_000,
+    },
     "SubmittedModel": {**JOB_EXAMPLE, "members": []},
     "TokenListModel": _page(_TOKEN),
     "UntilModel": {"until_ms": _AT_MS + 60_000},

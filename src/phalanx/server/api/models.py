@@ -464,6 +464,20 @@ class MeModel(Answered):
     scopes: list[str]
 
 
+class SessionModel(Answered):
+    """The session of a browser; every key is null, or empty, where there is none."""
+
+    user: str | None
+    role: Literal["viewer", "member", "operator", "admin"] | None = Field(
+        description="The highest role that the user has in any queue; what holds where is in `roles`."
+    )
+    roles: list[GrantModel]
+    scopes: list[str]
+    csrf: str | None = Field(description="What every change by the cookie sends as the header X-CSRF-Token.")
+    expires_ms: int | None = Field(description="When it ends if nothing more is asked for.")
+    until_ms: int | None = Field(description="When it ends at the latest.")
+
+
 class UserModel(Answered):
     """A user."""
 
@@ -493,6 +507,9 @@ class TokenModel(Answered):
     expires_ms: int | None
     revoked_ms: int | None
     parent: str | None
+    session_until_ms: int | None = Field(
+        description="Of a session of a browser: when it ends at the latest; null for a token."
+    )
 
 
 class TokenListModel(Answered):

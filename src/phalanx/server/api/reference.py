@@ -21,8 +21,14 @@ Everything below `/api/v1`. This page is made from the server's own OpenAPI docu
 `/api/v1/openapi.json`; `/api/v1/docs` renders it in a browser, with nothing loaded from elsewhere.
 
 **Tokens.** Every request carries `Authorization: Bearer TOKEN`. Without one only `/healthz`, `/readyz` and the landing
-page are open; `POST /api/v1/login` and `POST /api/v1/session` take what stands for one. A browser's cookie is enough to
-look, never to change anything.
+page are open; `POST /api/v1/login` and `POST /api/v1/session` take what stands for one.
+
+**Sessions.** `POST /api/v1/session` opens a session of a browser with a password or a token. Its secret is in a cookie
+that scripts cannot read (`HttpOnly`, `SameSite=Strict`, `Secure` over HTTPS), and is no bearer token. The cookie is
+enough to look; a change also needs the header `X-CSRF-Token` with the `csrf` of `GET /api/v1/session`, from a page of
+this server (`Origin`, `Sec-Fetch-Site`), or it is `forbidden`. A session ends after 2 hours without a request, after 12
+hours in all, with the token it was opened with, and at once by `DELETE /api/v1/session` or `DELETE /tokens/{token}`. A
+user has at most 32; one more ends the oldest.
 
 **Lists** are `{"items": […], "next": CURSOR}`. The next page is asked for with `?cursor=CURSOR` and the same filters;
 `next` is null on the last. Pages follow one another without gaps while jobs come and go.

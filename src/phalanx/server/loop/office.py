@@ -63,6 +63,7 @@ from phalanx.server.loop.wire import (
     PutSecret,
     PutUser,
     RefuseLogin,
+    RenewSession,
     ReportProgress,
     Request,
     ResizeJob,
@@ -156,7 +157,7 @@ class Office:
         except Refusal as refusal:
             done, status, outcome = refusal.body, refusal.status, refusal.code
         content = json_of(done)
-        if not isinstance(body, ReportProgress | KeepAlerts | KeepToldStart):
+        if not isinstance(body, ReportProgress | KeepAlerts | KeepToldStart | RenewSession):
             self._audit(request, done, outcome)
         if isinstance(body, SubmitJobs) and body.key and outcome == "done":
             self._remember(request, body, content)
@@ -210,6 +211,7 @@ class Office:
         if self._now - self._tidied_ms > TIDY_MS:
             self._tidied_ms = self._now
             connection.execute(delete(idempotency).where(idempotency.c.at_ms < self._now - KEY_MS))
+            ledger.forget_sessions(connection, self._now - KEY_MS)
 
     def take_account_changes(self) -> tuple[int, list[Line]]:
         """How often accounts have changed since this was last asked, and which tokens and users were shut out."""
@@ -379,6 +381,11 @@ class Office:
         KEPT_ALERTS.run(self._connection, [dict(zip(names, alert, strict=True)) for alert in body.firing])
         return {"firing": len(body.firing)}
 
+    @_do.register
+    def _renew_session(self, body: RenewSession) -> Any:
+        assert self._connection is not None
+        return ledger.change(self._connection, body, self._now)
+
     @_do.register(PutUser)
     @_do.register(DropUser)
     @_do.register(PutRole)
@@ -484,6 +491,8 @@ def verb_of(body: Mutation) -> str:
             return "change policy"
         case PutRole(role=role):
             return "grant role" if role else "take role"
+        case AddToken(session_until_ms=int()):
+            return "log in"
         case RefuseLogin(again=again):
             return "confirm password" if again else "log in"
         case GrantSecret(revoked=revoked):
@@ -497,6 +506,7 @@ def verb_of(body: Mutation) -> str:
                 DropUser: "delete user",
                 AddToken: "create token",
                 RevokeToken: "revoke token",
+                RenewSession: "renew session",
                 PutSecret: "set secret",
                 DropSecret: "delete secret",
                 ReportProgress: "report progress",
@@ -535,6 +545,8 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return name, f"{role or 'nothing'} in {queue or 'every queue'}"
         case AddToken(id=number, user=user, name=name, scopes=scopes, parent=parent):
             return number, f"{name} of {user}: {scopes}{f', made with {parent}' if parent else ''}"
+        case RenewSession(id=number):
+            return number, ""
         case RevokeToken(id=number):
             others = done.get("revoked", 1) - 1
             return number, f"and {others} made with it" if others else ""

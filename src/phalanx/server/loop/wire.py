@@ -172,10 +172,18 @@ class AddToken(msgspec.Struct, frozen=True, tag=True):
     expires_ms: int | None = None
     parent: str | None = None
     """The token that it is made with, and ends with; None for one that a password was traded for."""
+    session_until_ms: int | None = None
+    """Of a session of a browser: when it ends at the latest; `expires_ms` is when it ends if it is not used."""
 
 
 class RevokeToken(msgspec.Struct, frozen=True, tag=True):
     """Make a token worthless from now on, with all tokens that were made with it."""
+
+    id: str
+
+
+class RenewSession(msgspec.Struct, frozen=True, tag=True):
+    """A session is used: have it not end for a while."""
 
     id: str
 
@@ -233,6 +241,7 @@ Mutation = (
     | PutRole
     | AddToken
     | RevokeToken
+    | RenewSession
     | RefuseLogin
     | PutSecret
     | DropSecret

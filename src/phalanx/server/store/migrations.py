@@ -77,6 +77,12 @@ def add_start_forecasts(connection: Connection) -> None:
     metadata.create_all(connection, [metadata.tables["start_forecasts"]])
 
 
+def add_sessions(connection: Connection) -> None:
+    """Version 9: sessions of browsers are tokens of their own. There were none."""
+    if "session_until_ms" not in {column["name"] for column in inspect(connection).get_columns("tokens")}:
+        connection.execute(text("ALTER TABLE tokens ADD COLUMN session_until_ms BIGINT"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -86,6 +92,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_secrets,
     add_losses,
     add_start_forecasts,
+    add_sessions,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

@@ -190,9 +190,13 @@ tokens = Table(
     Column("expires_ms", BigInteger),
     Column("revoked_ms", BigInteger),
     Column("parent", Text),
+    Column("session_until_ms", BigInteger),
     Index("tokens_by_user", "user"),
     Index("tokens_by_parent", "parent"),
 )
+"""Tokens, and sessions of browsers, which are tokens that end at `session_until_ms` at the latest and before that when
+they are not used.
+"""
 
 secrets = Table(
     "secrets",

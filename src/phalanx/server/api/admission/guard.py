@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,8 +24,8 @@ from phalanx.workload.formats.limits import JOB_LIMITS
 log = logging.getLogger("phalanx.access")
 
 PAGE_POLICY = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    b"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; font-src 'self'; "
+    b"worker-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 HEADERS = [
     (b"content-security-policy", PAGE_POLICY),
@@ -45,7 +45,7 @@ CALLERS_KEPT = 10_000
 
 API = "/api/v1"
 OPEN = (f"{API}/login", f"{API}/session")
-"""Routes of the API that need no token: here one is had, or looked at."""
+"""Routes of the API that need no token: here one is had, or a session. To end one it is asked for by the route."""
 
 PROGRESS = re.compile(rf"{API}/jobs/[^/]+/progress")
 """Where attempts report, with tokens of their own."""
@@ -100,7 +100,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", []), *self._headers, (b"cache-control", b"no-store")]
+                message["headers"] = _completed(message.get("headers", []), self._headers)
                 self._figures.count(scope["method"], route_of(scope), status, time.perf_counter() - start)
             await send(message)
 
@@ -214,6 +214,14 @@ def route_of(scope: Scope) -> str:
     route: Any = scope.get("route")
     path: str = getattr(route, "path", "")
     return path or "-"
+
+
+def _completed(own: Iterable[tuple[bytes, bytes]], more: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response. What says nothing of caches is kept in none: it may be some user's alone."""
+    given = list(own)
+    if not any(name.lower() == b"cache-control" for name, _ in given):
+        given.append((b"cache-control", b"no-store"))
+    return [*given, *more]
 
 
 def _announces_body(scope: Scope) -> bool:
