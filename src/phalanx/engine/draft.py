@@ -20,6 +20,7 @@ from phalanx.engine.extras import are_lent
 from phalanx.engine.holds import Holds
 from phalanx.engine.loans import Loan, Loans
 from phalanx.engine.moves import Move
+from phalanx.engine.need import need_of_others
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, StopReason, need_of, usage_of
 from phalanx.engine.relocate import guaranteed, landing
 from phalanx.engine.reserve import End, Reservations, Underway
@@ -426,7 +427,9 @@ class Draft:
                 return True
             # Where the policy has nobody give way, those who leave anyway leave room.
             return bool(self.leaving) and self.free_soon >= record.gpus_min and state.shortfall(record) is None
-        return self.free_soon + self.state.gpus_behind(self.state.rank(record)) >= record.gpus_min
+        if self.free_soon + state.gpus_behind(state.rank(record)) >= record.gpus_min:
+            return True
+        return bool(state.quotas) and state.quotas.may_reclaim(record.job.queue, need_of_others(state, record))
 
     @property
     def free_soon(self) -> int:

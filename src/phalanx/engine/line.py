@@ -10,6 +10,7 @@ from phalanx.engine.draft import Draft
 from phalanx.engine.entrance import Entrance
 from phalanx.engine.heads import Entry, Heads
 from phalanx.engine.means import Means
+from phalanx.engine.need import need_of_others
 from phalanx.engine.offers import Offers
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
@@ -104,7 +105,7 @@ class Line(Roll):
         """Whether a class that was refused may be lucky now, other than by what has grown on nodes."""
         if not self._has_quotas:
             return False
-        if self._means.may_reclaim(record.job.queue, record.need):
+        if self._means.may_reclaim(record.job.queue, need_of_others(self.state, record)):
             return True
         return waiting.verdict in QUOTA_REASONS and self._may_have(record)
 

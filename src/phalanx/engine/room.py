@@ -16,7 +16,7 @@ from phalanx.engine.extras import Member, booking_of, lent_to
 from phalanx.engine.moves import Move, Moving
 from phalanx.engine.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state import State
-from phalanx.engine.stops import FairStopping, Stopping, to_be_had
+from phalanx.engine.stops import FairStopping, OrderedStopping, Stopping, to_be_had
 from phalanx.engine.suspension import loss_gpu_ms
 from phalanx.engine.trial import Trial
 from phalanx.engine.victims import SEATINGS_MAX, VictimSearch
@@ -288,11 +288,23 @@ def _stop_by(trial: Trial, head: JobRecord, context: Context, way: Stopping) -> 
 
     def stopping() -> Room | None:
         seated = (search.run() if whatever_the_order else None) or (search.displace() if by_order else None)
-        if seated is None:
-            return None
-        return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
+        if seated is not None:
+            return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
+        return _stop_own_and_others(trial, head, context) if by_order and trial.state.quotas else None
 
     return _beside(trial, context.leaving, stopping, _lent_claims(trial.state, head) if trial.state.quotas else {})
+
+
+def _stop_own_and_others(trial: Trial, head: JobRecord, context: Context) -> Room | None:
+    """Has jobs of the head's own queue that are behind it in the order stopped, and jobs of queues that borrow."""
+    way = OrderedStopping(trial, head, context)
+    search = VictimSearch(trial, head, context, way)
+    if not way.may_reclaim() or not search.is_worth_while():
+        return None
+    seated = search.run()
+    if seated is None:
+        return None
+    return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
 
 
 def _may_stop_anybody(state: State, head: JobRecord) -> bool:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from phalanx.engine.excess import Excess
+from phalanx.engine.need import need_of_others
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.suspension import hold_kept
 from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context
 from phalanx.placement.gang import GangTrial
-from phalanx.policy.policy import nobody
+from phalanx.policy.policy import Targets, nobody
 from phalanx.policy.view import Usage
 
 
@@ -67,22 +68,11 @@ class Stopping:
         return self.state.could_yield(self.head, attempt, self._needs())
 
     def _needs(self) -> Usage:
-        """What the head needs of other queues at least: its own has so much less of it as jobs in it give way."""
+        """What the head needs of other queues at least: of those in its own, the policy's victims go before."""
         if self._needed is None:
-            need = self.head.need
-            for attempt in self._of_own_queue():
-                if not any(need):
-                    break
-                need = _less(need, usage_of(attempt.staying))
-            self._needed = need
+            by_order = self.state.policy.targets is not Targets.KEEP
+            self._needed = self.head.need if by_order else need_of_others(self.state, self.head)
         return self._needed
-
-    def _of_own_queue(self) -> Iterator[AttemptRecord]:
-        """Attempts in the head's own queue that give way to it, whatever their order."""
-        for group in self.state.stoppable.groups.get(self.head.job.queue, ()) if self.state.quotas else ():
-            attempts = self.state.runs[group]
-            if attempts and self.state.may_yield(self.head, next(iter(attempts.values()))):
-                yield from attempts.values()
 
     def goes(self, attempt: AttemptRecord) -> bool:
         """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
@@ -174,6 +164,31 @@ class Stopping:
         return self._kept_mb.get(_keys(victims), {})
 
 
+class OrderedStopping(Stopping):
+    """Likewise, and where running jobs stand in the order, those of the head's own queue that are behind it as well.
+
+    Only with these gone may the head's queue have room for what others have borrowed.
+    """
+
+    def may_reclaim(self) -> bool:
+        """Whether jobs of other queues may be stopped once those behind the head in its own are."""
+        return self.state.quotas.may_reclaim(self.head.job.queue, self._needs())
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """Of its own queue any may be behind the head."""
+        return attempt.job.queue == self.head.job.queue or super().group_goes(attempt)
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Of its own queue those behind the head."""
+        is_own = attempt.job.queue == self.head.job.queue
+        return super().goes(attempt) and (not is_own or self.state.yields(self.head, attempt))
+
+    def _needs(self) -> Usage:
+        if self._needed is None:
+            self._needed = need_of_others(self.state, self.head)
+        return self._needed
+
+
 class FairStopping(Stopping):
     """Likewise, but no other queue gives more than it has beyond its fair share, as the policy counts that.
 
@@ -190,11 +205,6 @@ class FairStopping(Stopping):
     def _may_go(self, victim: AttemptRecord) -> bool:
         is_own = victim.job.queue == self.head.job.queue
         return super()._may_go(victim) and (is_own or self.state.policy.reclaims(self.head, victim, self.state))
-
-
-def _less(need: Usage, given: Usage) -> Usage:
-    """What is still needed."""
-    return Usage(*(max(more - less, 0) for more, less in zip(need, given, strict=True)))
 
 
 def _keys(victims: Iterable[AttemptRecord]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from phalanx.engine.trial import Trial
 from phalanx.engine.way import Context, Way
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task
+from phalanx.policy.policy import Targets
 from phalanx.workload.gang import ANYWHERE
 
 SEATINGS_MAX = 400
@@ -417,8 +418,13 @@ class VictimSearch:
         return seated
 
     def _cheapest_first(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
-        """Of those who lose as much, who started first comes first."""
+        """Of those who lose as much, who started first comes first; of queues whose running jobs stand in the order the
+        last one, or it would be stopped in turn for another of its queue that made way.
+        """
         jobs = self.state.jobs
+        if self.state.quotas and self.state.policy.targets is not Targets.KEEP:
+            last_first = sorted(victims, key=lambda attempt: self.state.order(jobs[attempt.job.id]), reverse=True)
+            return sorted(last_first, key=lambda attempt: self._loss[attempt.key])
         return sorted(victims, key=lambda attempt: (self._loss[attempt.key], jobs[attempt.job.id].opened))
 
     def _dearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
