@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from phalanx.cli.context import Context, current_context
 from phalanx.cli.exit import Exit
+from phalanx.cli.http import Address, Connection, HttpError, Response
 from phalanx.errors import PhalanxError
 
+if TYPE_CHECKING:
+    import ssl
+
 BASE = "/api/v1"
+PORTS = {"http": 80, "https": 443}
 PATIENCE_S = 60.0
 TRIES_MAX = 4
 PAUSE_FIRST_S = 0.1
@@ -65,7 +69,7 @@ class Client:
         self._parts = urlsplit(context.addr)
         if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
             raise Unreachable(f"address '{context.addr}': expected http://HOST:PORT or https://HOST:PORT")
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: Connection | None = None
 
     @property
     def is_here(self) -> bool:
@@ -108,7 +112,7 @@ class Client:
         try:
             while piece := response.read1(PIECE_BYTES):
                 yield piece
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HttpError) as error:
             self.close()
             self._need_token()
             raise Unreachable(f"{self.context.addr}: the line broke ({error or type(error).__name__})") from None
@@ -141,7 +145,7 @@ class Client:
                 response = self._send(method, path, query, body, headers or {}, self._patience_s)
                 content = response.read()
                 return json.loads(content) if content else None
-            except (http.client.HTTPException, ConnectionError, Unreachable) as error:
+            except (HttpError, ConnectionError, Unreachable) as error:
                 self.close()
                 if (
                     attempt == self._tries_max
@@ -163,8 +167,7 @@ class Client:
         body: object,
         headers: Mapping[str, str],
         timeout_s: float | None,
-    ) -> http.client.HTTPResponse:
-        connection = self._open(timeout_s)
+    ) -> Response:
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         sent = {"Accept": "application/json", **headers}
         if content is not None:
@@ -172,9 +175,9 @@ class Client:
         if self.context.token:
             sent["Authorization"] = f"Bearer {self.context.token}"
         try:
-            connection.request(method, f"{self._parts.path}{BASE}{path}{_query(query)}", content, sent)
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException) as error:
+            target = f"{self._parts.path}{BASE}{path}{_query(query)}"
+            response = self._open().ask(method, target, content, sent, timeout_s)
+        except (OSError, HttpError) as error:
             if isinstance(error, TimeoutError):
                 raise
             raise self._unreachable(error) from error
@@ -182,27 +185,27 @@ class Client:
             raise self._error(response)
         return response
 
-    def _open(self, timeout_s: float | None) -> http.client.HTTPConnection:
+    def _open(self) -> Connection:
         if self._connection is None:
-            host, port = self._parts.hostname or "", self._parts.port
-            if self._parts.scheme == "https":
-                trust = trusted(self.context)
-                self._connection = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=trust)
-            else:
-                self._connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+            secure = self._parts.scheme == "https"
+            address = Address(self._parts.hostname or "", self._parts.port or PORTS[self._parts.scheme])
+            self._connection = Connection(address, trusted(self.context) if secure else None)
         return self._connection
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, Unreachable):
             return error
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return untrusted(self.context, error)
+        if "ssl" in sys.modules:
+            from ssl import SSLCertVerificationError
+
+            if isinstance(error, SSLCertVerificationError):
+                return untrusted(self.context, error)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         return Unreachable(
             f"{self.context.addr}: {reason}; start a server with `phalanx up`, or say where it is with PHALANX_ADDR"
         )
 
-    def _error(self, response: http.client.HTTPResponse) -> PhalanxError:
+    def _error(self, response: Response) -> PhalanxError:
         message, detail = self._told_in(response)
         if response.status == 404:
             return NotFound(message)
@@ -214,7 +217,7 @@ class Client:
             return Unreachable(f"{self.context.addr}: {message}")
         return ServerError(f"{self.context.addr}: {message}")
 
-    def _told_in(self, response: http.client.HTTPResponse) -> tuple[str, dict[str, Any]]:
+    def _told_in(self, response: Response) -> tuple[str, dict[str, Any]]:
         """What a response says that is an error, and its detail."""
         content = response.read()
         try:
@@ -236,6 +239,8 @@ def connect(context: Context | None = None) -> Client:
 
 def trusted(context: Context) -> ssl.SSLContext:
     """The system's certificates, and those of the context's file: each vouches for itself and what it has signed."""
+    import ssl
+
     trust = ssl.create_default_context()
     trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:

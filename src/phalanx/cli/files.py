@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.journal import Journal
 from phalanx.errors import PhalanxError
-from phalanx.simulate.plugins import read_policy
-from phalanx.workload.after import AfterError, bound, by_dependency, check_known
-from phalanx.workload.array import members
-from phalanx.workload.formats.native import place_of_after, read_job
-from phalanx.workload.job import Job
+
+if TYPE_CHECKING:
+    from phalanx.cluster.cluster import Cluster
+    from phalanx.engine.journal import Journal
+    from phalanx.workload.job import Job
 
 TEXT_BYTES_MAX = 64 * 1024 * 1024
 
@@ -24,11 +22,17 @@ class FileError(PhalanxError):
 
 def cluster_from(path: str, now_ms: int) -> Cluster:
     """The cluster of a file, as it is read now."""
+    from phalanx.cluster.formats.native import read_cluster
+    from phalanx.simulate.plugins import read_policy
+
     return read_cluster(text_of(path), path, read_policy, now_ms)
 
 
 def jobs_from(path: str, first_id: int, cluster: Cluster, now_ms: int) -> tuple[Job, ...]:
     """The job of a file, or the members of its array, submitted now."""
+    from phalanx.workload.array import members
+    from phalanx.workload.formats.native import read_job
+
     types = tuple(dict.fromkeys(node.gpu_type for node in cluster.nodes if node.gpu_type))
     number, tiers = str(first_id), cluster.storage_tiers
     return members(read_job(text_of(path), path, number, now_ms, types, cluster.levels, tiers))
@@ -36,6 +40,9 @@ def jobs_from(path: str, first_id: int, cluster: Cluster, now_ms: int) -> tuple[
 
 def check_after(jobs: list[Job], paths: Mapping[str, str]) -> None:
     """Refuses jobs of which one waits for itself or for none of them, where its file (by its id) says so."""
+    from phalanx.workload.after import AfterError, bound, by_dependency, check_known
+    from phalanx.workload.formats.native import place_of_after
+
     try:
         check_known(by_dependency(bound(jobs)))
     except AfterError as error:

@@ -57,9 +57,49 @@ def cut(text: str, width: int, tail: bool = False) -> str:
     return "…" + text[len(text) - kept :] if tail else text[:kept] + "…"
 
 
+def folded(text: str, width: int) -> list[str]:
+    """A text in lines of so many columns, broken between words; a word that is longer is broken where the line ends."""
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        wider = f"{line} {word}" if line else word
+        if cells(wider) <= width:
+            line = wider
+            continue
+        if line:
+            lines.append(line)
+        while cells(word) > width:
+            part = _head(word, width)
+            lines.append(part)
+            word = word[len(part) :]
+        line = word
+    return [*lines, line] if line or not lines else lines
+
+
+def _head(text: str, width: int) -> str:
+    """As much of a text as so many columns hold, at least one character."""
+    kept = 0
+    for character in text:
+        width -= cells(character)
+        if width < 0:
+            break
+        kept += 1
+    return text[: max(kept, 1)]
+
+
+def padded(text: str, width: int, right: bool = False) -> str:
+    """A text with spaces to so many columns, after it or (`right`) before it."""
+    space = " " * (width - cells(text))
+    return space + text if right else text + space
+
+
+NARROW_BELOW, NARROW = "\u0300", "\u2026\u2013\u2014"
+"""Characters before the first that may be no column or two wide, and signs beyond it that our own texts have."""
+
+
 def cells(text: str) -> int:
     """How wide a text is in a terminal, where some characters are two columns wide."""
-    if text.isascii():
+    if text.isascii() or all(character < NARROW_BELOW or character in NARROW for character in text):
         return len(text)
     from rich.cells import cell_len
 

@@ -9,31 +9,38 @@ from typing import Any
 import click
 import yaml
 
-from phalanx.workload.formats.gang import TASK_KEYS
+from phalanx.errors import PhalanxError
 
 WIDTH = 1_000_000
 """Lines are not folded."""
 
 
+class NoTree(PhalanxError):  # noqa: N818
+    """A text that has no keys, so that it is no job file either."""
+
+
 class JobDraft:
-    """The text of a job file, which a reader has taken, as a tree. `source` is what people call it."""
+    """The text of a job file as a tree. `source` is what people call it. The tree may hold what no reader takes."""
 
     def __init__(self, text: str, source: str) -> None:
         self.source = source
         self.changes: list[str] = []
-        self._text = text
-        self._root: Any = yaml.compose(text, yaml.SafeLoader) or _node("{}")
-        if not text.strip():
-            self._root.flow_style = False
+        self.original = text
+        self._root = _root_of(text, source)
         self._is_changed = False
 
     @property
     def text(self) -> str:
         """The file as it is now; as it was given, if nothing has changed."""
         if not self._is_changed:
-            return self._text
+            return self.original
         text: str = yaml.serialize(self._root, Dumper=yaml.SafeDumper, width=WIDTH, allow_unicode=True)
         return text
+
+    @property
+    def sent(self) -> str:
+        """The file as the server gets it."""
+        return self.text
 
     def value(self, key: str) -> str | None:
         """A plain value of the file, as it is written; None where there is none."""
@@ -90,6 +97,8 @@ class JobDraft:
 
     def _made_gang(self) -> Any:
         """Turns what the file asks for one task into a gang of one role."""
+        from phalanx.workload.formats.gang import TASK_KEYS
+
         own = [(key, value) for key, value in self._root.value if key.value in TASK_KEYS]
         self._root.value = [pair for pair in self._root.value if pair not in own]
         gang = _node('[{"role": "worker"}]')
@@ -130,6 +139,16 @@ class JobDraft:
         if isinstance(place, yaml.ScalarNode):
             return f"'{where}' of {self.source} has no keys"
         return f"{self.source} has no '{'.'.join([*path, key])}'"
+
+
+def _root_of(text: str, source: str) -> Any:
+    try:
+        root = yaml.compose(text, yaml.SafeLoader) or _node("{}")
+    except yaml.YAMLError as error:
+        raise NoTree(f"{source}: {error}") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise NoTree(f"{source}: expected a job file, with keys such as `command` and `gpus`")
+    return root
 
 
 def _node(text: str) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.cli.client import Client, Refused, Unreachable
 from phalanx.cli.files import text_of
-from phalanx.workload.formats.native import read_job
-from phalanx.workload.job import Job
+
+if TYPE_CHECKING:
+    from phalanx.workload.job import Job
 
 
 class Site(NamedTuple):
@@ -20,6 +21,8 @@ class Site(NamedTuple):
 
     def read(self, text: str, path: str) -> Job:
         """The job of a file on this cluster."""
+        from phalanx.workload.formats.native import read_job
+
         return read_job(text, path, job_id="0", gpu_types=self.gpu_types, levels=self.levels, tiers=self.tiers)
 
 

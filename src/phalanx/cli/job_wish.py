@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from phalanx.cli.client import Client
 from phalanx.cli.files import text_of
 from phalanx.cli.inherited import inherited
-from phalanx.cli.job_draft import JobDraft
 from phalanx.cli.job_text import Site, site_of
+from phalanx.cli.new_job import NewJob
+
+if TYPE_CHECKING:
+    from phalanx.cli.job_draft import JobDraft
+
+Draft: TypeAlias = "JobDraft | NewJob"
 
 PLAIN_KEYS = (
     *("name", "queue", "priority", "kind", "image", "workdir"),
@@ -24,46 +30,71 @@ TASK_OPTIONS = ("gpus", "gpu_type", "cpus", "memory_gb")
 PROGRAMS, JOB_FILES = (".py", ".sh"), (".yaml", ".yml", ".json")
 
 
-def drafts_of(command: list[str], given: dict[str, Any], client: Client) -> list[JobDraft]:
+def drafts_of(command: list[str], given: dict[str, Any], client: Client) -> list[Draft]:
     """The jobs that are to be submitted, each as its file, its template or the options have it.
 
     Options come before what a file or template says. A job that names no folder, and has no image with folders of its
     own, starts in this one where the server is here.
     """
-    drafts = _of_files(command, given, client) if given["files"] else [_of_options(command, given)]
-    for draft in drafts:
+    if not given["files"]:
+        draft = _of_options(command, given)
         _settle(draft, given["inherit_env"], client)
+        return [draft]
+    _refuse_others(given["files"], given["template"])
+    drafts: list[Draft] = [_of_file(path, client) for path in given["files"]]
+    try:
+        for each in drafts:
+            _change(each, command, given)
+            _settle(each, given["inherit_env"], client)
+    except click.UsageError:
+        # What is wrong with a file comes before what is wrong with options that change it.
+        check_files(given["files"], site_of(client))
+        raise
     return drafts
 
 
-def _of_files(command: list[str], given: dict[str, Any], client: Client) -> list[JobDraft]:
-    files: tuple[str, ...] = given["files"]
-    if given["template"]:
-        raise click.UsageError(f"--template {given['template']} and FILE {files[0]}: name one of them")
+def check_files(files: Sequence[str], site: Site) -> None:
+    """Raises what is wrong with a job file, by its line. The server reads it anyway: this is for its errors alone."""
+    for path in files:
+        site.read(text_of(path), path)
+
+
+def check_drafts(drafts: Sequence[Draft], files: Sequence[str], site: Site) -> None:
+    """Raises what is wrong with job files, or with what options have made of them."""
+    check_files(files, site)
+    for draft in drafts if files else ():
+        if draft.changes:
+            site.read(draft.text, f"{draft.source}, as changed by options")
+
+
+def _refuse_others(files: Sequence[str], template: str | None) -> None:
+    """Refuses what is no job file at all."""
+    if template:
+        raise click.UsageError(f"--template {template} and FILE {files[0]}: name one of them")
     if not os.path.exists(files[0]) and not files[0].endswith(JOB_FILES):
         raise click.UsageError(
             f"there is no job file '{files[0]}'; a command goes after `--`, as in `phalanx submit -- {' '.join(files)}`"
         )
-    site = site_of(client)
-    drafts = [_of_file(path, site) for path in files]
-    for draft in drafts:
-        _change(draft, command, given)
-        if draft.changes:
-            site.read(draft.text, f"{draft.source}, as changed by options")
-    return drafts
 
 
-def _of_file(path: str, site: Site) -> JobDraft:
+def _of_file(path: str, client: Client) -> JobDraft:
+    from phalanx.cli.job_draft import JobDraft, NoTree
+
     text = text_of(path)
     if path.endswith(PROGRAMS) or text.startswith("#!"):
         runs = f"python {path}" if path.endswith(".py") else f"sh {path}"
         raise click.UsageError(f"{path} is a program and no job file: run it with `phalanx submit -- {runs}`")
-    site.read(text, path)
-    return JobDraft(text, path)
+    try:
+        return JobDraft(text, path)
+    except NoTree:
+        check_files([path], site_of(client))
+        raise
 
 
-def _of_options(command: list[str], given: dict[str, Any]) -> JobDraft:
+def _of_options(command: list[str], given: dict[str, Any]) -> Draft:
+    draft: Draft = NewJob()
     if given["template"]:
+        from phalanx.cli.job_draft import JobDraft
         from phalanx.cli.templates import template
 
         draft = JobDraft(template(given["template"]).text, f"template {given['template']}")
@@ -71,17 +102,15 @@ def _of_options(command: list[str], given: dict[str, Any]) -> JobDraft:
         raise click.UsageError("--set changes a FILE or a template: name one")
     elif not command and not given["image"]:
         raise click.UsageError("expected FILE, --template NAME, or a command after --, as in `phalanx submit -- true`")
-    else:
-        draft = JobDraft("", "")
     _change(draft, command, given)
     return draft
 
 
-def _change(draft: JobDraft, command: list[str], given: dict[str, Any]) -> None:
+def _change(draft: Draft, command: list[str], given: dict[str, Any]) -> None:
     """Has the options count before what the file says."""
-    for change in given["changes"]:
-        key, value = pair(change, "--set")
-        draft.put_text(key, value)
+    if not isinstance(draft, NewJob):
+        for change in given["changes"]:
+            draft.put_text(*pair(change, "--set"))
     for key in PLAIN_KEYS:
         if given[key] is not None:
             draft.put([key], given[key])
@@ -97,7 +126,7 @@ def _change(draft: JobDraft, command: list[str], given: dict[str, Any]) -> None:
         draft.put(["command"], command)
 
 
-def _settle(draft: JobDraft, wanted: bool | None, client: Client) -> None:
+def _settle(draft: Draft, wanted: bool | None, client: Client) -> None:
     """Adds where the job starts and what it takes over from this shell, unless it says so itself.
 
     A server elsewhere has other folders, so that there it must be asked for.
@@ -127,7 +156,7 @@ def _here(is_shared: bool) -> str:
     return str(here)
 
 
-def _inherit(draft: JobDraft) -> None:
+def _inherit(draft: Draft) -> None:
     """Has the job find the programs that this shell finds."""
     variables = inherited(os.environ)
     home = variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
@@ -145,7 +174,7 @@ def _closed_to_jobs(place: Path) -> Path | None:
     return next((each for each in (place, *place.parents) if each.is_dir() and not each.stat().st_mode & 0o001), None)
 
 
-def _tell_of_workdir(draft: JobDraft) -> None:
+def _tell_of_workdir(draft: Draft) -> None:
     """Says before the job starts that it could not as things are. It is taken all the same: a job before may help."""
     folder = draft.value("workdir")
     if folder and not os.path.isdir(folder):

@@ -8,14 +8,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
 
-from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted, folded, padded
 
 Output: TypeAlias = Literal["table", "wide", "json", "yaml", "name"]
 Row: TypeAlias = Mapping[str, object]
@@ -28,6 +25,7 @@ PROSE_LEAST = 16
 """Narrower than this, folded prose cannot be read."""
 
 PIPE_COLUMNS = 1_000_000
+BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +113,11 @@ def as_yaml(data: object) -> str:
 
 def as_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """A table as wide as the terminal at most. Where that takes it, also columns that are not spare are left out."""
-    table = fitted_table(rows, columns, _room())
-    if table is None:
+    layout = laid_out(rows, columns, _room())
+    if layout is None:
         needed, rest = columns[:1], [replace(column, spare=True) for column in columns[1:]]
-        table = fitted_table(rows, [*needed, *rest], _room())
-    return _printed(table) if table is not None else _by_rows(rows, columns)
+        layout = laid_out(rows, [*needed, *rest], _room())
+    return _printed(layout) if layout is not None else _by_rows(rows, columns)
 
 
 def as_tables(rows: Sequence[Row], columns: Sequence[Column], naming: int = 1) -> str:
@@ -127,61 +125,67 @@ def as_tables(rows: Sequence[Row], columns: Sequence[Column], naming: int = 1) -
     first, room = columns[:naming], _room()
     parts = [[*first]]
     for column in columns[naming:]:
-        if len(parts[-1]) > naming and fitted_table(rows, [*parts[-1], column], room) is None:
+        if len(parts[-1]) > naming and laid_out(rows, [*parts[-1], column], room) is None:
             parts.append([*first])
         parts[-1].append(column)
-    tables = [fitted_table(rows, part, room) for part in parts]
-    known = [table for table in tables if table is not None]
-    return "\n".join(map(_printed, known)) if len(known) == len(tables) else _by_rows(rows, columns)
+    layouts = [laid_out(rows, part, room) for part in parts]
+    known = [layout for layout in layouts if layout is not None]
+    return "\n".join(map(_printed, known)) if len(known) == len(layouts) else _by_rows(rows, columns)
 
 
 def _whole(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """A table with all there is; where none fits, the lines of each row, one row after another."""
-    table = fitted_table(rows, columns, _room())
-    return _printed(table) if table is not None else _by_rows(rows, columns)
+    layout = laid_out(rows, columns, _room())
+    return _printed(layout) if layout is not None else _by_rows(rows, columns)
 
 
 def _by_rows(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     return "\n".join(_lines(row, columns) for row in rows)
 
 
-def _printed(table: Table) -> str:
-    from rich.console import Console
+class Layout(NamedTuple):
+    """A table as it will be: the columns that are shown, how wide each is, whether its values stand to the right, and
+    its values, row by row.
+    """
 
-    colour = wants_colour()
-    console = Console(force_terminal=colour, color_system="auto" if colour else None, width=_room())
-    with console.capture() as capture:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    columns: list[Column]
+    widths: list[int]
+    rights: list[bool]
+    rows: list[list[str]]
 
 
-def fitted_table(
-    rows: Sequence[Row], columns: Sequence[Column], room: int, style: Callable[[Row, Column], str] | None = None
-) -> Table | None:
+def laid_out(rows: Sequence[Row], columns: Sequence[Column], room: int) -> Layout | None:
     """A table within so many characters; None if there can be none in which anything could be read."""
-    from rich.table import Table
-    from rich.text import Text
-
     texts = [[cell(row.get(column.key)) for row in rows] for column in columns]
     widths = fitted([_fit(column, values) for column, values in zip(columns, texts, strict=True)], room)
     if widths is None:
         return None
-    table = Table(box=None, pad_edge=False, header_style="bold")
     shown = [each for each in zip(columns, texts, widths, strict=True) if each[2]]
-    for column, _, width in shown:
-        right = are_numbers([row.get(column.key) for row in rows])
-        table.add_column(column.title, justify="right" if right else "left", overflow="fold", width=width)
-    for number, row in enumerate(rows):
-        table.add_row(
-            *(
-                Text(
-                    cut(values[number], width, column.tail) if column.least else values[number],
-                    style(row, column) if style else "",
-                )
-                for column, values, width in shown
-            )
-        )
-    return table
+    return Layout(
+        [column for column, _, _ in shown],
+        [width for _, _, width in shown],
+        [are_numbers([row.get(column.key) for row in rows]) for column, _, _ in shown],
+        [
+            [cut(values[at], width, column.tail) if column.least else values[at] for column, values, width in shown]
+            for at in range(len(rows))
+        ],
+    )
+
+
+def _printed(layout: Layout) -> str:
+    """The lines of a table. No library draws it: to load one would take as long as all else that a verb does."""
+    titles = _line([column.title for column in layout.columns], layout)
+    lines = [f"{BOLD}{titles}{PLAIN}" if wants_colour() else titles]
+    for values in layout.rows:
+        parts = [folded(value, width) for value, width in zip(values, layout.widths, strict=True)]
+        for at in range(max(map(len, parts))):
+            lines.append(_line([part[at] if at < len(part) else "" for part in parts], layout))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(values: Sequence[str], layout: Layout) -> str:
+    padded_values = map(padded, values, layout.widths, layout.rights)
+    return (" " * GAP).join(padded_values).rstrip()
 
 
 def _fit(column: Column, values: Sequence[str]) -> Fit:

@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 
 import click
 
-from phalanx.cli.client import Client, Refused, connect, job_path
+from phalanx.cli.client import Client, Refused, Unreachable, connect, job_path
 from phalanx.cli.complete import template_names
 from phalanx.cli.exit import Exit
-from phalanx.cli.job_draft import JobDraft
 from phalanx.cli.job_rows import COLUMNS, job_row
-from phalanx.cli.job_text import with_file
-from phalanx.cli.job_wish import drafts_of
+from phalanx.cli.job_text import Site, site_of, with_file
+from phalanx.cli.job_wish import Draft, check_drafts, drafts_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
 from phalanx.errors import PhalanxError
 
@@ -119,24 +118,26 @@ def job_options(function: Decorated) -> Decorated:
 @click.pass_context
 def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
     """Submit the jobs of FILE..., all or none, or one that runs COMMAND; prints them with their ids."""
-    from phalanx.cli.attend import attend, follow_all
-
     if given["template"] == "list":
         _list_templates(output)
         return Exit.OK
     client = connect()
     if dry_run:
-        _show(drafts_of(ctx.meta.get("command", []), given, client))
+        drafts = drafts_of(ctx.meta.get("command", []), given, client)
+        check_drafts(drafts, given["files"], site_of(client) if given["files"] else Site())
+        _show(drafts)
         return Exit.OK
     made = _hand_in(ctx, given, client, output)
-    if wait:
-        return next((ended.code for ended in list(attend(client, made, follow)) if ended.code), Exit.OK)
-    if follow:
+    if wait or follow:
+        from phalanx.cli.attend import attend, follow_all
+
+        if wait:
+            return next((ended.code for ended in list(attend(client, made, follow)) if ended.code), Exit.OK)
         follow_all(client, made)
     return Exit.OK
 
 
-def _show(drafts: list[JobDraft]) -> None:
+def _show(drafts: list[Draft]) -> None:
     """Prints the job files, and to stderr what options changed in those of others."""
     for draft in drafts:
         for change in draft.changes if draft.source else ():
@@ -146,11 +147,16 @@ def _show(drafts: list[JobDraft]) -> None:
 
 def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: Output) -> list[dict[str, Any]]:
     """Submits the jobs, tells of them, and gives them as the server does."""
-    texts = [draft.text for draft in drafts_of(ctx.meta.get("command", []), given, client)]
+    drafts = drafts_of(ctx.meta.get("command", []), given, client)
+    texts = [draft.sent for draft in drafts]
     try:
         made = [client.post_yaml("/jobs", texts[0], forecast=True)] if len(texts) == 1 else _submit_all(client, texts)
     except Refused as refused:
+        check_drafts(drafts, given["files"], site_of(client) if given["files"] else Site())
         raise with_file(refused, given["files"]) from None
+    except Unreachable:
+        check_drafts(drafts, given["files"], Site())
+        raise
     _tell(made, output)
     _tell_of_start(made)
     _tell_of_deadlines(client, texts, made)

@@ -13,7 +13,7 @@ import click
 
 from phalanx.cli.client import Client, Refused, Unreachable, connect
 from phalanx.cli.job_rows import COLUMNS, job_row
-from phalanx.cli.output import Column, Row, cell, fitted_table, wants_colour
+from phalanx.cli.output import Column, cell, laid_out, wants_colour
 from phalanx.cli.simulated import banner_of
 
 if TYPE_CHECKING:
@@ -100,12 +100,23 @@ def _node(node: dict[str, Any]) -> tuple[str, int]:
 
 def _jobs(jobs: list[dict[str, Any]], room: int) -> RenderableType:
     columns = [column for column in COLUMNS if not column.wide]
-    table = fitted_table([job_row(job) for job in jobs], columns, room, _style)
-    return table or "the terminal is too narrow for a table of jobs"
+    layout = laid_out([job_row(job) for job in jobs], columns, room)
+    if layout is None:
+        return "the terminal is too narrow for a table of jobs"
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, width, right in zip(layout.columns, layout.widths, layout.rights, strict=True):
+        table.add_column(column.title, justify="right" if right else "left", overflow="fold", width=width)
+    for values in layout.rows:
+        pairs = zip(layout.columns, values, strict=True)
+        table.add_row(*(Text(value, _style(column, value)) for column, value in pairs))
+    return table
 
 
-def _style(row: Row, column: Column) -> str:
-    return STATE_STYLE.get(str(row["state"]), "") if column.key == "state" else ""
+def _style(column: Column, value: str) -> str:
+    return STATE_STYLE.get(value, "") if column.key == "state" else ""
 
 
 @contextmanager

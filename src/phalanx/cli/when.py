@@ -6,8 +6,6 @@ import time
 
 import click
 
-from phalanx.document.units import time_ms
-
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 
 
@@ -34,6 +32,8 @@ def now_ms() -> int:
 
 def moment(said: str | None) -> int:
     """A moment as somebody says it on the command line; now if nothing is said."""
+    from phalanx.document.units import time_ms
+
     at_ms = now_ms() if said is None else time_ms(said, now_ms())
     if at_ms is None:
         raise click.BadParameter(f"expected a time such as 2030-01-31T08:00Z, +2h or seconds since 1970, got {said!r}")

@@ -7,7 +7,6 @@ from typing import Any
 from phalanx.cli.client import connect, job_path
 from phalanx.cli.output import Column, Output, emit_one
 from phalanx.cli.when import clock, now_ms, span
-from phalanx.words.start import no_forecast
 
 COLUMNS = tuple(
     Column(key)
@@ -64,6 +63,8 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
         return str(told["starts_when"])
     forecast, unknown = told.get("forecast"), told.get("no_forecast")
     if unknown:
+        from phalanx.words.start import no_forecast
+
         early_ms = forecast["early_ms"] if forecast is not None else None
         after = f"not before {clock(early_ms)}; then " if early_ms is not None and early_ms > at_ms else ""
         return after + no_forecast(unknown)

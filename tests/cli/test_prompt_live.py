@@ -1,0 +1,58 @@
+"""What the verbs that people type all day load, each in a process of its own against the real server.
+
+Time at the prompt is mostly imports. Which modules are loaded is the same on every machine; how long that takes is not.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from live import Phalanx, Server
+
+HEAVY = (
+    *("email", "http.client", "msgspec", "pydantic", "rich", "sqlalchemy", "ssl", "yaml"),
+    *("phalanx.advice", "phalanx.cluster", "phalanx.engine", "phalanx.placement", "phalanx.policy", "phalanx.protocol"),
+    *("phalanx.server", "phalanx.simulate", "phalanx.words", "phalanx.workload"),
+)
+PROGRAM = """
+import sys
+from phalanx.cli.main import cli, run
+code = run(cli, sys.argv[2:])
+open(sys.argv[1], "w").write("\\n".join(sys.modules))
+sys.exit(code)
+"""
+
+
+def loaded_by(server: Server, folder: Path, *arguments: str) -> list[str]:
+    """The heavy modules that a verb loads."""
+    listed = folder / "modules"
+    around = {**os.environ, "PHALANX_ADDR": server.url, "PHALANX_TOKEN_FILE": server.token_file}
+    around["PHALANX_CONFIG"] = str(folder / "config.yaml")
+    command = [sys.executable, "-c", PROGRAM, str(listed), *arguments]
+    done = subprocess.run(command, env=around, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    modules = listed.read_text().split()
+    return [each for each in HEAVY if any(name == each or name.startswith(f"{each}.") for name in modules)]
+
+
+@pytest.mark.parametrize("verb", [["jobs"], ["why", "{job}"], ["logs", "{job}"], ["job", "{job}"], ["cancel", "{job}"]])
+def test_verbs_of_every_day_load_nothing_heavy(
+    server: Server, phalanx: Phalanx, tmp_path: Path, verb: list[str]
+) -> None:
+    job = phalanx("submit", "-o", "json", "--gpus", "1", "--", "sleep", "60").data["id"]
+    assert loaded_by(server, tmp_path, *[each.format(job=job) for each in verb]) == []
+    phalanx("cancel", job)
+
+
+def test_a_job_of_options_is_submitted_without_reading_any_file_format(server: Server, tmp_path: Path) -> None:
+    assert loaded_by(server, tmp_path, "submit", "--gpus", "1", "--tasks", "2", "--env", "A=b", "--", "true") == []
+
+
+def test_a_job_file_is_read_as_yaml_and_by_nothing_else_here(server: Server, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    (tmp_path / "job.yaml").write_text("command: 'true'\ngpus: 1\n")
+    assert loaded_by(server, tmp_path, "submit", "job.yaml") == ["yaml"]
