@@ -153,6 +153,12 @@ def _submitting(quick: bool, tell: Tell) -> list[Row]:
     return submitting.run(SUBMISSIONS_QUICK if quick else SUBMISSIONS, tell)
 
 
+def _prompt(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import prompt
+
+    return prompt.run(CALLS_QUICK if quick else CALLS, tell)
+
+
 def _fresh(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench import fresh
 
@@ -169,6 +175,7 @@ MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
 SUBMISSIONS, SUBMISSIONS_QUICK = 100, 3
+CALLS, CALLS_QUICK = 30, 2
 
 BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "checkpoint": {
@@ -195,6 +202,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "beside": Part("reads beside a decision of two seconds", _server("beside")),
         "attacked": Part("reads of other users while one, or a stranger, attacks the server", _attacked),
         "submit": Part("one process per submission: `phalanx submit` beside Slurm's `sbatch`", _submitting),
+        "prompt": Part("CPU and wall-clock time of one call of `jobs`, `submit`, `why` and `logs`", _prompt),
         "fresh": Part("a fresh clone from `scripts/up` to the first job that has ended", _fresh),
         "likeness": Part("a live run decided again from its journal, and simulated", _likeness),
         "kills": Part("kill -9 at random moments under load: lost, doubled, left over", _kills),
