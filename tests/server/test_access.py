@@ -89,6 +89,11 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/snapshot"): (None, {"admin"}),
     ("GET", "/nodes"): (None, WITH_EYES),
     ("GET", "/nodes/{name}"): (None, WITH_EYES),
+    ("GET", "/devices/map"): (None, WITH_EYES),
+    ("GET", "/devices/frame"): (None, WITH_EYES),
+    ("GET", "/devices/legend"): (None, WITH_EYES),
+    ("GET", "/devices/shared"): (None, WITH_EYES),
+    ("GET", "/devices/{node}/{index}"): (None, WITH_EYES),
     ("POST", "/nodes/{name}:drain"): ({}, WHOLE_OPERATORS),
     ("POST", "/nodes/{name}:undrain"): ({}, WHOLE_OPERATORS),
     ("GET", "/queues"): (None, EVERYBODY),
@@ -183,7 +188,7 @@ def call(site: Site, client: httpx2.Client, method: str, path: str, body: Any) -
     if filled.startswith("/secrets/"):
         site.server.client.put("/secrets/SPARE", json={"value": "x", "grants": []}).raise_for_status()
         filled = filled.replace("{name}", "SPARE")
-    filled = filled.replace("{name}", "n0")
+    filled = filled.replace("{name}", "n0").replace("{node}/{index}", "n0/0")
     url = site.server.url + "/metrics" if path == "/metrics" else filled
     parameters = {"follow": "false", "since": "0"} if path == "/events" else None
     return client.request(method, url, json=body, params=parameters)
@@ -213,7 +218,9 @@ def test_without_a_token_only_three_pages_are_open(rehearsal: Server) -> None:
         if (method, path) in OPEN_ROUTES:
             continue
         url = path if path == "/metrics" else "/api/v1" + path
-        response = stranger.request(method, url.replace("{token}", "0" * 12), json=None if method == "GET" else {})
+        response = stranger.request(
+            method, url.replace("{token}", "0" * 12).replace("{index}", "0"), json=None if method == "GET" else {}
+        )
         assert response.status_code == 401, (method, path)
         assert response.headers["WWW-Authenticate"] == "Bearer"
     for path in ("/api/v1/openapi.json", "/api/v1/docs"):

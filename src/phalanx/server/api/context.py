@@ -21,6 +21,7 @@ from phalanx.server.accounts.tokens import digest_of
 from phalanx.server.api.admission.renewals import Renewals
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
+from phalanx.server.api.overview.board import Board
 from phalanx.server.api.streams.slots import OpenConnections
 from phalanx.server.clock import wall_ms
 from phalanx.server.heartbeat import Heartbeat
@@ -55,6 +56,7 @@ class Context:
     )
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
     renewals: Renewals = field(init=False)
+    board: Board = field(default_factory=Board)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
     _gpu_types: tuple[int, tuple[str, ...]] = (0, ())

@@ -6,6 +6,7 @@ from typing import Any
 
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE
 from phalanx.server.api.models import JOB_EXAMPLE, ErrorModel
+from phalanx.server.api.overview.models import EXAMPLES as OVERVIEW
 
 _AT_MS = 1790000000000
 _SLOT = {"rank": 0, "role": "worker", "node": "n0", "devices": [0, 1, 2, 3, 4, 5, 6, 7]}
@@ -153,6 +154,7 @@ _SAVE = {
 }
 
 EXAMPLES: dict[str, Any] = {
+    **OVERVIEW,
     "AlertListModel": _page(
         {"rule": "hung", "subject": "4821", "since_ms": _AT_MS, "value": 1200.0, "action": "notify"}
     ),

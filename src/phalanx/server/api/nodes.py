@@ -41,7 +41,7 @@ async def list_nodes(
     cursor: Cursor = "",
 ) -> Response:
     """List the nodes in the order of the cluster file. Everybody who may look at anything may look at nodes."""
-    _need_eyes(account)
+    need_eyes(account)
     found = await context.read(table.page, place_of(cursor), limit, health or "")
     place = found[-1]["position"] if len(found) == limit else None
     return as_list(await _shown(found, account, context), place)
@@ -50,7 +50,7 @@ async def list_nodes(
 @router.get("/nodes/{name}", responses=answers(models.NodeModel))
 async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Response:
     """Show a node."""
-    _need_eyes(account)
+    need_eyes(account)
     return as_json(await _node(name, account, context))
 
 
@@ -96,7 +96,7 @@ async def _use(user: str, context: Context) -> dict[str, Any]:
 @router.get("/cluster", responses=answers(models.ClusterModel))
 async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
-    _need_eyes(account)
+    need_eyes(account)
     used = await context.read(table.gpus_used)
     cluster = {key: value for key, value in (await context.cluster()).items() if key != "queues"}
     simulated = await context.read(_count_simulated)
@@ -106,7 +106,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
 @router.get("/policy", responses=answers(models.PolicyModel))
 async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
     """Show what decides who goes next, and where."""
-    _need_eyes(account)
+    need_eyes(account)
     cluster = await context.cluster()
     return as_json({"policy": cluster["policy"], "placement": cluster["placement"]})
 
@@ -146,6 +146,7 @@ def _count_simulated(connection: Connection) -> int:
     return 0 if real is None else table.count_without(connection, real)
 
 
-def _need_eyes(account: Account) -> None:
+def need_eyes(account: Account) -> None:
+    """Refuses an account that may look at nothing."""
     if not account.seen_queues:
         raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")

@@ -83,6 +83,14 @@ def add_sessions(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE tokens ADD COLUMN session_until_ms BIGINT"))
 
 
+def add_devices(connection: Connection) -> None:
+    """Version 10: nodes tell of each device, and when they changed. The loop writes all of them anew when it starts."""
+    if "devices" not in {column["name"] for column in inspect(connection).get_columns("nodes")}:
+        connection.execute(text("ALTER TABLE nodes ADD COLUMN devices TEXT NOT NULL DEFAULT '[]'"))
+        connection.execute(text("ALTER TABLE nodes ADD COLUMN seq BIGINT NOT NULL DEFAULT -1"))
+        connection.execute(text("CREATE INDEX nodes_by_seq ON nodes (seq)"))
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -93,6 +101,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_losses,
     add_start_forecasts,
     add_sessions,
+    add_devices,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

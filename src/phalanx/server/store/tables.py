@@ -157,7 +157,11 @@ nodes = Table(
     Column("gpus_used", Integer, nullable=False),
     Column("jobs", Text, nullable=False),
     Column("facts", Text, nullable=False),
+    Column("devices", Text, nullable=False, server_default="[]"),
+    Column("seq", BigInteger, nullable=False, server_default="-1"),
+    Index("nodes_by_seq", "seq"),
 )
+"""`seq` is the record after which something last changed on the node: whoever follows it reads what is newer."""
 
 users = Table(
     "users",

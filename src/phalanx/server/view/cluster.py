@@ -14,6 +14,8 @@ from phalanx.server.view.lists import quotas_in
 from phalanx.server.view.rows import Row, node_row, text_of
 
 NEW_NODES = Bulk(nodes)
+LAYOUT = "layout"
+"""The setting that tells after which record all nodes were last written: there may be others than before."""
 
 
 def write_cluster(connection: Connection, state: State, placement: str) -> None:
@@ -30,6 +32,7 @@ def write_cluster(connection: Connection, state: State, placement: str) -> None:
         for number, node in enumerate(state.topology.nodes)
     ]
     NEW_NODES.run(connection, rows)
+    settings.put(connection, LAYOUT, str(state.seq).encode())
     settings.put(connection, "cluster", msgspec.json.encode(about_cluster(state, placement)))
 
 

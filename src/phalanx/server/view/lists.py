@@ -136,11 +136,16 @@ def node_item(facts: Mapping[str, Any]) -> Row:
 
 def nodes_in(state: State) -> list[Row]:
     """The nodes of a State. Why one is not healthy is not known: people are told, nothing is decided by it."""
-    rows = ((node_row(state, node.name), node) for node in state.topology.nodes)
+    rows = ((_listed(node_row(state, node.name)), node) for node in state.topology.nodes)
     return [
         {**row, "jobs": msgspec.json.decode(row["jobs"]), "reason": "", **node_item(msgspec.json.decode(text_of(node)))}
         for row, node in rows
     ]
+
+
+def _listed(row: Row) -> Row:
+    """A node without what is told of each device."""
+    return {key: value for key, value in row.items() if key not in ("devices", "seq")}
 
 
 def reservations_in(state: State) -> list[Row]:

@@ -10,6 +10,7 @@ from phalanx.engine.losses import FOR_GOOD, loss_of
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
 from phalanx.engine.state import State
 from phalanx.protocol.reason import Reason
+from phalanx.server.view.devices import devices_on
 
 Row = dict[str, Any]
 
@@ -127,4 +128,6 @@ def node_row(state: State, name: str) -> Row:
         "health": state.capacity.health[number].value,
         "gpus_used": used.bit_count(),
         "jobs": text_of(there),
+        "devices": text_of(devices_on(state, number)),
+        "seq": state.seq,
     }

@@ -19,6 +19,7 @@ from phalanx.placement.placement import Placement
 from phalanx.protocol.event import (
     AttemptEnded,
     ClusterChanged,
+    DeviceHealthChanged,
     Event,
     Failed,
     JobChanged,
@@ -102,6 +103,7 @@ class View:
         self._exit_codes: dict[str, int] = {}
         self._specs: dict[str, int] = {}
         self._health: dict[str, str] = {}
+        self._devices: dict[str, None] = {}
         self._verdicts: dict[str, str] = {}
         self._told: dict[str, Reason] = {}
         self._head: str | None = None
@@ -129,6 +131,8 @@ class View:
                 self._endings.setdefault(f"{action.job}/{action.attempt}", Ending("failed", None, reason))
             case NodeHealthChanged(node=node, reason=reason):
                 self._health[node] = reason
+            case DeviceHealthChanged(node=node):
+                self._devices[node] = None
             case ClusterChanged() | PolicyChanged():
                 # Which jobs are of one kind depends on both.
                 live = (job for job, known in self._state.jobs.items() if known.final is None)
@@ -299,10 +303,10 @@ class View:
 
     def _write_nodes(self, connection: Connection, busy: Iterable[str]) -> None:
         known = self._state.topology.number
-        touched = [name for name in dict.fromkeys([*busy, *self._health]) if name in known]
+        touched = [name for name in dict.fromkeys([*busy, *self._health, *self._devices]) if name in known]
         CHANGED_NODES.run(connection, [node_row(self._state, name) for name in touched])
         NODE_REASONS.run(connection, [{"name": name, "reason": reason} for name, reason in self._health.items()])
-        self._health = {}
+        self._health, self._devices = {}, {}
 
     def _write_virtual_clusters(self, connection: Connection) -> None:
         if not self._stirred or (self._state.cells is None and self._virtual_clusters == {}):

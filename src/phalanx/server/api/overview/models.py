@@ -1,0 +1,149 @@
+"""What the routes of the overview answer with, for the API's description."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from phalanx.server.api.models import Answered
+
+
+class PlaceModel(Answered):
+    """A node of the map."""
+
+    name: str
+    path: list[str] = Field(description="The domains it lies in, the outermost first.")
+    model: str
+    devices: int = Field(description="How many GPUs it has.")
+    memory_gb: float = Field(description="The memory of each.")
+
+
+class DeviceMapModel(Answered):
+    """Where every GPU lies. They are numbered one after another in the order of `nodes`."""
+
+    version: int = Field(description="Changes when nodes come, go or change; X-Map-Version of a frame.")
+    levels: list[str]
+    devices: int
+    nodes: list[PlaceModel]
+
+
+class LegendJobModel(Answered):
+    """A job that has devices."""
+
+    job: str
+    name: str
+    queue: str
+    user: str
+
+
+class LegendOthersModel(Answered):
+    """All jobs that have no number of their own, and those that the caller may not look at."""
+
+    others: Literal[True]
+
+
+class LegendModel(Answered):
+    """What the numbers of a frame stand for, by number; null is no job."""
+
+    version: int = Field(description="X-Legend-Version of the frames that it is for.")
+    colour: str
+    values: list[str | LegendJobModel | LegendOthersModel | None]
+
+
+class DeviceJobModel(Answered):
+    """A job that has or claims a device."""
+
+    id: str
+    name: str
+    queue: str
+    user: str
+    running_since_ms: int | None
+
+
+class PartModel(Answered):
+    """What a task has of a device that others share. `offset` is where a MIG instance begins."""
+
+    job: str | None = Field(description="Null for one that the caller may not look at.")
+    rank: int
+    mode: Literal["whole", "fraction", "mps", "mig", "turns"]
+    compute_permille: int
+    memory_mb: int
+    profile: str
+    offset: int | None
+
+
+class InstanceModel(Answered):
+    """A MIG instance of a device."""
+
+    offset: int
+    profile: str
+
+
+class DeviceModel(Answered):
+    """One GPU."""
+
+    node: str
+    index: int
+    number: int = Field(description="Its place in frames.")
+    model: str
+    memory_gb: float
+    state: str
+    health: str
+    utilization: int | None = Field(description="In percent, as its job says; null if it does not measure.")
+    jobs: list[DeviceJobModel] = Field(description="Those that the caller may look at.")
+    other_jobs: int = Field(description="How many more there are.")
+    parts: list[PartModel]
+    instances: list[InstanceModel]
+
+
+class SharedDeviceModel(Answered):
+    """A GPU that is shared, or cut into instances."""
+
+    node: str
+    index: int
+    parts: list[PartModel]
+    instances: list[InstanceModel]
+
+
+class SharedDeviceListModel(Answered):
+    """All GPUs that are shared, or cut into instances."""
+
+    items: list[SharedDeviceModel]
+    next: str | None = None
+
+
+_PART = {
+    "job": "4821",
+    "rank": 0,
+    "mode": "mig",
+    "compute_permille": 428,
+    "memory_mb": 40_960,
+    "profile": "3g.40gb",
+    "offset": 4,
+}
+_SHARED = {"node": "n0", "index": 3, "parts": [_PART], "instances": [{"offset": 4, "profile": "3g.40gb"}]}
+
+EXAMPLES: dict[str, Any] = {
+    "DeviceMapModel": {
+        "version": 2_774_631_100,
+        "levels": ["pod", "rack", "node"],
+        "devices": 8,
+        "nodes": [{"name": "n0", "path": ["pod0", "rack1"], "model": "H100", "devices": 8, "memory_gb": 80.0}],
+    },
+    "LegendModel": {"version": 91_033_122, "colour": "queue", "values": [None, "research", {"others": True}]},
+    "DeviceModel": {
+        **_SHARED,
+        "number": 3,
+        "model": "H100",
+        "memory_gb": 80.0,
+        "state": "busy",
+        "health": "healthy",
+        "utilization": 93,
+        "jobs": [
+            {"id": "4821", "name": "llama-70b", "queue": "research", "user": "ada", "running_since_ms": 1790000060000}
+        ],
+        "other_jobs": 0,
+    },
+    "SharedDeviceListModel": {"items": [_SHARED], "next": None},
+}
