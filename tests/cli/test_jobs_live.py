@@ -500,3 +500,22 @@ def test_at_submission_it_is_said_whether_a_deadline_can_be_met(phalanx: Phalanx
         job = told.out.split()[-1]
         assert said in phalanx("why", job, "-o", "json").data["deadline"]
         phalanx("cancel", job)
+
+
+def test_a_pending_job_is_updated_and_one_that_runs_or_is_not_there_is_refused(phalanx: Phalanx) -> None:
+    held = phalanx("submit", "-o", "json", "--begin", "+1h", "--", "true").data["id"]
+    updated = phalanx("update", held, "--priority", "5", "--max-run", "2h", "-o", "json")
+    assert (updated.code, updated.data[0]["priority"]) == (0, 5), updated.err
+    assert phalanx("update", held, "--max-run", "2 weeks").err == (
+        "phalanx: max_run: expected a time such as 90s, 4h or 2d, or none, got '2 weeks'\n"
+    )
+    assert phalanx("update", held).code == Exit.USAGE
+    assert phalanx("update", "no-such-job", "--priority", "1").code == Exit.NOT_FOUND
+    started = phalanx("update", held, "--begin", "none")
+    assert started.code == 0, started.err
+    assert phalanx("wait", held).code == 0
+    over = phalanx("update", held, "--priority", "1")
+    assert (over.code, over.err) == (
+        Exit.REFUSED,
+        f"phalanx: job {held} is succeeded: only a pending job can be updated\n",
+    )

@@ -80,6 +80,7 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("POST", "/jobs/{job}:checkpoint"): ({}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs/{job}:save"): ({}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs/{job}:resize"): ({"replicas": 2}, RED_OPERATORS | {"ada"}),
+    ("POST", "/jobs/{job}:update"): ({"priority": 0}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs/{job}:cancel"): ({}, RED_OPERATORS | {"ada"}),
     ("GET", "/jobs/{job}/progress"): (None, set()),
     ("POST", "/jobs/{job}/progress"): ({}, set()),

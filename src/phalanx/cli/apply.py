@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from phalanx.cli.client import Client, Refused, connect
+from phalanx.cli.complete import policy_names
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Output, as_json, as_yaml, output_option
 from phalanx.document import DocumentError
@@ -20,7 +21,12 @@ NAMED_MAX = 20
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--policy", metavar="NAME[:key=value,…]", help="Have another policy decide, and leave the rest as it is.")
+@click.option(
+    "--policy",
+    shell_complete=policy_names,
+    metavar="NAME[:key=value,…]",
+    help="Have another policy decide, and leave the rest as it is.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @output_option

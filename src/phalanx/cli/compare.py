@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from phalanx.cli.compare_suite import compare_suite
+from phalanx.cli.complete import policy_names
 from phalanx.cli.output import Column, Output, emit, emit_parts, output_option
 from phalanx.cli.runs import (
     check_targets,
@@ -37,6 +38,7 @@ POLICY = Column("policy")
 @click.option(
     "--policy",
     "policies",
+    shell_complete=policy_names,
     multiple=True,
     metavar="NAME[:key=value,…]",
     help="Give it once for each policy; ./mine.py:NAME is one, too. A suite has all that are built in.",

@@ -35,6 +35,18 @@ def node_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) 
     ]
 
 
+def queue_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Paths of queues."""
+    return [CompletionItem(each["name"]) for each in _items("/queues") if each["name"].startswith(incomplete)]
+
+
+def policy_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of policies, which need no server."""
+    from phalanx.policy.registry import known
+
+    return [CompletionItem(name) for name in known() if name.startswith(incomplete)]
+
+
 def template_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of job templates."""
     from phalanx.cli.templates import templates

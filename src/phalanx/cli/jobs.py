@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from phalanx.cli.client import connect
+from phalanx.cli.complete import queue_names
 from phalanx.cli.job_rows import LIVE, columns_of, job_row
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
@@ -29,7 +30,7 @@ FOUND_COLUMNS = (
 @click.command()
 @click.option("--all", "with_ended", is_flag=True, help="Those that are over, too.")
 @click.option("--state", default="", metavar="STATE[,…]", help="Only these states.")
-@click.option("--queue", default="", help="Only a queue and those below it.")
+@click.option("--queue", default="", shell_complete=queue_names, help="Only a queue and those below it.")
 @click.option("--user", default="", help="Only of one user.")
 @click.option("--name", default="", help="Only of one name.")
 @click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Only of one kind.")

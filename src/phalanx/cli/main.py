@@ -69,6 +69,7 @@ VERBS: dict[str, Verb] = {
     "trace": Verb("phalanx.cli.trace:trace", "Describe traces, make synthetic ones, and convert those of others."),
     "up": Verb("phalanx.cli.up:up", "Start the server: the API, the store and the jobs on this machine."),
     "undrain": Verb("phalanx.cli.drain:undrain", "Let nodes take work again."),
+    "update": Verb("phalanx.cli.update:update", "Change the priority, queue or times of pending jobs."),
     "users": Verb("phalanx.cli.users:users", "List users, and say who may do what."),
     "wait": Verb("phalanx.cli.wait:wait", "Wait until jobs are over."),
     "what-if": Verb("phalanx.cli.what_if:what_if", "Show two futures, live or of a saved run: as it is, and what if."),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import click
 import msgspec
 
+from phalanx.cli.complete import policy_names
 from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
 from phalanx.cli.output import Column, Output, emit, output_option
@@ -56,7 +57,13 @@ class Refused(PhalanxError):  # noqa: N818
 @click.option(
     "--cluster", "cluster_path", metavar="FILE", help="Plan on this cluster, empty. Default: the live server."
 )
-@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="Or ./mine.py:NAME. Default: the cluster's.")
+@click.option(
+    "--policy",
+    default="",
+    shell_complete=policy_names,
+    metavar="NAME[:key=value,…]",
+    help="Or ./mine.py:NAME. Default: the cluster's.",
+)
 @click.option("--at", metavar="TIME", help="Decide at this time: 2030-01-31T08:00Z or +2h. Default: now.")
 @click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
 @output_option

@@ -152,6 +152,7 @@ CLIENT_VERBS = (
     "tokens",
     "top",
     "undrain",
+    "update",
     "users",
     "wait",
 )

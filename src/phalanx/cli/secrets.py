@@ -10,13 +10,16 @@ from urllib.parse import quote
 import click
 
 from phalanx.cli.client import connect
+from phalanx.cli.complete import queue_names
 from phalanx.cli.files import FileError
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.when import clock
 
 COLUMNS = (Column("name"), Column("granted", "GRANTS"), Column("has_value", "VALUE"), Column("updated"))
 
-queue_option = click.option("--queue", default="", help="Jobs of this queue and all below it; - is every queue.")
+queue_option = click.option(
+    "--queue", default="", shell_complete=queue_names, help="Jobs of this queue and all below it; - is every queue."
+)
 user_option = click.option("--user", default="", help="Jobs of this user; with --queue, of this user there.")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from phalanx.cli.complete import policy_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.interrupt import Interrupt
@@ -86,6 +87,7 @@ class ResumeError(PhalanxError):
 @click.option(
     "--policy",
     "policies",
+    shell_complete=policy_names,
     multiple=True,
     metavar="NAME[:key=value,…]",
     help="One; or ./mine.py:NAME. Default: the cluster's.",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from phalanx.cli.client import Client, Refused, Unreachable, connect, job_path
-from phalanx.cli.complete import template_names
+from phalanx.cli.complete import queue_names, template_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import Site, site_of, with_file
@@ -70,7 +70,7 @@ OPTIONS = (
         "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another value for a key of FILE or template."
     ),
     click.option("--name", help="A name, which works in place of the id while it is unique."),
-    click.option("--queue", help="The queue."),
+    click.option("--queue", shell_complete=queue_names, help="The queue."),
     click.option("--priority", type=int, help="Higher goes first, where the policy minds it."),
     click.option("--gpus", type=click.IntRange(0), help="GPUs of each task."),
     click.option("--gpu-type", help="A kind of GPU."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from phalanx.cli.complete import policy_names
 from phalanx.cli.context import config_path
 from phalanx.cli.output import Output, as_json, as_yaml
 from phalanx.cli.simulated import banner_of
@@ -34,7 +35,13 @@ class ListenError(PhalanxError):
 )
 @click.option("--simulate", is_flag=True, help="Simulated nodes and GPUs, also where there are real ones.")
 @click.option("--cluster", metavar="FILE", help="The cluster, at the first start. `apply` changes it later.")
-@click.option("--policy", default="", metavar="NAME[:key=value,…]", help="The policy, at the first start.")
+@click.option(
+    "--policy",
+    default="",
+    shell_complete=policy_names,
+    metavar="NAME[:key=value,…]",
+    help="The policy, at the first start.",
+)
 @click.option("--backend", default="local", show_default=True, help="What runs jobs; `rehearsal` runs nothing.")
 @click.option(
     "--store",

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import click
 
 from phalanx.cli.client import connect
+from phalanx.cli.complete import queue_names
 from phalanx.cli.output import Column, Output, emit, output_option
 
 COLUMNS = (Column("name"), Column("granted", "ROLES"), Column("disabled"), Column("unix_user"))
@@ -28,7 +29,12 @@ def users(ctx: click.Context, output: Output) -> None:
 @click.argument("name")
 @click.option("--password", is_flag=True, help="Ask for a password. Without one, the user logs in by tokens only.")
 @click.option("--role", type=ROLES, help="A role to begin with.")
-@click.option("--queue", default="", help="Where the role holds: a queue and all below it. Default: everywhere.")
+@click.option(
+    "--queue",
+    default="",
+    shell_complete=queue_names,
+    help="Where the role holds: a queue and all below it. Default: everywhere.",
+)
 @click.option("--unix-user", default="", help="The Unix user that their tasks run as. Default: none of their own.")
 def add(name: str, password: bool, role: str | None, queue: str, unix_user: str) -> None:
     """Add the user NAME."""
@@ -54,7 +60,7 @@ def remove(name: str) -> None:
 @users.command()
 @click.argument("name")
 @click.argument("role", type=ROLES)
-@click.option("--queue", default="", help="A queue and all below it. Default: everywhere.")
+@click.option("--queue", default="", shell_complete=queue_names, help="A queue and all below it. Default: everywhere.")
 def grant(name: str, role: str, queue: str) -> None:
     """Give the user NAME a role."""
     connect().change("PUT", _role_path(name, queue), {"role": role})
@@ -63,7 +69,7 @@ def grant(name: str, role: str, queue: str) -> None:
 
 @users.command()
 @click.argument("name")
-@click.option("--queue", default="", help="A queue and all below it. Default: everywhere.")
+@click.option("--queue", default="", shell_complete=queue_names, help="A queue and all below it. Default: everywhere.")
 def revoke(name: str, queue: str) -> None:
     """Take the role of the user NAME at a queue away."""
     connect().change("DELETE", _role_path(name, queue))

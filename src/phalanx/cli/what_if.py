@@ -14,6 +14,7 @@ from typing import Any
 import click
 import msgspec
 
+from phalanx.cli.complete import policy_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import text_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, cell, emit_parts, output_option
@@ -57,7 +58,14 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 @state_option
 @click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
 @click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
-@click.option("--policy", "policies", multiple=True, metavar="NAME", help="This policy decides from now on.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    shell_complete=policy_names,
+    metavar="NAME",
+    help="This policy decides from now on.",
+)
 @click.option("--add-nodes", metavar="N[:NODE]", help="N more nodes come now, like NODE or like most.")
 @click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
 @output_option

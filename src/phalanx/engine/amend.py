@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.engine.elastic import count_of, resizable_roles
+from phalanx.engine.patience import calm, expect
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.request import take_request
 from phalanx.engine.state import State
@@ -18,10 +19,17 @@ from phalanx.workload.job import Job
 
 def amend(state: State, record: JobRecord, job: Job) -> None:
     """Puts a job that has no attempt in line as what it asks for now; an attempt may have another size from now on."""
-    attempt = record.attempt
+    attempt, before = record.attempt, record.job
+    if attempt is None and job.queue != before.queue:
+        calm(state, record)
+        state.know_queue(job.queue)
     record.job = job
     if attempt is None:
         leave(state, record)
+        if job.begin_ms is not None and job.begin_ms != before.begin_ms and job.begin_ms > state.now:
+            state.set_timer(job.begin_ms, "line_up", job.id)
+        if job.queue != before.queue:
+            expect(state, record)
         take_request(record, request_of(state, record), state.tells_apart)
         line_up(state, record)
         return

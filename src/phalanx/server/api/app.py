@@ -10,7 +10,19 @@ from typing import Any
 
 from fastapi import FastAPI, Response
 
-from phalanx.server.api import accounts, applying, errors, jobs, nodes, planning, secrets, sessions, watching, web
+from phalanx.server.api import (
+    accounts,
+    applying,
+    changing,
+    errors,
+    jobs,
+    nodes,
+    planning,
+    secrets,
+    sessions,
+    watching,
+    web,
+)
 from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
@@ -40,7 +52,10 @@ def create_app(context: Context) -> FastAPI:
         lifespan=_lifespan,
     )
     app.state.context = context
-    for module in (jobs, logs, found, nodes, devices, applying, planning, events, accounts, sessions, secrets, beside):
+    for module in (
+        *(jobs, changing, logs, found, nodes, devices, applying, planning, events),
+        *(accounts, sessions, secrets, beside),
+    ):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(watching.router)
     app.include_router(web.router)

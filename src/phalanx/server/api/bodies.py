@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -58,6 +58,29 @@ class ResizeBody(Body):
     replicas: Annotated[StrictInt, Field(ge=1, le=100_000, description="The most it is to have.")]
     min: Annotated[StrictInt | None, Field(ge=1, le=100_000, description="The least it can do with.")] = None
     role: Annotated[str, Field(max_length=200, description="Of a gang of several roles: which.")] = ""
+
+
+Moment = Annotated[StrictStr, Field(min_length=1, max_length=64)]
+
+
+class UpdateBody(Body):
+    """What is to change of a pending job; what is left out stays. Times are as in a job file; `none` takes one away."""
+
+    TIMES: ClassVar = ("duration", "max_run", "begin", "deadline")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"priority": 50, "max_run": "8h"}})
+
+    priority: StrictInt | None = None
+    queue: Annotated[StrictStr, Field(pattern=QUEUE, max_length=1000)] | None = None
+    duration: Moment | None = None
+    max_run: Moment | None = None
+    begin: Moment | None = None
+    deadline: Moment | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> UpdateBody:
+        if not self.model_fields_set:
+            raise ValueError(f"expected at least one of priority, queue, {', '.join(self.TIMES)}")
+        return self
 
 
 class ProgressBody(Body):

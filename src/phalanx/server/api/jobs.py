@@ -17,7 +17,7 @@ from phalanx.server.api import models
 from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.admission.owner import owned
 from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
-from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, Nothing, ProgressBody, ResizeBody
+from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, ProgressBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, text_of
@@ -30,12 +30,9 @@ from phalanx.server.loop.wire import (
     Answer,
     AskCheckpoint,
     Caller,
-    ChangeArray,
-    ChangeJob,
     KeepToldStart,
     Mutation,
     ReportProgress,
-    ResizeJob,
     SubmitJobs,
 )
 from phalanx.server.refusal import Refusal
@@ -50,7 +47,6 @@ _reader = JobReader()
 
 _ID = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _ARRAY = re.compile(r"[0-9]{1,18}")
-_ETAG = re.compile(r'(?:W/)?"([0-9]{1,18})"')
 AT_ONCE_MS = 1_000
 """A start within this time after the submission is no forecast that anybody would look back on."""
 
@@ -60,7 +56,6 @@ Ref = Annotated[str, Path(max_length=200, description="The id of a job, or a nam
 Key = Annotated[
     str, Header(max_length=200, description="Makes a repeated request harmless: it gets the answer of the first.")
 ]
-IfMatch = Annotated[str, Header(max_length=100, description="The ETag of the job as you know it.")]
 
 
 @router.post(
@@ -240,57 +235,6 @@ async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> 
     return as_list(await context.read(table.attempts_of, item["id"]))
 
 
-def _change_route(verb: str, about: str) -> None:
-    """A route that has a job changed in one word."""
-
-    async def change(
-        job: Ref,
-        request: Request,
-        account: SignedIn,
-        context: WorkerContext,
-        _: Nothing | None = None,
-        if_match: IfMatch = "",
-    ) -> Response:
-        caller = caller_of(request, account)
-        members = await members_of(job, account, context)
-        if members:
-            if if_match:
-                raise Refusal(
-                    "precondition_failed", "If-Match is about one job; the members of an array have each its own"
-                )
-            for member in members:
-                _need_change(member, account)
-            return await _changed_array(context, caller, members, verb)
-        item = await changeable(job, account, context)
-        mutation = ChangeJob(item["id"], verb, _version_of(if_match), _on_whose_word(verb, item, caller))
-        return await _changed(context, caller, mutation)
-
-    change.__name__, change.__doc__ = verb, about
-    router.add_api_route(
-        f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(models.ChangedModel, WRITE)
-    )
-
-
-_change_route("cancel", "Cancel a job, or an array: it is given notice, and is gone after its grace at the latest.")
-_change_route("hold", "Have a waiting job, or the members of an array, not start for now.")
-_change_route("release", "Let a held job, or the members of an array, start again.")
-
-
-@router.post("/jobs/{job}:resize", responses=answers(models.ChangedModel, WRITE))
-async def resize(
-    job: Ref,
-    body: ResizeBody,
-    request: Request,
-    account: SignedIn,
-    context: WorkerContext,
-    if_match: IfMatch = "",
-) -> Response:
-    """Change how many replicas a job has: a waiting one starts with them, an elastic one that runs shrinks or grows."""
-    item = await changeable(job, account, context)
-    mutation = ResizeJob(item["id"], body.replicas, body.min, body.role, _version_of(if_match))
-    return await _changed(context, caller_of(request, account), mutation)
-
-
 @router.post("/jobs/{job}:checkpoint", responses=answers(models.UntilModel, WRITE))
 async def checkpoint(
     job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
@@ -390,38 +334,14 @@ async def members_of(ref: str, account: Account, context: Context) -> list[dict[
 async def changeable(ref: str, account: Account, context: Context) -> dict[str, Any]:
     """The job of an id or a unique name, if the account may change it."""
     item = await find(ref, account, context)
-    _need_change(item, account)
+    need_change(item, account)
     return item
 
 
-def _need_change(item: dict[str, Any], account: Account) -> None:
+def need_change(item: dict[str, Any], account: Account) -> None:
+    """Refuses an account that may look at a job and not change it."""
     if not account.may_change(item["queue"], item["user"]):
         raise Refusal("forbidden", f"job {item['id']} belongs to {item['user'] or 'nobody'}: ask them or an operator")
-
-
-async def _changed_array(context: Context, caller: Caller, members: list[dict[str, Any]], verb: str) -> Response:
-    """Has an array changed; shows the first member that was, with the ids of all that were."""
-    array = members[0]["array_of"]
-    open_still = [item["id"] for item in members if item["state"] not in table.FINAL]
-    change = ChangeArray(array, open_still, verb, _on_whose_word(verb, members[0], caller))
-    answer = await hand_over(context, caller, change)
-    ids = msgspec.json.decode(answer.body)["ids"]
-    first = await context.read(table.one, ids[0])
-    assert first is not None
-    return as_json({**first, "members": ids})
-
-
-def _on_whose_word(verb: str, item: dict[str, Any], caller: Caller) -> str:
-    """Who else wants a job gone, for its user, who will ask."""
-    return f"cancelled by {caller.user}" if verb == "cancel" and caller.user != item["user"] else ""
-
-
-async def _changed(context: Context, caller: Caller, mutation: ChangeJob | ResizeJob) -> Response:
-    """Has a job changed, and shows it as it is then."""
-    await hand_over(context, caller, mutation)
-    changed = await context.read(table.one, mutation.job)
-    assert changed is not None
-    return as_json({**changed, "members": []}, headers={"ETag": f'"{changed["version"]}"'})
 
 
 async def hand_over(context: Context, caller: Caller, body: Mutation) -> Answer:
@@ -499,15 +419,6 @@ def _label_of(text: str) -> tuple[str, str] | None:
     if not equals:
         raise Refusal("invalid", "expected label=KEY=VALUE")
     return key, value
-
-
-def _version_of(if_match: str) -> int | None:
-    if not if_match or if_match.strip() == "*":
-        return None
-    match = _ETAG.fullmatch(if_match.strip())
-    if match is None:
-        raise Refusal("precondition_failed", 'expected in If-Match the ETag of the job, such as "993"')
-    return int(match[1])
 
 
 def media_of(request: Request) -> str:

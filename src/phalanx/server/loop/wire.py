@@ -66,6 +66,21 @@ class ResizeJob(msgspec.Struct, frozen=True, tag=True):
     version: int | None = None
 
 
+class UpdateJobs(msgspec.Struct, frozen=True, tag=True):
+    """Have pending jobs, one or the members of an array, ask for another priority, queue or times (None: no such time).
+
+    `role` is that of the caller in the queue that they will be in.
+    """
+
+    jobs: list[str]
+    array: str = ""
+    priority: int | None = None
+    queue: str | None = None
+    times: dict[str, int | None] = {}
+    role: str = ""
+    version: int | None = None
+
+
 class AskCheckpoint(msgspec.Struct, frozen=True, tag=True):
     """Have a running job save its work within so many milliseconds."""
 
@@ -227,6 +242,7 @@ Mutation = (
     | ChangeJob
     | ChangeArray
     | ResizeJob
+    | UpdateJobs
     | AskCheckpoint
     | RunBeside
     | ReportProgress
