@@ -27,7 +27,7 @@ from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
 from phalanx.server.api.examples import with_examples
-from phalanx.server.api.overview import devices
+from phalanx.server.api.overview import devices, reasons, timeline
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.streams import beside, events, found, logs
 
@@ -53,8 +53,21 @@ def create_app(context: Context) -> FastAPI:
     )
     app.state.context = context
     for module in (
-        *(jobs, changing, logs, found, nodes, devices, applying, planning, events),
-        *(accounts, sessions, secrets, beside),
+        jobs,
+        changing,
+        logs,
+        found,
+        nodes,
+        devices,
+        reasons,
+        timeline,
+        applying,
+        planning,
+        events,
+        accounts,
+        sessions,
+        secrets,
+        beside,
     ):
         app.include_router(module.router, prefix=PREFIX)
     app.include_router(watching.router)

@@ -29,6 +29,7 @@ from phalanx.server.options import Options
 from phalanx.server.refusal import Refusal
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database
+from phalanx.server.store.reasons import Waiting
 
 Found = TypeVar("Found")
 
@@ -38,6 +39,15 @@ FILE_THREADS = 4
 
 GPU_TYPES_MS = 200
 """How old what is known of GPU types may be: they change seldom, and are asked for with every submission."""
+
+
+@dataclass(slots=True)
+class WaitingCounts:
+    """The jobs that wait, as they were last counted, and when that was."""
+
+    groups: list[Waiting] = field(default_factory=list)
+    counted_s: float = float("-inf")
+    one: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -57,6 +67,7 @@ class Context:
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
     renewals: Renewals = field(init=False)
     board: Board = field(default_factory=Board)
+    waiting: WaitingCounts = field(default_factory=WaitingCounts)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
     _gpu_types: tuple[int, tuple[str, ...]] = (0, ())

@@ -264,13 +264,13 @@ def _item(row: Any, head: str) -> dict[str, Any]:
     for hidden in ("number", "submit_seq", "shape", "wait_reason", "verdict"):
         del item[hidden]
     item["held"] = bool(row["held"])
-    item["reason"] = _reason(row, head)
+    item["reason"] = reason_of(row, head)
     item["nodes"] = msgspec.json.decode(row["nodes"])
     item["labels"] = msgspec.json.decode(row["labels"])
     return item
 
 
-def _reason(row: Any, head: str) -> str | None:
+def reason_of(row: Any, head: str) -> str | None:
     """Why a job waits: it may not stand in line, or stands behind the head, or its kind was refused."""
     if row["wait_reason"]:
         return str(row["wait_reason"])

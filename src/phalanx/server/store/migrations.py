@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from sqlalchemy import Connection, inspect, text
 
 from phalanx.errors import PhalanxError
@@ -91,6 +92,20 @@ def add_devices(connection: Connection) -> None:
         connection.execute(text("CREATE INDEX nodes_by_seq ON nodes (seq)"))
 
 
+def add_past(connection: Connection) -> None:
+    """Version 11: the past of jobs and nodes is kept. Of before it is known which attempts there were on which node."""
+    names = ("job_phases", "node_attempts", "node_healths")
+    metadata.create_all(connection, [metadata.tables[name] for name in names])
+    found = connection.execute(text("SELECT job, number, created_ms, nodes FROM attempts")).all()
+    rows = [
+        {"node": node, "created_ms": row.created_ms, "job": row.job, "number": row.number}
+        for row in found
+        for node in dict.fromkeys(msgspec.json.decode(row.nodes))
+    ]
+    if rows and not connection.execute(text("SELECT count(*) FROM node_attempts")).scalar_one():
+        connection.execute(metadata.tables["node_attempts"].insert(), rows)
+
+
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     create_tables,
     add_unix_users,
@@ -102,6 +117,7 @@ MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
     add_start_forecasts,
     add_sessions,
     add_devices,
+    add_past,
 )
 """What leads from version n to n + 1 stands at place n. Never change one that was released: add another."""
 

@@ -1,8 +1,8 @@
 """The tables, as the newest migration leaves them.
 
-`journal` is the truth. `jobs`, `attempts`, `nodes` and `classes` are a view of the State, written in the transaction of
-the records they follow from, for everybody who only reads. The rest is what no record tells: accounts, the audit log,
-snapshots, and answers kept for those who ask twice.
+`journal` is the truth. `jobs`, `attempts`, `nodes`, `classes` and what tells of their past are a view of the State,
+written in the transaction of the records they follow from, for everybody who only reads. The rest is what no record
+tells: accounts, the audit log, snapshots, and answers kept for those who ask twice.
 """
 
 from __future__ import annotations
@@ -162,6 +162,40 @@ nodes = Table(
     Index("nodes_by_seq", "seq"),
 )
 """`seq` is the record after which something last changed on the node: whoever follows it reads what is newer."""
+
+job_phases = Table(
+    "job_phases",
+    metadata,
+    Column("job", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("nodes", Text, nullable=False),
+    Index("job_phases_by_job", "job", "number", "at_ms"),
+)
+"""When attempts came to phases that `attempts` tells no time of: those of being suspended, resized and stopped."""
+
+node_attempts = Table(
+    "node_attempts",
+    metadata,
+    Column("node", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("number", Integer, nullable=False),
+    Index("node_attempts_by_node", "node", "created_ms"),
+)
+"""Every attempt with the nodes it has had, so that the past of a node is found without looking at all attempts."""
+
+node_healths = Table(
+    "node_healths",
+    metadata,
+    Column("node", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("health", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+"""What became of the health of nodes, and when."""
 
 users = Table(
     "users",

@@ -36,6 +36,7 @@ from phalanx.server.store.jobs import reported_step
 from phalanx.server.store.journal import job_of
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, nodes
 from phalanx.server.store.virtual_clusters import put_virtual_clusters
+from phalanx.server.view.past import Past
 from phalanx.server.view.rows import Row, attempt_row, ended_row, job_row, node_row
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
 
@@ -110,6 +111,7 @@ class View:
         self._virtual_clusters: dict[str, Row] | None = None
         self._stirred = False
         self._to_review: list[Hashable] = []
+        self._past = Past(state)
 
     def note(self, body: Event | Plan, seq: int) -> None:
         """Takes note of a record that was folded in."""
@@ -129,8 +131,9 @@ class View:
                 self._specs[job.id] = seq
             case Failed(action=action, reason=reason):
                 self._endings.setdefault(f"{action.job}/{action.attempt}", Ending("failed", None, reason))
-            case NodeHealthChanged(node=node, reason=reason):
+            case NodeHealthChanged(node=node, health=health, reason=reason):
                 self._health[node] = reason
+                self._past.note_health(node, seq, self._state.now, health, reason)
             case DeviceHealthChanged(node=node):
                 self._devices[node] = None
             case ClusterChanged() | PolicyChanged():
@@ -184,6 +187,7 @@ class View:
                 row["step"] = reported_step(connection, row["job"], row["number"])
         NEW_ATTEMPTS.run(connection, opened)
         CHANGED_ATTEMPTS.run(connection, changed)
+        self._past.write(connection, opened, changed, self._state.now)
         return busy
 
     def _compare(self, job: str, opened: list[Row], changed: list[Row], busy: dict[str, None]) -> None:
@@ -201,6 +205,9 @@ class View:
         if now is not None and now != before:
             self._seen[job] = now
             busy.update(dict.fromkeys(now.attempt.placement.nodes))
+            if before is not None:
+                # One that has shrunk has left some.
+                busy.update(dict.fromkeys(before.placement.nodes))
             (opened if before is None and kept is None else changed).append(attempt_row(now.attempt))
 
     def _note_kept(self, job: str) -> None:

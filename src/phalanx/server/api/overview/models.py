@@ -113,6 +113,74 @@ class SharedDeviceListModel(Answered):
     next: str | None = None
 
 
+class ReasonModel(Answered):
+    """Waiting jobs that wait for one reason."""
+
+    code: str
+    text: str
+    jobs: int
+    gpus: int = Field(description="GPUs that they ask for.")
+    oldest_ms: int = Field(description="When the first of them was submitted.")
+    example: str = Field(description="That job.")
+
+
+class ReasonListModel(Answered):
+    """What all who wait are waiting for, the most GPUs first."""
+
+    reasons: list[ReasonModel]
+
+
+class SegmentModel(Answered):
+    """What a job was doing for a time. `end_ms` is null for what it does now."""
+
+    attempt: int = Field(description="Of one that is queued: the attempt that it waits for.")
+    state: Literal["queued", "starting", "running", "suspended", "stopping", "lost_work"]
+    start_ms: int
+    end_ms: int | None
+    nodes: list[str]
+    text: str
+
+
+class JobTimelineModel(Answered):
+    """What a job has been doing, one segment after another. Work that was lost was running, too."""
+
+    job: str
+    now_ms: int
+    segments: list[SegmentModel]
+
+
+class NodeHealthModel(Answered):
+    """How healthy a node was for a time."""
+
+    health: Literal["healthy", "suspect", "draining", "failed"]
+    reason: str
+    start_ms: int
+    end_ms: int | None
+
+
+class NodeAttemptModel(Answered):
+    """An attempt that had devices of a node. Without a job it is one that the caller may not look at."""
+
+    job: str | None
+    name: str
+    attempt: int | None
+    start_ms: int
+    running_ms: int | None = Field(description="Since when it ran.")
+    end_ms: int | None
+    state: Literal["starting", "running", "suspended", "stopping", "ended"]
+    outcome: Literal["succeeded", "failed", "lost", "stopped"] | None
+
+
+class NodeTimelineModel(Answered):
+    """What there was on a node."""
+
+    node: str
+    start_ms: int
+    end_ms: int
+    healths: list[NodeHealthModel]
+    attempts: list[NodeAttemptModel]
+
+
 _PART = {
     "job": "4821",
     "rank": 0,
@@ -144,6 +212,50 @@ EXAMPLES: dict[str, Any] = {
             {"id": "4821", "name": "llama-70b", "queue": "research", "user": "ada", "running_since_ms": 1790000060000}
         ],
         "other_jobs": 0,
+    },
+    "ReasonListModel": {
+        "reasons": [
+            {
+                "code": "gpus",
+                "text": "too few GPUs are free",
+                "jobs": 31,
+                "gpus": 248,
+                "oldest_ms": 1790000000000,
+                "example": "4822",
+            }
+        ]
+    },
+    "JobTimelineModel": {
+        "job": "4821",
+        "now_ms": 1790000090000,
+        "segments": [
+            {
+                "attempt": 1,
+                "state": "running",
+                "start_ms": 1790000060000,
+                "end_ms": None,
+                "nodes": ["n0"],
+                "text": "",
+            }
+        ],
+    },
+    "NodeTimelineModel": {
+        "node": "n0",
+        "start_ms": 1789913690000,
+        "end_ms": 1790000090000,
+        "healths": [{"health": "healthy", "reason": "", "start_ms": 0, "end_ms": None}],
+        "attempts": [
+            {
+                "job": "4821",
+                "name": "llama-70b",
+                "attempt": 1,
+                "start_ms": 1790000058000,
+                "running_ms": 1790000060000,
+                "end_ms": None,
+                "state": "running",
+                "outcome": None,
+            }
+        ],
     },
     "SharedDeviceListModel": {"items": [_SHARED], "next": None},
 }

@@ -1,0 +1,80 @@
+"""Looking up the past: the phases of a job's attempts, and what there was on a node."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, select
+
+from phalanx.server.store.tables import attempts, job_phases, jobs, node_attempts, node_healths
+
+PHASES_MAX = 5_000
+"""Phases of a job that are looked at: one that is resized every minute for days has more, and the newest are shown."""
+
+
+class PhaseChange(NamedTuple):
+    """An attempt came to a phase."""
+
+    number: int
+    at_ms: int
+    phase: str
+
+
+class Stay(NamedTuple):
+    """An attempt that had, or has, devices of a node."""
+
+    job: str
+    number: int
+    name: str
+    queue: str
+    user: str
+    phase: str
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    outcome: str | None
+
+
+class HealthChange(NamedTuple):
+    """A node came to a health."""
+
+    at_ms: int
+    health: str
+    reason: str
+
+
+def phases_of(connection: Connection, job: str) -> list[PhaseChange]:
+    """The phases that attempts at a job came to, as far as `attempts` does not tell, in the order of time."""
+    columns = (job_phases.c.number, job_phases.c.at_ms, job_phases.c.phase)
+    newest_first = (job_phases.c.number.desc(), job_phases.c.at_ms.desc())
+    found = connection.execute(
+        select(*columns).where(job_phases.c.job == job).order_by(*newest_first).limit(PHASES_MAX)
+    )
+    return [PhaseChange(*row) for row in reversed(found.all())]
+
+
+def stays_on(connection: Connection, node: str, until_ms: int, limit: int) -> list[Stay]:
+    """The newest attempts that had devices of a node before a moment, in the order of time."""
+    there = (node_attempts.c.node == node) & (node_attempts.c.created_ms < until_ms)
+    about: tuple[Any, ...] = (jobs.c.name, jobs.c.queue, jobs.c.user)
+    times = (attempts.c.phase, attempts.c.created_ms, attempts.c.started_ms, attempts.c.ended_ms, attempts.c.outcome)
+    found = connection.execute(
+        select(attempts.c.job, attempts.c.number, *about, *times)
+        .select_from(node_attempts)
+        .join(attempts, (attempts.c.job == node_attempts.c.job) & (attempts.c.number == node_attempts.c.number))
+        .join(jobs, jobs.c.id == attempts.c.job)
+        .where(there)
+        .order_by(node_attempts.c.created_ms.desc())
+        .limit(limit)
+    )
+    # One that was resized may have come to a node more than once.
+    return list({(row.job, row.number): Stay(*row) for row in reversed(found.all())}.values())
+
+
+def healths_of(connection: Connection, node: str, limit: int) -> list[HealthChange]:
+    """What became of the health of a node, the newest last."""
+    columns = (node_healths.c.at_ms, node_healths.c.health, node_healths.c.reason)
+    found = connection.execute(
+        select(*columns).where(node_healths.c.node == node).order_by(node_healths.c.seq.desc()).limit(limit)
+    )
+    return [HealthChange(*row) for row in reversed(found.all())]
