@@ -39,6 +39,7 @@ from phalanx.protocol.event import (
     JobCancelled,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobSubmitted,
     Lost,
     NodeHealthChanged,
@@ -219,6 +220,12 @@ class Engine(RuleBasedStateMachine):
             name = open_jobs[number % len(open_jobs)]
             event = JobReleased(name) if self.state.jobs[name].held else JobHeld(name)
             self.happen(event, then_decide=then_decide)
+
+    @rule(number=NUMBERS, then_decide=OFTEN)
+    def requeue(self, number: int, then_decide: bool) -> None:
+        started = [each for each in self.state.jobs.values() if each.attempt is not None and not each.cancelled]
+        if started:
+            self.happen(JobRequeued(started[number % len(started)].job.id), then_decide=then_decide)
 
     @rule(number=NUMBERS, health=st.sampled_from(list(Health)), then_decide=OFTEN)
     def node_health(self, number: int, health: Health, then_decide: bool) -> None:

@@ -37,6 +37,7 @@ from phalanx.protocol.event import (
     JobChanged,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobSubmitted,
     Lost,
     NodeHealthChanged,
@@ -134,6 +135,8 @@ def _event(state: State, event: Event) -> None:
             _hold(state, state.jobs[name], held=True)
         case JobReleased(job=name):
             _hold(state, state.jobs[name], held=False)
+        case JobRequeued(job=name):
+            _requeue(state, state.jobs[name])
         case Failed(action=action, reason=reason, retryable=retryable):
             _failed(state, action, reason, retryable)
         case Lost(action=action):
@@ -192,6 +195,11 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
     if record.attempt is None:
         waiting.line_up(state, record)
         patience.call(state, record.job.queue)
+
+
+def _requeue(state: State, record: JobRecord) -> None:
+    assert record.attempt is not None, f"{record.job.id} has started"
+    attempts.want_stopped(state, record.attempt, StopReason.REQUEUED)
 
 
 def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:

@@ -31,6 +31,7 @@ from phalanx.protocol.event import (
     JobChanged,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobSubmitted,
     NodeHealthChanged,
     PolicyChanged,
@@ -89,6 +90,10 @@ def check(state: State, event: Event) -> None:
             if record.final is not None:
                 been = " been" if record.final is JobState.CANCELLED else ""
                 raise ValueError(f"job {name} has already{been} {record.final.value}")
+        case JobRequeued(job=name):
+            record = state.record(name)
+            if record.attempt is None or record.cancelled:
+                raise ValueError(f"job {name} is {record.state.value}: only a job that has started can be requeued")
         case NodeHealthChanged(node=node):
             _check_node(state, node)
         case DeviceHealthChanged(node=node, device=device):

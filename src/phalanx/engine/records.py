@@ -92,6 +92,7 @@ class StopReason(StrEnum):
     OUTDONE = "outdone"
     MAINTENANCE = "maintenance"
     MISPLACED = "misplaced"
+    REQUEUED = "requeued"
 
 
 @dataclass(slots=True, eq=False)

@@ -101,6 +101,12 @@ class JobReleased(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     job: str
 
 
+class JobRequeued(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
+    """Somebody wants the attempt of a job stopped, with notice and grace, and the job to wait for its next one."""
+
+    job: str
+
+
 class Accepted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The backend has taken an action on."""
 
@@ -232,6 +238,7 @@ Event = (
     | JobCancelled
     | JobHeld
     | JobReleased
+    | JobRequeued
     | Accepted
     | Done
     | Failed
