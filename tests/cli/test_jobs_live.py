@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -519,3 +520,43 @@ def test_a_pending_job_is_updated_and_one_that_runs_or_is_not_there_is_refused(p
         Exit.REFUSED,
         f"phalanx: job {held} is succeeded: only a pending job can be updated\n",
     )
+
+
+def test_a_job_that_is_suspended_gives_up_its_gpus_until_it_is_resumed_and_requeue_starts_it_again(
+    phalanx: Phalanx,
+) -> None:
+    job = phalanx("submit", "-o", "json", "--gpus", "1", "--", "sleep", "60").data["id"]
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = phalanx("job", job, "-o", "json").data
+        return found
+
+    until(lambda: shown()["state"] == "running")
+    assert phalanx("suspend", job).code == 0
+    until(lambda: (shown()["state"], shown()["reason"]) == ("waiting", "held"))
+    assert (
+        phalanx("requeue", job).err == f"phalanx: job {job} is waiting: only a job that has started can be requeued\n"
+    )
+    assert phalanx("resume", job).code == 0
+    until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 2))
+    assert phalanx("requeue", job).code == 0
+    until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 3))
+    phalanx("cancel", job)
+    until(lambda: shown()["state"] == "cancelled")
+    for verb in ("requeue", "suspend", "resume"):
+        assert phalanx(verb, job).code == Exit.REFUSED
+        assert phalanx(verb, "99999").code == Exit.NOT_FOUND
+
+
+def test_jobs_of_a_drained_node_are_evicted_and_start_elsewhere(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "-o", "json", "--gpus", "4", "--", "sleep", "60").data["id"]
+    until(lambda: phalanx("job", job, "-o", "json").data["state"] == "running")
+    [node] = phalanx("job", job, "-o", "json").data["nodes"]
+    assert phalanx("drain", node, "--by", "+1m").code == Exit.USAGE
+    assert phalanx("drain", node, "--evict", "--by", "soon").code == Exit.USAGE
+    drained = phalanx("drain", node, "--evict", "--by", "+1s")
+    assert (drained.code, f"job {job}: requeued" in drained.err) == (0, True), drained.err
+    until(lambda: phalanx("job", job, "-o", "json").data["nodes"] not in ([], [node]))
+    assert "no job runs there" in phalanx("drain", node, "--evict").err
+    phalanx("undrain", node)
+    phalanx("cancel", job)

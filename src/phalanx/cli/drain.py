@@ -2,23 +2,62 @@
 
 from __future__ import annotations
 
+import time
 from urllib.parse import quote
 
 import click
 
-from phalanx.cli.client import connect
+from phalanx.cli.client import Client, NotFound, Refused, connect, job_path
 from phalanx.cli.complete import node_names
+from phalanx.cli.when import clock, moment, now_ms
+
+LOOK_S = 1.0
 
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
 @click.option("--reason", default="", help="For those who ask why.")
-def drain(nodes: tuple[str, ...], reason: str) -> None:
-    """Have the nodes NODE... take no new work. What runs there goes on."""
+@click.option("--evict", is_flag=True, help="Have the jobs that run there start elsewhere.")
+@click.option("--by", metavar="TIME", help="With --evict: wait so long for them to end by themselves: +30m.")
+def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> None:
+    """Have the nodes NODE... take no new work. What runs there goes on, unless it is evicted."""
+    if by is not None and not evict:
+        raise click.UsageError("--by says when jobs are evicted: add --evict")
+    by_ms = moment(by)
     client = connect()
     for node in nodes:
-        changed = client.post(f"/nodes/{quote(node, safe='')}:drain", {"reason": reason})
+        changed = client.post(f"{_path(node)}:drain", {"reason": reason})
         click.echo(f"{node}: {changed['health']}", err=True)
+    if evict:
+        _evict(client, nodes, by_ms)
+
+
+def _evict(client: Client, nodes: tuple[str, ...], by_ms: int) -> None:
+    """Requeues the jobs that are on nodes at a moment. Until then jobs may end, and none comes."""
+    jobs = _jobs_on(client, nodes)
+    if jobs and by_ms > now_ms():
+        told = f"{len(jobs)} {'job is' if len(jobs) == 1 else 'jobs are'} evicted at {clock(by_ms)}"
+        click.echo(f"{told}; Ctrl-C leaves the nodes drained and evicts none", err=True)
+    while jobs and by_ms > now_ms():
+        time.sleep(min(LOOK_S, max(by_ms - now_ms(), 0) / 1000))
+        jobs = _jobs_on(client, nodes)
+    for job in jobs:
+        try:
+            client.post(job_path(job, ":requeue"))
+            click.echo(f"job {job}: requeued", err=True)
+        except (NotFound, Refused) as error:
+            # It may have ended meanwhile.
+            click.echo(f"job {job}: {error}", err=True)
+    if not jobs:
+        click.echo("no job runs there", err=True)
+
+
+def _jobs_on(client: Client, nodes: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(job for node in nodes for job in client.get(_path(node))["jobs"]))
+
+
+def _path(node: str) -> str:
+    return f"/nodes/{quote(node, safe='')}"
 
 
 @click.command()
@@ -27,5 +66,5 @@ def undrain(nodes: tuple[str, ...]) -> None:
     """Let the nodes NODE... take work again."""
     client = connect()
     for node in nodes:
-        changed = client.post(f"/nodes/{quote(node, safe='')}:undrain")
+        changed = client.post(f"{_path(node)}:undrain")
         click.echo(f"{node}: {changed['health']}", err=True)

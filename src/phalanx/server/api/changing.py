@@ -59,6 +59,11 @@ def _change_route(verb: str, about: str) -> None:
 _change_route("cancel", "Cancel a job, or an array: it is given notice, and is gone after its grace at the latest.")
 _change_route("hold", "Have a waiting job, or the members of an array, not start for now.")
 _change_route("release", "Let a held job, or the members of an array, start again.")
+_change_route(
+    "requeue", "Stop the attempt of a job, with notice and its grace, and have the job wait for its next one."
+)
+_change_route("suspend", "Hold a job and stop its attempt, with notice and its grace, until it is resumed.")
+_change_route("resume", "Let a suspended job start again.")
 
 
 @router.post("/jobs/{job}:resize", responses=answers(models.ChangedModel, WRITE))

@@ -28,6 +28,7 @@ from phalanx.protocol.event import (
     JobChanged,
     JobHeld,
     JobReleased,
+    JobRequeued,
     JobSubmitted,
     NodeHealthChanged,
     PolicyChanged,
@@ -88,10 +89,13 @@ from phalanx.workload.after import Circle, bound, by_dependency
 from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
-VERBS: dict[str, Callable[[ChangeJob], JobCancelled | JobHeld | JobReleased]] = {
-    "cancel": lambda asked: JobCancelled(asked.job, asked.reason),
-    "hold": lambda asked: JobHeld(asked.job),
-    "release": lambda asked: JobReleased(asked.job),
+VERBS: dict[str, Callable[[ChangeJob], tuple[JobCancelled | JobHeld | JobReleased | JobRequeued, ...]]] = {
+    "cancel": lambda asked: (JobCancelled(asked.job, asked.reason),),
+    "hold": lambda asked: (JobHeld(asked.job),),
+    "release": lambda asked: (JobReleased(asked.job),),
+    "requeue": lambda asked: (JobRequeued(asked.job),),
+    "suspend": lambda asked: (JobHeld(asked.job), JobRequeued(asked.job)),
+    "resume": lambda asked: (JobReleased(asked.job),),
 }
 DETAIL_MAX = 500
 KEY_MS = 86_400_000
@@ -264,10 +268,15 @@ class Office:
     def _change_job(self, body: ChangeJob) -> Any:
         held = self._job(body.job)
         self._match(held, body.version)
-        event = VERBS[body.verb](body)
-        self._check(event)
+        events = VERBS[body.verb](body)
+        if body.verb == "suspend" and held.attempt is None:
+            # What has not started has nothing to give up.
+            events = events[:1]
+        for event in events:
+            self._check(event)
         if not (body.verb == "cancel" and held.cancelled):
-            record(self._state, self._journal, event, self._now)
+            for event in events:
+                record(self._state, self._journal, event, self._now)
         return {"id": body.job}
 
     @_do.register
