@@ -27,7 +27,7 @@ from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.context import Context
 from phalanx.server.api.examples import with_examples
-from phalanx.server.api.overview import devices, reasons, timeline
+from phalanx.server.api.overview import attention, devices, reasons, series, timeline
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.streams import beside, events, found, logs
 
@@ -60,6 +60,8 @@ def create_app(context: Context) -> FastAPI:
         nodes,
         devices,
         reasons,
+        attention,
+        series,
         timeline,
         applying,
         planning,

@@ -17,6 +17,7 @@ import msgspec
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.clock import Clock
+from phalanx.server.figures.keeper import Keeper
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
@@ -71,8 +72,9 @@ class Visitor:
 class Planner:
     """A State that follows the journal, and copies of it at work. Nothing here waits for a visitor."""
 
-    def __init__(self, database: Database, listener: socket.socket) -> None:
+    def __init__(self, database: Database, listener: socket.socket, keeper: Keeper) -> None:
         self._database = database
+        self._keeper = keeper
         self._forecaster = Forecaster()
         self._listener = listener
         self._selector = selectors.DefaultSelector()
@@ -86,6 +88,7 @@ class Planner:
         self._looked_s = 0.0
         with database.reading() as connection:
             self.state: State = recover(connection, database.url)
+            keeper.recall(connection, self.state)
         # As the loop's: a clock that somebody sets ahead is no reason to take jobs for overdue.
         self._clock = Clock(self.state.now)
 
@@ -103,6 +106,7 @@ class Planner:
             self._looked_s = time.monotonic()
             self._catch_up()
             self._forecaster.look_after(self.state, self._clock.now_ms())
+            self._keeper.look_after(self.state, self._clock.now_ms())
 
     def _welcome(self) -> None:
         connection, _ = self._listener.accept()
@@ -197,7 +201,7 @@ class Planner:
     def _catch_up(self) -> None:
         """Folds in what was journaled meanwhile."""
         with self._database.reading() as connection:
-            catch_up(connection, self.state, self._database.url)
+            catch_up(connection, self.state, self._database.url, self._keeper.note)
 
 
 def main(handle: str) -> int:
@@ -210,7 +214,8 @@ def main(handle: str) -> int:
     listener = bind_unix(options.file("run", "planner.sock"))
     listener.setblocking(False)
     try:
-        planner = Planner(open_reader(options.store_url), listener)
+        keeper = Keeper(options.file(), options.file("run"), log)
+        planner = Planner(open_reader(options.store_url), listener, keeper)
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
             planner.turn()

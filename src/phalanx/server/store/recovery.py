@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
 from phalanx.engine.apply import apply
-from phalanx.engine.journal import decode
+from phalanx.engine.journal import Record, decode
 from phalanx.engine.snapshot import SnapshotError, load
 from phalanx.engine.state import State
 from phalanx.server.store.database import DamagedStoreError
@@ -25,16 +25,19 @@ def recover(connection: Connection, url: str) -> State:
     return state
 
 
-def catch_up(connection: Connection, state: State, url: str) -> None:
-    """Folds in the records that follow a State."""
+def catch_up(connection: Connection, state: State, url: str, note: Callable[[Record], None] | None = None) -> None:
+    """Folds in the records that follow a State; `note` is told of each."""
     for line in lines_after(connection, state.seq):
         try:
-            apply(state, decode(line), line)
+            found = decode(line)
+            apply(state, found, line)
         except Exception as error:
             # Every record was folded once before it was written: what cannot be folded again is not what was written.
             raise DamagedStoreError(
                 url, f"the journal cannot be folded after record {state.seq}: {type(error).__name__}: {error}"
             ) from error
+        if note is not None:
+            note(found)
 
 
 def _from_snapshot(connection: Connection) -> State | None:

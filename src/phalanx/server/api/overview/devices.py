@@ -15,9 +15,10 @@ from phalanx.server.api.described import READ, answers, content
 from phalanx.server.api.nodes import need_eyes
 from phalanx.server.api.overview import models
 from phalanx.server.api.overview.board import Board
-from phalanx.server.api.overview.frames import HEALTHS, NOTHING, STATES, UNKNOWN, Colour, Frame, Painter
+from phalanx.server.api.overview.frames import NOTHING, UNKNOWN, Colour, Frame, Painter
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.clock import wall_ms
+from phalanx.server.figures.states import HEALTHS, STATES
 from phalanx.server.refusal import Refusal
 from phalanx.server.view.devices import Device, Part
 

@@ -11,22 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from phalanx.cluster.bits import members
-from phalanx.cluster.cluster import Health
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.overview.board import Board
 from phalanx.server.figures.outlook import Outlook
+from phalanx.server.figures.states import BUSY_BELOW, HEALTHS, IDLE, RESERVED, STATES, health_of, state_of
 from phalanx.server.store.devices import Holder, NodeDevices
-from phalanx.server.view.devices import ALLOCATED, CLAIMED, FREE, RUNNING, SUSPENDED, Device
+from phalanx.server.view.devices import CLAIMED, RUNNING, Device
 
 Colour = Literal["state", "job", "queue", "user", "health", "utilization", "age"]
 
-IDLE, HELD, BUSY, RESERVED, DRAINING, FAILED, ASIDE = range(7)
-STATES = ("idle", "allocated", "busy", "reserved", "draining", "failed", "suspended")
-STATE_OF_USE = {FREE: IDLE, CLAIMED: RESERVED, ALLOCATED: HELD, RUNNING: BUSY, SUSPENDED: ASIDE}
-BUSY_BELOW = 0.05
-"""A job that measures its GPUs and says less than this has them and does not use them."""
-
-HEALTHS = tuple(health.value for health in Health)
 AGES = ("", "under 1 min", "under 10 min", "under 1 h", "under 6 h", "under 1 day", "under 1 week", "1 week or more")
 AGE_BOUNDS_MS = (60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
 UNKNOWN = 255
@@ -88,7 +81,7 @@ class Painter:
 
     def _states(self) -> list[int]:
         idle_jobs = {job for job, load in self.outlook.loads.items() if 0 <= load.gpu_busy < BUSY_BELOW}
-        states = [_state(node, device, idle_jobs) for node, device in self._each()]
+        states = [state_of(node.health, device, idle_jobs) for node, device in self._each()]
         for node, promised in self.outlook.reserved.items():
             first = self.board.first.get(node)
             for number in members(promised) if first is not None else ():
@@ -97,7 +90,7 @@ class Painter:
         return states
 
     def _healths(self) -> list[int]:
-        return [HEALTHS.index(_health(node, device)) for node, device in self._each()]
+        return [HEALTHS.index(health_of(node.health, device)) for node, device in self._each()]
 
     def _loads(self) -> list[int]:
         loads = self.outlook.loads
@@ -152,20 +145,3 @@ NOTHING = Device()
 
 def _by_number(name: str) -> tuple[int, str]:
     return (len(name), name)
-
-
-def _health(node: NodeDevices, device: Device) -> str:
-    """The worse of both."""
-    return max(node.health, device.health or HEALTHS[0], key=HEALTHS.index)
-
-
-def _state(node: NodeDevices, device: Device, idle_jobs: set[str]) -> int:
-    """What a device is doing. One that runs a job does so also while its node is drained; one that is free is not."""
-    health = node.health if not device.health else _health(node, device)
-    if health == "failed":
-        return FAILED
-    if health != "healthy" and device.use in (FREE, CLAIMED):
-        return DRAINING
-    if device.use == RUNNING and idle_jobs and all(job in idle_jobs for job in device.jobs):
-        return HELD
-    return STATE_OF_USE[device.use]

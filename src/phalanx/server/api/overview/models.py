@@ -181,6 +181,51 @@ class NodeTimelineModel(Answered):
     attempts: list[NodeAttemptModel]
 
 
+class SeriesModel(Answered):
+    """Figures over time: the mean of each over steps of `step_ms`, the first from `start_ms` on; null is unknown."""
+
+    scope: str
+    step_ms: int
+    start_ms: int
+    names: list[str]
+    values: dict[str, list[float | None]]
+
+
+class AttentionItemModel(Answered):
+    """A job that needs attention, and since when."""
+
+    kind: Literal["failing", "stuck", "idle_gpus", "deadline_at_risk", "past_max_wait", "never_fits"]
+    job: str
+    name: str
+    queue: str
+    user: str
+    text: str
+    since_ms: int
+
+
+class AttentionModel(Answered):
+    """Jobs that need attention, the most pressing first. `total` counts those beyond the limit, too."""
+
+    items: list[AttentionItemModel]
+    total: int
+
+
+class FragmentLevelModel(Answered):
+    """A level of the cluster; `cluster` is the whole."""
+
+    level: str
+    largest_gang_gpus: int = Field(description="GPUs of the largest gang that could start now in one domain of it.")
+    free: int = Field(description="GPUs that are free in the whole cluster.")
+    domain: str = Field(description="The domain that has room for it.")
+
+
+class FragmentationModel(Answered):
+    """How scattered the free GPUs are."""
+
+    now_ms: int
+    levels: list[FragmentLevelModel]
+
+
 _PART = {
     "job": "4821",
     "rank": 0,
@@ -255,6 +300,35 @@ EXAMPLES: dict[str, Any] = {
                 "state": "running",
                 "outcome": None,
             }
+        ],
+    },
+    "SeriesModel": {
+        "scope": "cluster",
+        "step_ms": 10_000,
+        "start_ms": 1790000000000,
+        "names": ["gpus_busy"],
+        "values": {"gpus_busy": [871.0, None, 872.0]},
+    },
+    "AttentionModel": {
+        "items": [
+            {
+                "kind": "idle_gpus",
+                "job": "4821",
+                "name": "llama-70b",
+                "queue": "research",
+                "user": "ada",
+                "text": "32 GPUs are 1 % busy for 41m",
+                "since_ms": 1790000000000,
+            }
+        ],
+        "total": 1,
+    },
+    "FragmentationModel": {
+        "now_ms": 1790000000000,
+        "levels": [
+            {"level": "cluster", "largest_gang_gpus": 128, "free": 128, "domain": ""},
+            {"level": "rack", "largest_gang_gpus": 24, "free": 128, "domain": "rack3"},
+            {"level": "node", "largest_gang_gpus": 4, "free": 128, "domain": "n17"},
         ],
     },
     "SharedDeviceListModel": {"items": [_SHARED], "next": None},
