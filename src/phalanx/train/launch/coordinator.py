@@ -1,0 +1,187 @@
+"""What the leader decides: which epoch comes next, from what agents report. No I/O, and no memory but of the reports.
+
+A new leader knows nothing but the newest epoch; agents tell it the rest again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from phalanx.train.launch.budget import Budget
+from phalanx.train.launch.budget import Rules as Restarts
+from phalanx.train.launch.cause import Cause, first_of
+from phalanx.train.launch.epoch import Agent, Epoch, replaced
+
+Condition = Literal["idle", "running", "succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How many agents there may be, how long they are waited for, and which restarts are allowed."""
+
+    least: int
+    most: int
+    last_call_s: float = 2.0
+    """How long to wait for more agents once there are enough. None is waited for beyond the most there can be."""
+    join_timeout_s: float = 600.0
+    settle_s: float = 0.2
+    """How long after a failure other agents may tell an earlier cause."""
+    restarts: Restarts = field(default_factory=Restarts)
+    retry_program_errors: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent tells: of which epoch its workers are, how they are, and whether it is to leave."""
+
+    agent: Agent
+    epoch: int
+    condition: Condition
+    causes: tuple[Cause, ...] = ()
+    leaving: bool = False
+    step: int | None = None
+
+    @classmethod
+    def of(cls, said: Mapping[str, Any]) -> Report:
+        causes = tuple(Cause.of(each) for each in said["causes"])
+        return cls(**{**said, "agent": Agent.of(said["agent"]), "causes": causes})
+
+
+class Coordinator:
+    """Takes reports in and says which epoch should be next."""
+
+    def __init__(self, rules: Rules, now: float) -> None:
+        self._rules = rules
+        self._reports: dict[str, Report] = {}
+        self._lost: dict[str, float] = {}
+        self._arrived = now
+        self._gathering_since = now
+        self._failing_since: float | None = None
+        self._changing_since: float | None = None
+        self._budget = Budget()
+        self._judged: tuple[int, Cause, Budget] | None = None
+
+    def heard(self, report: Report, now: float) -> None:
+        name = report.agent.name
+        if name in self._lost:
+            return
+        if name not in self._reports:
+            self._arrived = now
+        self._reports[name] = report
+
+    def lost(self, name: str, now: float) -> None:
+        """An agent has ended, or was silent for longer than its lease."""
+        self._reports.pop(name, None)
+        self._lost[name] = now
+
+    def next(self, epoch: Epoch, now: float) -> Epoch | None:
+        """The epoch to propose after this one; None while it should go on."""
+        if epoch.is_over:
+            return None
+        if epoch.state == "gathering":
+            return self._gathered(epoch, now)
+        causes = self._causes(epoch, now)
+        if causes:
+            return self._failed(epoch, causes, now)
+        self._failing_since = None
+        conditions = [self._condition(name, epoch) for name in epoch.names]
+        if all(condition == "succeeded" for condition in conditions):
+            return replace(epoch, number=epoch.number + 1, state="succeeded", why="all ranks ended with 0")
+        if "succeeded" in conditions:
+            return None
+        return self._changed(epoch, now)
+
+    def _present(self) -> list[Agent]:
+        return [report.agent for report in self._reports.values() if not report.leaving]
+
+    def _condition(self, name: str, epoch: Epoch) -> Condition:
+        """How an agent's workers of this epoch are. One that has not begun it yet has them idle."""
+        report = self._reports.get(name)
+        return "idle" if report is None or report.epoch != epoch.number else report.condition
+
+    def _causes(self, epoch: Epoch, now: float) -> list[Cause]:
+        reports = [self._reports[name] for name in epoch.names if name in self._reports]
+        causes = [cause for report in reports if report.epoch == epoch.number for cause in report.causes]
+        for member in epoch.members:
+            if member.name in self._lost:
+                text = f"the agent {member.name} was lost"
+                causes.append(Cause("lost agent", -1, member.host, self._lost[member.name], text))
+        return causes
+
+    def _gathered(self, epoch: Epoch, now: float) -> Epoch | None:
+        rules, present = self._rules, self._present()
+        is_late = now >= self._arrived + rules.last_call_s
+        if len(present) >= rules.most or (len(present) >= rules.least and is_late):
+            members = replaced(epoch.members, present, rules.most)
+            return replace(epoch, number=epoch.number + 1, members=members, state="running")
+        if now >= self._gathering_since + rules.join_timeout_s:
+            return self._over(epoch, self._shortage(present))
+        return None
+
+    def _shortage(self, present: list[Agent]) -> str:
+        hosts = ", ".join(sorted(agent.host for agent in present)) or "none"
+        gone = f"; lost: {', '.join(sorted(self._lost))}" if self._lost else ""
+        wanted = f"at least {self._rules.least} agents are needed (--nnodes)"
+        return f"{wanted}, {len(present)} came in {self._rules.join_timeout_s:g} s: {hosts}{gone}"
+
+    def _failed(self, epoch: Epoch, causes: list[Cause], now: float) -> Epoch | None:
+        """Waits until the first cause is known, and for the backoff; then the epoch without what was lost."""
+        if self._failing_since is None:
+            self._failing_since = now
+        if now < self._failing_since + self._rules.settle_s:
+            return None
+        if self._judged is None or self._judged[0] != epoch.number:
+            budget = replace(self._budget, restarts=epoch.restarts).failed(self._step(epoch))
+            self._judged = (epoch.number, first_of(causes), budget)
+        _, cause, budget = self._judged
+        if cause.is_program and not self._rules.retry_program_errors:
+            return self._over(epoch, f"{cause} (an error of the program is not tried again)")
+        refusal = budget.refusal(self._rules.restarts)
+        if refusal is not None:
+            return self._over(epoch, f"{cause}; {refusal}")
+        if now < self._failing_since + budget.backoff_s:
+            return None
+        self._budget = budget
+        return self._onward(epoch, now, budget.restarts, str(cause))
+
+    def _changed(self, epoch: Epoch, now: float) -> Epoch | None:
+        """A planned change: agents that leave, or that came while there is room."""
+        wanted = replaced(epoch.members, self._present(), self._rules.most)
+        if set(epoch.names) == {agent.name for agent in wanted}:
+            self._changing_since = None
+            return None
+        if any(name not in self._reports for name in epoch.names):
+            # A new leader has not heard of all yet.
+            return None
+        if self._changing_since is None:
+            self._changing_since = now
+        if now < self._changing_since + self._rules.settle_s:
+            # Those that come or leave together make one change.
+            return None
+        self._changing_since = None
+        if not wanted:
+            return replace(epoch, number=epoch.number + 1, state="left", why="all agents were told to leave")
+        left = [name for name in epoch.names if name not in {agent.name for agent in wanted}]
+        came = [agent.name for agent in wanted if agent.name not in epoch.names]
+        why = "; ".join([*(f"{name} leaves" for name in left), *(f"{name} joins" for name in came)])
+        return self._onward(epoch, now, epoch.restarts, why)
+
+    def _onward(self, epoch: Epoch, now: float, restarts: int, why: str) -> Epoch:
+        self._failing_since = None
+        present = self._present()
+        members = replaced(epoch.members, present, self._rules.most)
+        next_one = replace(epoch, number=epoch.number + 1, members=members, restarts=restarts, why=why)
+        if len(members) >= self._rules.least:
+            return replace(next_one, state="running")
+        self._gathering_since = self._arrived = now
+        return replace(next_one, members=members or epoch.members, state="gathering")
+
+    def _over(self, epoch: Epoch, why: str) -> Epoch:
+        return replace(epoch, number=epoch.number + 1, state="failed", why=why)
+
+    def _step(self, epoch: Epoch) -> int | None:
+        reports = [self._reports[name] for name in epoch.names if name in self._reports]
+        steps = [report.step for report in reports if report.step is not None]
+        return max(steps, default=None)
