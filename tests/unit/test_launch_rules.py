@@ -259,7 +259,7 @@ def test_a_job_has_succeeded_when_all_ranks_have_and_no_agent_joins_meanwhile() 
 def test_a_new_leader_waits_for_the_reports_of_all_before_it_changes_anything() -> None:
     epoch = Epoch(4, (agent(0), agent(1)), "running")
     coordinator = Coordinator(Rules(1, 2, settle_s=0.5), 0.0)
-    coordinator.heard(Report(agent(1), 4, "running"), 0.0)
+    coordinator.heard(Report(agent(1), 4, "failed", (KILLED,)), 0.0)
     assert coordinator.next(epoch, 1.0) is None
     coordinator.lost("a0", 5.0)
     assert coordinator.next(epoch, 5.0) is None

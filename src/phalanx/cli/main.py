@@ -49,6 +49,7 @@ VERBS: dict[str, Verb] = {
     "hold": Verb("phalanx.cli.hold:hold", "Have waiting jobs not start."),
     "job": Verb("phalanx.cli.job:job", "Show all about one job."),
     "jobs": Verb("phalanx.cli.jobs:jobs", "List jobs."),
+    "launch": Verb("phalanx.cli.launch:launch", "Start the ranks of a training, and start them again after failures."),
     "login": Verb("phalanx.cli.login:login", "Get a token from a server and keep it."),
     "logs": Verb("phalanx.cli.logs:logs", "Print what a job prints."),
     "nodes": Verb("phalanx.cli.nodes:nodes", "List nodes."),

@@ -23,6 +23,7 @@ from phalanx.train.checkpoint.schedule import Rates
 from phalanx.train.checkpoint.state import State
 from phalanx.train.checkpoint.station import Station
 from phalanx.train.checkpoint.tiers import Host, Local, Shared, Tier
+from phalanx.train.launch.progress import beat
 
 CLOSE_TIMEOUT_S = 600.0
 LOST_SHOWN_MAX = 16
@@ -97,6 +98,7 @@ class Checkpointer:
         if self._stopping:
             self._end_as_asked()
         self.completed += 1
+        beat(self.completed)
         self._station.copier.mark_step()
         self._saver.step_ended()
         self._saver.hear()

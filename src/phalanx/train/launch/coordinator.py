@@ -82,7 +82,10 @@ class Coordinator:
             return None
         if epoch.state == "gathering":
             return self._gathered(epoch, now)
-        causes = self._causes(epoch, now)
+        if any(name not in self._reports and name not in self._lost for name in epoch.names):
+            # A new leader has not heard of all yet, and would leave the others out.
+            return None
+        causes = self._causes(epoch)
         if causes:
             return self._failed(epoch, causes, now)
         self._failing_since = None
@@ -101,7 +104,7 @@ class Coordinator:
         report = self._reports.get(name)
         return "idle" if report is None or report.epoch != epoch.number else report.condition
 
-    def _causes(self, epoch: Epoch, now: float) -> list[Cause]:
+    def _causes(self, epoch: Epoch) -> list[Cause]:
         reports = [self._reports[name] for name in epoch.names if name in self._reports]
         causes = [cause for report in reports if report.epoch == epoch.number for cause in report.causes]
         for member in epoch.members:
@@ -151,9 +154,6 @@ class Coordinator:
         wanted = replaced(epoch.members, self._present(), self._rules.most)
         if set(epoch.names) == {agent.name for agent in wanted}:
             self._changing_since = None
-            return None
-        if any(name not in self._reports for name in epoch.names):
-            # A new leader has not heard of all yet.
             return None
         if self._changing_since is None:
             self._changing_since = now

@@ -1,0 +1,144 @@
+"""`phalanx launch`: starts the ranks of a training on this node, and starts them again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+import click
+
+from phalanx.errors import PhalanxError
+from phalanx.train.launch.options import Options, endpoint_of, nodes_of, settings_of
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "auto_envvar_prefix": None})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--nnodes", metavar="N|MIN:MAX", envvar="PET_NNODES", default="1", show_default=True, help="Agents.")
+@click.option(
+    "--nproc-per-node",
+    "--nproc_per_node",
+    metavar="N",
+    envvar="PET_NPROC_PER_NODE",
+    default="1",
+    show_default=True,
+    help="Ranks of this agent: a number, gpu, cpu or auto.",
+)
+@click.option("--standalone", is_flag=True, help="One node, whatever the environment says.")
+@click.option(
+    "--rdzv-endpoint",
+    "--rdzv_endpoint",
+    metavar="HOST:PORT",
+    envvar="PET_RDZV_ENDPOINT",
+    help="Where agents find one another: the address of one of them.",
+)
+@click.option(
+    "--rdzv-id", "--rdzv_id", metavar="NAME", envvar="PET_RDZV_ID", default="none", help="The run's name, on all nodes."
+)
+@click.option(
+    "--rdzv-backend",
+    "--rdzv_backend",
+    metavar="NAME",
+    envvar="PET_RDZV_BACKEND",
+    help="Taken for torchrun's sake: agents always agree among themselves.",
+)
+@click.option(
+    "--rdzv-conf",
+    "--rdzv_conf",
+    metavar="KEY=S,…",
+    envvar="PET_RDZV_CONF",
+    default="",
+    help="last_call_timeout, join_timeout and lease, in seconds.",
+)
+@click.option("--master-addr", "--master_addr", envvar="PET_MASTER_ADDR", help="The endpoint's host.")
+@click.option("--master-port", "--master_port", type=int, envvar="PET_MASTER_PORT", help="The endpoint's port.")
+@click.option("--local-addr", "--local_addr", envvar="PET_LOCAL_ADDR", default="", help="This node's address.")
+@click.option(
+    "--max-restarts",
+    "--max_restarts",
+    type=int,
+    envvar="PET_MAX_RESTARTS",
+    default=3,
+    show_default=True,
+    help="Restarts after failures, of all agents together.",
+)
+@click.option("--standby", metavar="N", type=int, default=0, show_default=True, help="Warm processes of this agent.")
+@click.option(
+    "--preload", metavar="MODULE,…", default="torch", show_default=True, help="What standby processes import."
+)
+@click.option(
+    "--hang-timeout",
+    metavar="S",
+    type=float,
+    default=600.0,
+    show_default=True,
+    help="Ranks that told steps and tell none for so long have failed.",
+)
+@click.option(
+    "--shutdown-timeout",
+    "--shutdown_timeout",
+    metavar="S",
+    type=float,
+    envvar="TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+    default=30.0,
+    show_default=True,
+    help="Time between SIGTERM and SIGKILL.",
+)
+@click.option("--retry-program-errors", is_flag=True, help="Start again also after errors of the program itself.")
+@click.option("--quiet", "-q", is_flag=True, help="Tell of failures alone.")
+def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str) -> int:
+    """Start COMMAND as the ranks of a training, one agent a node, and start them again after failures.
+
+    The environment of ranks and the options are those of torchrun:
+
+        phalanx launch --nproc-per-node 8 -- python train.py
+    """
+    logging.basicConfig(
+        level=logging.WARNING if quiet else logging.INFO, format="phalanx: %(message)s", stream=sys.stderr
+    )
+    from phalanx.train.launch.agent import run
+
+    least, most = (1, 1) if standalone else nodes_of(given["nnodes"])
+    options = Options(
+        command,
+        least,
+        most,
+        slots_of(given["nproc_per_node"]),
+        run_id=given["rdzv_id"],
+        endpoint=None if standalone or most == 1 else endpoint_from(given),
+        local_addr=given["local_addr"],
+        max_restarts=int(given["max_restarts"]),
+        standby=int(given["standby"]),
+        preload=tuple(filter(None, given["preload"].split(","))),
+        grace_s=float(given["shutdown_timeout"]),
+        hang_timeout_s=float(given["hang_timeout"]),
+        retry_program_errors=bool(given["retry_program_errors"]),
+        **settings_of(given["rdzv_conf"]),
+    )
+    return run(options)
+
+
+def endpoint_from(given: dict[str, str]) -> tuple[str, int] | None:
+    """`--rdzv-endpoint`, else `--master-addr` with its port."""
+    if given["rdzv_endpoint"]:
+        return endpoint_of(given["rdzv_endpoint"])
+    if given["master_addr"]:
+        return given["master_addr"], int(given["master_port"] or 29400)
+    return None
+
+
+def slots_of(text: str) -> int:
+    """`8`, or how many GPUs or processors there are."""
+    if text.isdigit():
+        return int(text)
+    processors = os.cpu_count() or 1
+    if text == "cpu":
+        return processors
+    if text in ("gpu", "auto"):
+        import torch
+
+        gpus = torch.cuda.device_count()
+        if text == "gpu" and not gpus:
+            raise PhalanxError("--nproc-per-node gpu: torch finds no GPU here")
+        return gpus or processors
+    raise PhalanxError(f"--nproc-per-node {text}: expected a number, gpu, cpu or auto")

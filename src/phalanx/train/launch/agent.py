@@ -1,0 +1,414 @@
+"""The agent of one node: joins the others, starts the ranks of each epoch, and tells the leader how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from phalanx.errors import PhalanxError
+from phalanx.train.launch import environment
+from phalanx.train.launch.budget import Rules as Restarts
+from phalanx.train.launch.cause import Cause
+from phalanx.train.launch.coordinator import Coordinator, Report, Rules
+from phalanx.train.launch.epoch import Agent, Epoch
+from phalanx.train.launch.network import Address, Network
+from phalanx.train.launch.options import Options
+from phalanx.train.launch.replica import Message, Replica, Timing
+from phalanx.train.launch.standby import Standbys
+from phalanx.train.launch.workers import Workers, program_of
+
+TICK_S = 0.05
+TAKEN_PATIENCE_S = 15.0
+"""How long an agent waits for an answer where the endpoint's port is taken on its own machine."""
+
+LEFT_EXIT = 143
+FAILED_EXIT = 1
+FENCE_LEASES = 2
+"""After so many leases without a leader an agent stops its ranks: the others go on without them."""
+
+log = logging.getLogger("phalanx.launch")
+
+
+class LaunchError(PhalanxError):
+    """The agent could not take part."""
+
+
+class AgentProcess:
+    """Runs until the job is over; `run` returns the exit code."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._network = Network(self._on_message, self._on_closed)
+        self._book: dict[str, Address] = {}
+        self._closed: set[str] = set()
+        """Agents whose processes have ended."""
+        self._wake = asyncio.Event()
+        self._contacts: list[Address] = []
+        self._asked = 0
+        self._leaving = False
+        self._patience_s = options.join_timeout_s
+        self._refused = ""
+        self._workers: Workers | None = None
+        self._started = -1
+        self._explaining: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._standbys = Standbys.none()
+        self._fenced: Cause | None = None
+
+    async def run(self) -> int:
+        if self._options.slots > 1:
+            # As torchrun: ranks of one node would otherwise each take all processors.
+            os.environ.setdefault("OMP_NUM_THREADS", "1")
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            await self._take_place()
+            self._prepare_standbys()
+            return await self._serve()
+        finally:
+            await self._end_workers("the launcher ends", self._options.grace_s)
+            await self._standbys.close()
+            await self._network.close()
+
+    async def _take_place(self) -> None:
+        """Founds the run where the endpoint is this machine's and free; else joins it there."""
+        endpoint = self._options.endpoint
+        host = self._options.local_addr or local_address(endpoint)
+        is_founder = endpoint is None
+        if endpoint is not None and is_local(endpoint[0]):
+            try:
+                await self._network.listen(endpoint[0], endpoint[1])
+                is_founder = True
+            except OSError:
+                # By another agent if all is well, and that answers at once.
+                self._patience_s = TAKEN_PATIENCE_S
+        port = await self._network.listen(host, 0)
+        self._become(host, port, is_founder)
+        if is_founder:
+            log.info("agent %s waits for others at %s", self._me.name, endpoint or f"{host}:{port}")
+
+    def _become(self, host: str, port: int, is_founder: bool) -> None:
+        """Takes a name that was never used: what an agent promised before is not its promise any more."""
+        name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._me = Agent(name, host, port, self._options.slots, free_port(host))
+        timing, now = Timing(min(0.5, self._options.lease_s / 5), self._options.lease_s), time.monotonic()
+        self._timing = timing
+        self._replica = Replica.founding(self._me, timing, now) if is_founder else Replica(self._me, timing, now)
+        self._leader: str | None = self._me.name if is_founder else None
+        self._coordinator: Coordinator | None = None
+        self._heard: dict[str, float] = {}
+        self._reported: tuple[float, Report | None] = (0.0, None)
+        self._sought_since = self._led_at = now
+
+    async def _serve(self) -> int:
+        while True:
+            self._wake.clear()
+            now = time.monotonic()
+            self._replica.tick(now)
+            self._lead(now)
+            self._tell(now)
+            self._send()
+            epoch = self._replica.epoch
+            if epoch is not None and epoch.is_over and (self._me.name in epoch.names or self._leaving):
+                return await self._finish(epoch)
+            await self._follow(epoch, now)
+            self._supervise(now)
+            self._check_patience(now)
+            if self._is_gone(epoch):
+                return LEFT_EXIT if epoch is None else 0
+            try:
+                await asyncio.wait_for(self._wake.wait(), TICK_S)
+            except TimeoutError:
+                continue
+
+    async def _follow(self, epoch: Epoch | None, now: float) -> None:
+        """Starts and stops ranks, so that they are those of the newest epoch."""
+        if epoch is None:
+            return
+        for member in epoch.members:
+            self._book[member.name] = (member.host, member.port)
+        self._contacts = [(member.host, member.port) for member in epoch.members]
+        is_member = self._me.name in epoch.names
+        if epoch.number == self._started or self._is_ending():
+            return
+        if self._workers is not None:
+            # Ranks that save take a while, in which this agent is there for the others.
+            grace_s = self._options.grace_s if is_member or self._leaving else 0.0
+            self._begin_ending(epoch.why or "another epoch", grace_s)
+            return
+        if self._started >= 0 and not is_member and not self._leaving:
+            log.warning("the others went on without this agent in epoch %d: it joins anew", epoch.number)
+            self._become(self._me.host, self._me.port, is_founder=False)
+            self._started = -1
+            return
+        if epoch.state == "running" and is_member:
+            await self._start(epoch)
+        self._started = epoch.number
+
+    async def _start(self, epoch: Epoch) -> None:
+        name = self._me.name
+        log.info("epoch %d: ranks %d to %d of %d%s", *self._range(epoch), f" ({epoch.why})" if epoch.why else "")
+        self._fenced = None
+        self._workers = Workers(self._me.host, epoch.first_rank(name), self._wake.set)
+        options = self._options
+        variables = [
+            environment.of_rank(epoch, name, rank, options.run_id, options.max_restarts)
+            for rank in range(options.slots)
+        ]
+        await self._workers.start(options.command, variables, self._standbys)
+        # The next epoch's rank 0 may listen elsewhere: what listened here may linger.
+        self._me = replace(self._me, master_port=free_port(self._me.host))
+        self._refill()
+
+    def _range(self, epoch: Epoch) -> tuple[int, int, int, int]:
+        first = epoch.first_rank(self._me.name)
+        return epoch.number, first, first + self._options.slots - 1, epoch.world_size
+
+    def _lead(self, now: float) -> None:
+        """What only a leader does: takes reports together and proposes the next epoch."""
+        if not self._replica.leads(now):
+            self._coordinator = None
+            return
+        if self._coordinator is None:
+            options = self._options
+            restarts = Restarts(options.max_restarts)
+            rules = Rules(options.least, options.most, options.last_call_s, options.join_timeout_s, restarts=restarts)
+            rules = replace(rules, retry_program_errors=options.retry_program_errors)
+            self._coordinator = Coordinator(rules, now)
+            self._heard = dict.fromkeys(self._replica.epoch.names if self._replica.epoch else (), now)
+            for name in self._closed:
+                self._lose(name, now)
+        self._coordinator.heard(self._report(), now)
+        for name, at in list(self._heard.items()):
+            if name != self._me.name and now >= at + self._timing.lease_s:
+                self._lose(name, now)
+        epoch = self._replica.epoch
+        if epoch is None or self._replica.is_pending():
+            return
+        following = self._coordinator.next(epoch, now)
+        if following is not None:
+            log.info("epoch %d: %s%s", following.number, following.state, f", {following.why}" if following.why else "")
+            self._replica.propose(following, now)
+
+    def _lose(self, name: str, now: float) -> None:
+        self._heard.pop(name, None)
+        if self._coordinator is not None:
+            self._coordinator.lost(name, now)
+
+    def _report(self) -> Report:
+        workers = self._workers
+        if workers is None:
+            causes = () if self._fenced is None else (self._fenced,)
+            return Report(self._me, self._started, "failed" if causes else "idle", causes, self._leaving)
+        condition: Any = "failed" if workers.causes else "succeeded" if workers.has_succeeded else "running"
+        return Report(self._me, self._started, condition, tuple(workers.causes), self._leaving, workers.step())
+
+    def _tell(self, now: float) -> None:
+        """Reports to the leader: at once what changed, and with every beat that this agent is there."""
+        report = self._report()
+        at, before = self._reported
+        is_news = before is None or replace(before, step=None) != replace(report, step=None)
+        if not is_news and now < at + self._timing.beat_s:
+            return
+        self._reported = (now, report)
+        leader = self._replica.leader or self._leader
+        if leader == self._me.name and self._replica.role == "leader":
+            return
+        target = self._book.get(leader) if leader else None
+        self._post(target or self._next_contact(), {"kind": "report", "report": asdict(report)})
+
+    def _next_contact(self) -> Address | None:
+        """Where to ask for the leader: at the endpoint and at all agents of the last epoch, in turn."""
+        contacts = [*([self._options.endpoint] if self._options.endpoint else []), *self._contacts]
+        self._asked += 1
+        return contacts[self._asked % len(contacts)] if contacts else None
+
+    def _send(self) -> None:
+        for message in self._replica.outbox:
+            self._post(self._book.get(message.to), {"kind": "replica", "message": message.said()})
+        self._replica.outbox.clear()
+
+    def _post(self, to: Address | None, message: Mapping[str, Any]) -> None:
+        if to is not None and to != (self._me.host, self._me.port):
+            self._network.send(to, self._me, {**message, "agent": asdict(self._me), "run": self._options.run_id})
+
+    def _on_message(self, message: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        sender = Agent.of(message["agent"])
+        self._book[sender.name] = (sender.host, sender.port)
+        kind = message["kind"]
+        if message["run"] != self._options.run_id and kind != "refused":
+            self._post(self._book[sender.name], {"kind": "refused", "why": self._other_run(message["run"])})
+        elif kind == "refused":
+            self._refused = message["why"]
+        elif kind == "replica":
+            self._replica.receive(Message.of(message["message"]), now)
+            self._send()
+        elif kind == "leader":
+            self._leader = message["name"]
+            self._book[message["name"]] = (message["host"], message["port"])
+            self._sought_since = now
+        elif kind == "report":
+            self._hear_report(Report.of(message["report"]), now)
+        self._wake.set()
+
+    def _other_run(self, run: str) -> str:
+        return f"the agents there run {self._options.run_id!r}, and this is {run!r} (--rdzv-id)"
+
+    def _hear_report(self, report: Report, now: float) -> None:
+        if self._coordinator is not None and self._replica.leads(now):
+            self._coordinator.heard(report, now)
+            self._heard[report.agent.name] = now
+            if report.epoch < 0:
+                # It may wait for long before it is in an epoch; this says that it was heard.
+                own = {"name": self._me.name, "host": self._me.host, "port": self._me.port}
+                self._post((report.agent.host, report.agent.port), {"kind": "leader", **own})
+            return
+        leader = self._replica.leader
+        if leader is not None and leader in self._book and leader != report.agent.name:
+            host, port = self._book[leader]
+            told = {"kind": "leader", "name": leader, "host": host, "port": port}
+            self._post((report.agent.host, report.agent.port), told)
+
+    def _on_closed(self, name: str) -> None:
+        now = time.monotonic()
+        self._closed.add(name)
+        self._replica.lost(name, now)
+        self._lose(name, now)
+        if name == self._leader:
+            self._leader = None
+        self._wake.set()
+
+    def _on_signal(self, number: int) -> None:
+        log.warning("%s: this agent leaves", signal.Signals(number).name)
+        self._leaving = True
+        self._left_at = time.monotonic()
+        self._wake.set()
+
+    def _is_gone(self, epoch: Epoch | None) -> bool:
+        """Whether an agent that leaves is in no epoch any more, or has no leader to let it go."""
+        if not self._leaving:
+            return False
+        is_in = epoch is not None and self._me.name in epoch.names
+        has_leader = self._replica.leader is not None
+        return not is_in or (not has_leader and time.monotonic() > self._left_at + self._timing.lease_s)
+
+    def _supervise(self, now: float) -> None:
+        """Looks for ranks that make no progress, and stops them where no leader is heard."""
+        workers = self._workers
+        if workers is None:
+            return
+        if self._replica.leads(now) or self._replica.leader not in (None, self._me.name):
+            self._led_at = now
+        elif now > self._led_at + FENCE_LEASES * self._timing.lease_s:
+            text = f"no quorum for {now - self._led_at:.0f} s: its ranks were stopped"
+            self._fenced = Cause("lost agent", -1, self._me.host, time.time(), text)
+            log.warning("%s", self._fenced)
+            self._begin_ending("no quorum", 0.0)
+            return
+        stalled_s = workers.stalled_s()
+        if stalled_s > self._options.hang_timeout_s and not workers.causes and self._explaining is None:
+            self._explaining = asyncio.ensure_future(self._explain(workers, stalled_s))
+
+    async def _explain(self, workers: Workers, stalled_s: float) -> None:
+        await workers.explain_hang(stalled_s)
+        for cause in workers.causes:
+            log.warning("%s\n%s", cause, cause.trace)
+        self._explaining = None
+
+    def _check_patience(self, now: float) -> None:
+        if self._refused:
+            raise LaunchError(self._refused)
+        if self._replica.role != "learner" or self._leader is not None:
+            self._sought_since = now
+        elif now > self._sought_since + min(self._options.join_timeout_s, self._patience_s):
+            raise LaunchError(
+                f"no agent of run {self._options.run_id!r} answers at {self._options.endpoint}: is one started there, "
+                "and is the port taken by another program?"
+            )
+
+    async def _end_workers(self, reason: str, grace_s: float) -> None:
+        if not self._is_ending():
+            self._begin_ending(reason, grace_s)
+        assert self._ending is not None
+        await self._ending
+
+    def _begin_ending(self, reason: str, grace_s: float) -> None:
+        workers, self._workers = self._workers, None
+        self._ending = asyncio.ensure_future(self._stop(workers, reason, grace_s))
+
+    async def _stop(self, workers: Workers | None, reason: str, grace_s: float) -> None:
+        if workers is not None:
+            await workers.stop(grace_s, reason)
+        self._wake.set()
+
+    def _is_ending(self) -> bool:
+        return self._ending is not None and not self._ending.done()
+
+    def _prepare_standbys(self) -> None:
+        program = program_of(self._options.command)
+        if program is not None and self._options.standby:
+            interpreter, flags, rest = program
+            count = min(self._options.standby, self._options.slots)
+            self._standbys = Standbys([interpreter, *flags], rest, self._options.preload, count)
+            self._refill()
+
+    def _refill(self) -> None:
+        self._refilling = asyncio.ensure_future(self._standbys.refill())
+
+    async def _finish(self, epoch: Epoch) -> int:
+        """All agents see the end before the leader goes: it says it again for a moment."""
+        self._send()
+        await self._end_workers(epoch.why, self._options.grace_s)
+        until = time.monotonic() + 2 * self._timing.beat_s
+        while self._replica.role == "leader" and len(epoch.members) > 1 and time.monotonic() < until:
+            self._replica.tick(time.monotonic())
+            self._send()
+            await asyncio.sleep(TICK_S)
+        log.log(logging.INFO if epoch.state == "succeeded" else logging.ERROR, "%s: %s", epoch.state, epoch.why)
+        return {"succeeded": 0, "left": LEFT_EXIT}.get(epoch.state, FAILED_EXIT)
+
+
+def local_address(endpoint: Address | None) -> str:
+    """The address of this machine in the network that leads to the endpoint."""
+    if endpoint is None:
+        return "127.0.0.1"
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent; the kernel only picks the way.
+            probe.connect((endpoint[0], 9))
+            host: str = probe.getsockname()[0]
+            return host
+    except OSError as error:
+        raise LaunchError(f"--rdzv-endpoint {endpoint[0]}:{endpoint[1]}: {error.strerror or error}") from None
+
+
+def is_local(host: str) -> bool:
+    """Whether this machine has that address."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((host, 0))
+            return True
+    except OSError:
+        return False
+
+
+def free_port(host: str) -> int:
+    """A port that nothing listens on now."""
+    with socket.create_server((host, 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def run(options: Options) -> int:
+    """Runs the agent of this node until the job is over; the exit code."""
+    return asyncio.run(AgentProcess(options).run())

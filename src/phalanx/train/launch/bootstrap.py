@@ -1,0 +1,100 @@
+"""Runs a Python program as one rank: `python bootstrap.py [--standby MODULES] COMMAND…`, by the interpreter of the job.
+
+It tells the launcher what the program raised and, when asked, where it stands. A standby imports modules first and
+waits until it is told, by a line on its standard input, which rank it is. Nothing but the standard library is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import runpy
+import signal
+import sys
+import time
+import traceback
+from types import ModuleType, TracebackType
+
+FOLDER = "PHALANX_WORKER_DIR"
+STACK_SIGNAL = signal.SIGUSR2
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    end_with_the_launcher()
+    arguments = sys.argv[1:]
+    if arguments[0] == "--standby":
+        stand_by(arguments[1].split(","))
+        arguments = arguments[2:]
+    folder = os.environ[FOLDER]
+    # Kept open: a signal may come when no file can be opened any more.
+    stacks = os.open(os.path.join(folder, "stacks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    faulthandler.enable(stacks)
+    faulthandler.register(STACK_SIGNAL, stacks, all_threads=True)
+    try:
+        run(arguments)
+    except Exception as error:
+        tell(folder, error)
+        sys.exit(1)
+
+
+def end_with_the_launcher() -> None:
+    """A rank never outlives its agent: without it nothing could stop it."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def stand_by(modules: list[str]) -> None:
+    """Imports what takes long, and waits to be a rank; ends with the launcher."""
+    for module in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    sys.stdout.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise SystemExit(0)
+    os.environ.update(json.loads(line))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+
+def run(command: list[str]) -> None:
+    """As `python COMMAND…` would: a file, or `-m` and a module."""
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        sys.path[0] = os.getcwd()
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = command
+    sys.path[0] = os.path.dirname(os.path.abspath(command[0]))
+    with open(command[0], "rb") as file:
+        code = compile(file.read(), command[0], "exec")
+    module = ModuleType("__main__")
+    module.__file__ = command[0]
+    module.__dict__["__builtins__"] = __builtins__
+    # Held, since a module that is let go of loses what its functions need.
+    sys.modules["__bootstrap__"], sys.modules["__main__"] = sys.modules["__main__"], module
+    exec(code, module.__dict__)
+
+
+def tell(folder: str, error: Exception) -> None:
+    """Prints what was raised, as Python would, and leaves it for the launcher."""
+    # The frames of this file are not the program's.
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__ and trace.tb_next is not None:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    said = {"error": type(error).__name__, "message": str(error), "trace": text, "at_s": time.time()}
+    print(text, end="", file=sys.stderr, flush=True)  # noqa: T201
+    with contextlib.suppress(OSError):
+        path = os.path.join(folder, "error.json")
+        with open(path + ".part", "w") as file:
+            json.dump(said, file)
+        os.replace(path + ".part", path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,189 @@
+"""The ranks of one agent in one epoch: their processes, how they ended, and how far they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from phalanx.train.launch import progress, stacks
+from phalanx.train.launch.bootstrap import FOLDER, STACK_SIGNAL
+from phalanx.train.launch.cause import Cause, Ending, cause_of
+from phalanx.train.launch.standby import Standbys
+
+BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
+STACKS_WITHIN_S = 1.0
+POLL_S = 0.02
+
+
+class Workers:
+    """Started once; stopped once. `on_end` is called when any has ended."""
+
+    def __init__(self, host: str, first_rank: int, on_end: Callable[[], None]) -> None:
+        self._host, self._first_rank, self._on_end = host, first_rank, on_end
+        self._folder = Path(tempfile.mkdtemp(prefix="phalanx-launch-"))
+        self._processes: list[asyncio.subprocess.Process] = []
+        self._watchers: list[asyncio.Task[None]] = []
+        self._codes: dict[int, int] = {}
+        self._stopping = False
+        self._oom_before = oom_kills()
+        self.causes: list[Cause] = []
+
+    async def start(self, command: Sequence[str], variables: Sequence[Mapping[str, str]], standbys: Standbys) -> None:
+        """Starts one process for each set of variables, of standbys where there are any."""
+        for number, values in enumerate(variables):
+            folder = self._folder_of(number)
+            folder.mkdir()
+            own = {**values, FOLDER: str(folder), "PHALANX_NOTICE_FILE": str(self._folder / "notice")}
+            process = standbys.take(own) or await spawned(command, own)
+            self._processes.append(process)
+            self._watchers.append(asyncio.ensure_future(self._watch(number, process)))
+
+    @property
+    def is_over(self) -> bool:
+        return len(self._codes) == len(self._processes)
+
+    @property
+    def has_succeeded(self) -> bool:
+        return self.is_over and not any(self._codes.values())
+
+    @property
+    def pids(self) -> list[int]:
+        return [process.pid for number, process in enumerate(self._processes) if number not in self._codes]
+
+    def step(self) -> int | None:
+        """The furthest step that any of them has told."""
+        told = [progress.read(self._folder_of(number)) for number in range(len(self._processes))]
+        return max((each[0] for each in told if each is not None), default=None)
+
+    def stalled_s(self) -> float:
+        """For how long no rank has told a step; 0 before the first one."""
+        told = [progress.read(self._folder_of(number)) for number in range(len(self._processes))]
+        times = [each[1] for each in told if each is not None]
+        return time.time() - max(times) if times and not self.is_over else 0.0
+
+    async def explain_hang(self, stalled_s: float) -> None:
+        """Has all ranks write down where they stand, and names those that wait for nobody."""
+        running = [number for number in range(len(self._processes)) if number not in self._codes]
+        for number in running:
+            with contextlib.suppress(ProcessLookupError):
+                self._processes[number].send_signal(STACK_SIGNAL)
+        await asyncio.sleep(STACKS_WITHIN_S)
+        for number in running:
+            dump = self._stacks(number)
+            place = stacks.innermost(dump)
+            state = process_state(self._processes[number].pid)
+            hung = f"for {stalled_s:.1f} s, " + (
+                f"process state {state}" if state in "TtD" else f"it stands at {place}"
+            )
+            cause = cause_of(Ending(self._first_rank + number, self._host, time.time(), hung=hung, trace=dump))
+            if stacks.is_waiting(dump) and state not in "TtD":
+                cause = Cause("collective", cause.rank, cause.host, cause.at_s, cause.text, dump, is_cascade=True)
+            self.causes.append(cause)
+        self._on_end()
+
+    async def stop(self, grace_s: float, reason: str) -> None:
+        """Notice, then SIGTERM, then after the grace SIGKILL; returns when all are gone."""
+        self._stopping = True
+        until_s = time.time() + grace_s
+        notice = {"reason": reason, "until_ms": round(until_s * 1e3)}
+        with contextlib.suppress(OSError):
+            (self._folder / "notice").write_text(json.dumps(notice))
+        self._signal(signal.SIGTERM)
+        while not self.is_over and time.time() < until_s:
+            await asyncio.sleep(POLL_S)
+        self._signal(signal.SIGKILL)
+        await asyncio.gather(*self._watchers)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _signal(self, number: int) -> None:
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):
+                # A stopped process takes SIGTERM only when it goes on.
+                os.killpg(pid, signal.SIGCONT)
+                os.killpg(pid, number)
+
+    async def _watch(self, number: int, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        self._codes[number] = code
+        if code != 0 and not self._stopping:
+            self.causes.append(cause_of(self._ending(number, code)))
+        if not self._stopping:
+            self._on_end()
+
+    def _ending(self, number: int, code: int) -> Ending:
+        rank, now = self._first_rank + number, time.time()
+        if code < 0:
+            oom = -code == signal.SIGKILL and oom_kills() > self._oom_before
+            return Ending(rank, self._host, now, signal=-code, oom=oom, trace=self._stacks(number))
+        said = self._error(number)
+        if said is None:
+            return Ending(rank, self._host, now, code=code)
+        return Ending(
+            rank, self._host, said["at_s"], code, error=said["error"], message=said["message"], trace=said["trace"]
+        )
+
+    def _error(self, number: int) -> dict[str, Any] | None:
+        try:
+            said: dict[str, Any] = json.loads((self._folder_of(number) / "error.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return said
+
+    def _stacks(self, number: int) -> str:
+        try:
+            return stacks.newest((self._folder_of(number) / "stacks").read_text())
+        except OSError:
+            return ""
+
+    def _folder_of(self, number: int) -> Path:
+        return self._folder / str(number)
+
+
+async def spawned(command: Sequence[str], variables: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """A process of its own group; a Python program by way of the bootstrap."""
+    program = program_of(command)
+    parts = list(command) if program is None else [program[0], *program[1], BOOTSTRAP, *program[2]]
+    return await asyncio.create_subprocess_exec(*parts, env={**os.environ, **variables}, process_group=0)
+
+
+def program_of(command: Sequence[str]) -> tuple[str, list[str], list[str]] | None:
+    """Interpreter, its options, and what it runs; None for what is no plain call of Python."""
+    if command[0].endswith(".py"):
+        return sys.executable, ["-u"], list(command)
+    if not re.fullmatch(r"python[0-9.]*", os.path.basename(command[0])):
+        return None
+    options, rest = [], list(command[1:])
+    while rest and rest[0] in ("-u", "-O", "-OO", "-B", "-E", "-s"):
+        options.append(rest.pop(0))
+    if not rest or (rest[0].startswith("-") and rest[0] != "-m") or rest == ["-m"]:
+        return None
+    return command[0], options, rest
+
+
+def oom_kills() -> int:
+    """How many processes of this control group the kernel has killed for memory."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in Path(path).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
+def process_state(pid: int) -> str:
+    """The letter that the kernel has for what a process does; `?` if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "?"
