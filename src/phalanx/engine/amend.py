@@ -1,20 +1,22 @@
 """Amending: a waiting job asks for something else from now on, and keeps its place among the submissions. Of an elastic
-job that has an attempt, the range of its sizes can be changed.
+job that has an attempt, the range of its sizes can be changed; a service that follows its load can have none.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from phalanx.engine.attempts import want_stopped
 from phalanx.engine.elastic import count_of, resizable_roles
 from phalanx.engine.patience import calm, expect
-from phalanx.engine.records import AttemptRecord, JobRecord
+from phalanx.engine.records import AttemptRecord, JobRecord, StopReason
 from phalanx.engine.request import take_request
 from phalanx.engine.state import State
 from phalanx.engine.suspension import request_of
 from phalanx.engine.waiting import leave, line_up
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import Job
+from phalanx.workload.scale import Scale
 
 
 def amend(state: State, record: JobRecord, job: Job) -> None:
@@ -38,16 +40,30 @@ def amend(state: State, record: JobRecord, job: Job) -> None:
     # Also one that has not started, or whose range is one size by now, is to come to that size.
     state.elastic[attempt.key] = attempt
     take_request(record, asked, state.tells_apart)
+    if job.scale is not None:
+        _follow(state, attempt, job.scale)
+
+
+def _follow(state: State, attempt: AttemptRecord, scale: Scale) -> None:
+    """Has a service without load stopped, and one that is wanted again before that go on."""
+    if scale.is_at_zero:
+        want_stopped(state, attempt, StopReason.SCALED)
+    elif state.to_stop.get(attempt.key) is StopReason.SCALED:
+        del state.to_stop[attempt.key]
 
 
 def may_be_resized(state: State, attempt: AttemptRecord, old: Job, new: Job) -> bool:
-    """Whether a job with an attempt differs by nothing but how many members its elastic roles may have.
+    """Whether a job with an attempt differs by nothing but how many members its elastic roles may have, and by what
+    load it follows.
 
     It has no fewer than the new minimum already: to wait for more would mean to stop.
     """
-    if "resize" in state.lacks or not (old.gang.elastic or attempt.key in state.elastic):
+    follows = old.scale is not None and new.scale is not None
+    if "resize" in state.lacks or not (old.gang.elastic or follows or attempt.key in state.elastic):
         return False
-    if replace(new, gang=old.gang) != old or _ranged(new.gang, old.gang) != old.gang:
+    if replace(new, gang=old.gang, scale=old.scale if follows else new.scale) != old:
+        return False
+    if _ranged(new.gang, old.gang) != old.gang:
         return False
     resizable = [role.name for role in resizable_roles(new)]
     changed = (after for before, after in zip(old.gang.roles, new.gang.roles, strict=True) if before != after)

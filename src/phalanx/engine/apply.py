@@ -179,6 +179,8 @@ def _submit(state: State, job: Job) -> None:
     record = JobRecord(job, state.now, len(state.jobs), job, gang.gpus_min, shape, gang.tasks, gang.need)
     state.jobs[job.id] = record
     state.know_queue(job.queue)
+    if job.scale is not None:
+        state.scaled[job.id] = None
     for dependency in job.after:
         state.dependents.setdefault(dependency.job, {})[job.id] = None
     if job.begin_ms is not None and job.begin_ms > state.now:

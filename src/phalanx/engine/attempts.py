@@ -629,6 +629,7 @@ def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> No
         discard(state, record, StopReason.CANCELLED)
         return
     leave(state, record)
+    state.scaled.pop(record.job.id, None)
     record.final = final
     calm(state, record)
     record.ended_ms = state.now

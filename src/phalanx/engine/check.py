@@ -41,6 +41,7 @@ from phalanx.protocol.event import (
 from phalanx.protocol.plan import Claim, Plan
 from phalanx.workload.gang import Role, Topology
 from phalanx.workload.job import Job, Kind
+from phalanx.workload.scale import Scale
 from phalanx.workload.sizes import whole_steps
 
 
@@ -210,6 +211,8 @@ def _check_request(state: State, job: Job) -> None:
     for task in (known.tasks if known is not None else tasks_of(job.gang.roles)).values():
         if task.share is not None and task.share.kind.value in state.lacks:
             raise ValueError(f"job {job.id} asks for a share by {task.share.kind.value}, which the backend cannot give")
+    if job.scale is not None and "resize" in state.lacks:
+        raise ValueError(f"job {job.id} follows its load, but the backend cannot resize what runs: leave out its scale")
     if job.parallel is not None and not job.gang.elastic and job.parallel.world_size != job.gang.gpus_max:
         raise ValueError(
             f"job {job.id}: tp·pp·dp is {job.parallel.world_size}, but the gang has {job.gang.gpus_max} GPUs"
@@ -260,9 +263,25 @@ def _check_values(job: Job) -> None:
         # What has no hash cannot be looked up, and would be noticed only once the job is half in.
         if type(values) is not tuple:
             raise ValueError(f"job {job.id}: {name} must be a tuple, got {values!r}")
+    if job.scale is not None:
+        _check_scale(job, job.scale)
     queue = job.queue
     if "/" in queue and not all(queue.split("/")):
         raise ValueError(f"job {job.id}: queue must be names with '/' between, such as research/llm, got {queue!r}")
+
+
+def _check_scale(job: Job, scale: Scale) -> None:
+    if job.kind is not Kind.SERVICE or len(job.gang.roles) != 1 or job.gang.roles[0].members:
+        raise ValueError(f"job {job.id}: only a service of one role of single tasks can follow its load")
+    counts = (scale.least, scale.most, scale.cool_down_ms, scale.since_ms)
+    if any(type(count) is not int for count in counts) or not 0 <= scale.least <= scale.most or scale.most < 1:
+        raise ValueError(f"job {job.id}: scale has {scale.least!r} to {scale.most!r} replicas")
+    if not isfinite(scale.target) or scale.target <= 0:
+        raise ValueError(f"job {job.id}: the target of its scale must be a finite number above 0, got {scale.target!r}")
+    if scale.replicas is not None and not scale.least <= scale.replicas <= scale.most:
+        raise ValueError(
+            f"job {job.id}: its scale has {scale.least} to {scale.most} replicas, and not {scale.replicas}"
+        )
 
 
 def check_labels(policy: Policy, job: Job) -> None:

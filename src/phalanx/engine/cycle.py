@@ -14,6 +14,7 @@ from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
 from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.records import JobRecord
+from phalanx.engine.replicas import Replicas
 from phalanx.engine.room import Room, make_room, room_by_defragmenting, room_of_extras
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
@@ -45,15 +46,18 @@ def decide(state: State, now: int) -> Plan:
         line = line_of(state, draft)
         if draft.reservations.vacant:
             line.readmit()
+        replicas = Replicas(draft)
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
         #    reserves devices and a time for who waits, nobody is placed who would delay that. First of all ways to
-        #    make room elastic jobs give back what they have beyond their minimum.
-        _walk(line, draft)
+        #    make room elastic jobs give back what they have beyond their minimum. Replicas that services lack by their
+        #    load go before jobs of lower priorities.
+        _walk(line, draft, replicas)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
         draft.start_who_is_prepared()
         if line.reconsider():
-            _walk(line, draft)
+            _walk(line, draft, replicas)
+        replicas.after_all()
         draft.holds.keep_from(None)
         # 5. Where a site wants it, others move now and then so that one of those who still wait has a place.
         if state.defragmented_ms == now and state.cells is None:
@@ -71,9 +75,10 @@ def decide(state: State, now: int) -> Plan:
         return draft.plan(line.verdicts, line.head, line.exhaustive)
 
 
-def _walk(line: AnyLine, draft: Draft) -> None:
+def _walk(line: AnyLine, draft: Draft, replicas: Replicas) -> None:
     reservations, holds = draft.reservations, draft.holds
     for record in line:
+        replicas.before(record)
         holds.keep_from(record)
         if draft.state.cells is not None and record.asked.gang.gpus_min:
             place(line, draft, record)

@@ -262,18 +262,7 @@ class Draft:
 
     def promise(self, record: JobRecord, room: Room, stopped: tuple[AttemptRecord, ...] = ()) -> None:
         """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
-        for victim in room.victims:
-            if victim.phase is Phase.CLAIMED:
-                self._withdraw(victim)
-            elif victim.key in room.kept_mb:
-                self._suspend(victim, room.kept_mb[victim.key])
-            else:
-                self._stop(victim, StopReason.PREEMPTED)
-                self.stopped[victim.key] = victim
-        for attempt, slots in room.shrunk:
-            self._shrink_further(attempt, slots)
-        for move in room.moves:
-            self._move(move)
+        self._make_way(room)
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
         number = record.next_attempt
         self.newest_bookings = list(room.bookings)
@@ -289,6 +278,20 @@ class Draft:
         # Where nobody waits too long, who is due it goes before, or has it back in the next decision.
         if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
             self.loans.add(Loan(record, self.newest_bookings, waits, (*stopped, *room.victims)))
+
+    def _make_way(self, room: Room) -> None:
+        for victim in room.victims:
+            if victim.phase is Phase.CLAIMED:
+                self._withdraw(victim)
+            elif victim.key in room.kept_mb:
+                self._suspend(victim, room.kept_mb[victim.key])
+            else:
+                self._stop(victim, StopReason.PREEMPTED)
+                self.stopped[victim.key] = victim
+        for attempt, slots in room.shrunk:
+            self._shrink_further(attempt, slots)
+        for move in room.moves:
+            self._move(move)
 
     def spare(self, victim: AttemptRecord) -> None:
         """Lets a victim of this plan run on where those who are promised its devices can have others.
@@ -569,18 +572,42 @@ class Draft:
         for attempt in sorted(self.state.elastic.values(), key=lambda attempt: attempt.created_ms):
             if attempt.key in self._touched or attempt.grow_after_ms > self.now:
                 continue
-            slots = attempt.placement.slots
             sizes = self.state.jobs[attempt.job.id].sizes if self.state.policy.sets_sizes else None
-            for role, more in missing(attempt, sizes):
-                # Whole devices come of what is free; parts of them may also lie on what others share.
-                if role.task.share is None and role.task.gpus > self.state.capacity.free_total:
-                    continue
-                seats = self.trial.grow(attempt, role, self._within_quota(attempt, role, more))
-                self.trial.use(attempt.job.queue, usage_of([seat.booking for seat in seats]), 1)
-                slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
-            if len(slots) > len(attempt.placement.slots):
-                self._resize(attempt, slots)
+            self._grow_by(attempt, missing(attempt, None if attempt.job.scale is not None else sizes))
         blocks.lift()
+
+    def grow_on_free(self, attempt: AttemptRecord, role: Role, more: int) -> int:
+        """Gives a service up to so many more replicas of what is free, and not reserved for jobs that go before it; how
+        many it has got.
+        """
+        blocks = self.reservations.block(attempt.job.priority)
+        got = self._grow_by(attempt, [(role, more)])
+        blocks.lift()
+        return got
+
+    def _grow_by(self, attempt: AttemptRecord, more_of: Iterable[tuple[Role, int]]) -> int:
+        slots = attempt.placement.slots
+        for role, more in more_of:
+            # Whole devices come of what is free; parts of them may also lie on what others share.
+            if role.task.share is None and role.task.gpus > self.state.capacity.free_total:
+                continue
+            seats = self.trial.grow(attempt, role, self._within_quota(attempt, role, more))
+            self.trial.use(attempt.job.queue, usage_of([seat.booking for seat in seats]), 1)
+            slots += slots_of(self.state.topology, seats, 1 + max(slot.rank for slot in slots))
+        if len(slots) > len(attempt.placement.slots):
+            self._resize(attempt, slots)
+        return len(slots) - len(attempt.placement.slots)
+
+    def preempt_for_replicas(self, attempt: AttemptRecord, room: Room) -> None:
+        """Has jobs make way for more replicas of a service. No other job is promised what they leave in this plan; the
+        service grows in the decision that finds it free.
+        """
+        self._make_way(room)
+        waits = not self.trial.hold(room.bookings)
+        if waits:
+            self.promised_gpus += self._held_gpus(room.bookings)
+            self.trial.claim(room.bookings)
+        self.trial.use(attempt.job.queue, usage_of(room.bookings), 1)
 
     def _within_quota(self, attempt: AttemptRecord, role: Role, more: int) -> int:
         """As many more members as the queue may have."""

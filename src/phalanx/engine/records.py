@@ -93,6 +93,7 @@ class StopReason(StrEnum):
     MAINTENANCE = "maintenance"
     MISPLACED = "misplaced"
     REQUEUED = "requeued"
+    SCALED = "scaled_to_zero"
 
 
 @dataclass(slots=True, eq=False)

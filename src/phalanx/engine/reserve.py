@@ -201,10 +201,16 @@ class Reservations:
         nodes = dict.fromkeys(each.node for _, bookings in before for each in bookings if each.portion is not None)
         return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
 
-    def block(self) -> Blocks:
-        """Holds what is free now of all that is reserved, until that is lifted."""
+    def block(self, priority: int | None = None) -> Blocks:
+        """Holds what is free now of all that is reserved, until that is lifted; with a priority, of what is reserved
+        for jobs of no lower one.
+        """
         blocks = Blocks(self.state.capacity)
-        blocks.lay(bookings for _, _, bookings in self._intervals)
+        blocks.lay(
+            bookings
+            for made, (_, _, bookings) in zip(self.made, self._intervals, strict=True)
+            if priority is None or self.state.jobs[made.job].job.priority >= priority
+        )
         return blocks
 
     def _is_beside_too_many(

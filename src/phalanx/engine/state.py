@@ -66,6 +66,7 @@ class State:
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
+        self.scaled: dict[str, None] = {}
         self.saving: dict[str, AttemptRecord] = {}
         self.revocable: dict[str, AttemptRecord] = {}
         self.reviews: dict[str, None] = {}

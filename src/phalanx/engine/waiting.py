@@ -222,6 +222,8 @@ def give_up_array_seat(state: State, record: JobRecord) -> bool:
 def _obstacle(state: State, record: JobRecord) -> Reason | None:
     if record.held:
         return Reason.HELD
+    if record.job.scale is not None and record.job.scale.is_at_zero:
+        return Reason.SCALED_TO_ZERO
     for dependency in record.job.after:
         obstacle = _dependency(state, dependency)
         if obstacle is not None:

@@ -12,6 +12,7 @@ class Reason(StrEnum):
 
     NEVER_FITS = "never_fits"
     HELD = "held"
+    SCALED_TO_ZERO = "scaled_to_zero"
     DEPENDENCY_FAILED = "dependency_failed"
     DEPENDENCY = "dependency"
     BEGIN_TIME = "begin_time"

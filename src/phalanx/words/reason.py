@@ -19,6 +19,7 @@ from phalanx.words.virtual_cluster import lacking_in_cells
 REASON_WORDS = {
     Reason.NEVER_FITS: "no part of the cluster could hold it",
     Reason.HELD: "it is held",
+    Reason.SCALED_TO_ZERO: "it has no load, and no replica by its scale",
     Reason.DEPENDENCY_FAILED: "an outcome it waits for did not come",
     Reason.DEPENDENCY: "another job comes first",
     Reason.BEGIN_TIME: "its begin time has not come",
@@ -68,6 +69,8 @@ def _because(explanation: Explanation, end_reason: str) -> str:
             return f"it is {state}: {end_reason}" if end_reason not in ("", state) else f"it is {state}"
         case Reason.HELD:
             return "it is held; release it to let it start"
+        case Reason.SCALED_TO_ZERO:
+            return "it has no load, and with min: 0 no replica; it starts when its query tells of load, or by resize"
         case Reason.DEPENDENCY:
             return f"it waits for {names_of(explanation.waits_for)}"
         case Reason.DEPENDENCY_FAILED:

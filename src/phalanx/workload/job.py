@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from phalanx.workload.gang import Gang
 from phalanx.workload.parallel import ParallelPlan, Traffic
+from phalanx.workload.scale import Scale
 from phalanx.workload.sweep import Sweep
 
 
@@ -155,3 +156,4 @@ class Job:
     execution: Execution = Execution()
     sweep: Sweep | None = None
     movable: bool = True
+    scale: Scale | None = None
