@@ -21,6 +21,7 @@ from phalanx.workload.job import (
     Toleration,
 )
 from phalanx.workload.parallel import ParallelPlan, Traffic
+from phalanx.workload.scale import Metric, Scale
 from phalanx.workload.share import fraction_ask, mig_ask, mps_ask, turn_ask
 
 ROOT = Path(__file__).parents[2]
@@ -349,3 +350,47 @@ def keys_of(page: str) -> dict[str, list[str]]:
         elif row := re.match(r"\| `(\w+)` \|", line):
             keys.setdefault(section, []).append(row[1])
     return keys
+
+
+SERVICE = "kind: service\ngpus: 1\n"
+
+
+def test_a_service_that_follows_its_load_starts_with_its_least_replicas() -> None:
+    read = job(SERVICE + "scale: {metric: requests_per_s, target: 20, min: 2, max: 8, cool_down: 2m}")
+    assert read.scale == Scale(Metric.REQUESTS_PER_S, 20.0, 2, 8, 120_000)
+    assert (read.gang.roles[0].replicas_min, read.gang.roles[0].replicas_max, read.min_available) == (2, 2, 2)
+
+
+def test_a_service_that_may_have_no_replica_starts_with_one() -> None:
+    read = job(SERVICE + 'scale: {metric: {query: "sum(up)"}, target: 5, min: 0, max: 3}')
+    assert read.scale == Scale(Metric.QUERY, 5.0, 0, 3, 300_000, "sum(up)")
+    assert (read.gang.roles[0].replicas_max, read.min_available) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpus: 1\nscale: {metric: queue_length, target: 1, max: 2}", "only a service"),
+        (SERVICE + "scale: {metric: queue_length, target: 0, max: 2}", "above 0"),
+        (SERVICE + "scale: {metric: queue_length, target: -1, max: 2}", "a number from 0"),
+        (SERVICE + "scale: {metric: gpu_busy, target: 60, max: 2}", "a number from 0 to 1"),
+        (SERVICE + "scale: {metric: queue_length, target: 1, min: 3, max: 2}", "from 3 to"),
+        (SERVICE + "scale: {metric: queue_length, target: 1, min: 0, max: 2}", "could wake the service"),
+        (SERVICE + "scale: {metric: request_per_s, target: 1, max: 2}", "one of requests_per_s"),
+        (SERVICE + "scale: {metric: {query: ' '}, target: 1, max: 2}", "a Prometheus query"),
+        (SERVICE + "scale: {metric: queue_length, max: 2}", "'target' is missing"),
+        (SERVICE + "scale: {metric: queue_length, target: 1}", "'max' is missing"),
+        (SERVICE + "min_available: 1\nscale: {metric: queue_length, target: 1, max: 2}", "never taken away"),
+        (
+            "kind: service\ngang: [{replicas: 2, gpus: 1}]\nscale: {metric: queue_length, target: 1, max: 2}",
+            "leave out 'replicas'",
+        ),
+        (
+            "kind: service\ngang: [{role: a}, {role: b}]\nscale: {metric: queue_length, target: 1, max: 2}",
+            "one role of single tasks",
+        ),
+    ],
+)
+def test_a_scale_that_cannot_be_meant_is_refused(text: str, words: str) -> None:
+    with pytest.raises(DocumentError, match=re.escape(words)):
+        job(text)

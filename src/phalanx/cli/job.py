@@ -32,6 +32,7 @@ COLUMNS = (
     Column("ended"),
     Column("ran"),
     Column("progress"),
+    Column("scale"),
     Column("command"),
     Column("attempts"),
     Column("preemptions"),
@@ -68,7 +69,11 @@ def job(job: str, watch: bool, output: Output) -> None:
             return
         found = client.get(job_path(job))
         tries = client.get(job_path(found["id"], "/attempts"))["items"]
-        row = _row(found) if output in ("table", "wide") else {**_row(found), "progress": found["progress"]}
+        row = (
+            _row(found)
+            if output in ("table", "wide")
+            else {**_row(found), "progress": found["progress"], "scale": found["scale"]}
+        )
         emit_one({**row, "tries": tries}, COLUMNS, output)
         if output in ("table", "wide") and tries:
             click.echo(f"\n{as_table([_attempt_row(each) for each in tries], ATTEMPT_COLUMNS)}", nl=False)
@@ -83,6 +88,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
         "submitted": clock(job["submitted_ms"]),
         "ended": clock(job["ended_ms"]),
         "progress": _progress(job.get("progress")),
+        "scale": (job.get("scale") or {}).get("says"),
         "lost": job.get("lost") or None,
         "command": " ".join(execution.get("command") or ()) or None,
     }

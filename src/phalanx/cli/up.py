@@ -54,6 +54,7 @@ class ListenError(PhalanxError):
 @click.option("--tls-cert", default="", metavar="FILE", help="Serve HTTPS with this certificate.")
 @click.option("--tls-key", default="", metavar="FILE", help="The key of the certificate.")
 @click.option("--alerts", default="", metavar="FILE", help="Rules that watch over GPUs, jobs and nodes.")
+@click.option("--prometheus", default="", metavar="URL", help="The Prometheus that is asked for the loads of services.")
 @click.option(
     "--url", default="", metavar="URL", help="Where jobs and people reach it, if not at the --listen address."
 )
@@ -101,6 +102,7 @@ def up(
     tls_cert: str,
     tls_key: str,
     alerts: str,
+    prometheus: str,
     url: str,
     proxies: tuple[str, ...],
     job_user: str,
@@ -134,7 +136,8 @@ def up(
         tls_cert=_absolute(tls_cert),
         tls_key=_absolute(tls_key),
         alerts=_absolute(alerts),
-        public_url=_checked_url(url),
+        prometheus=_checked_url(prometheus, "--prometheus"),
+        public_url=_checked_url(url, "--url"),
         proxies=_networks(proxies),
         job_user=_known_user(job_user),
         private=_private(),
@@ -170,9 +173,9 @@ def _warn_of_password(store: str) -> None:
         click.echo(f"phalanx: warning: --store has a password, and {told}", err=True)
 
 
-def _checked_url(url: str) -> str:
+def _checked_url(url: str, option: str) -> str:
     if url and not url.startswith(("http://", "https://")):
-        raise ListenError(f"--url {url}: expected http://HOST:PORT or https://HOST")
+        raise ListenError(f"{option} {url}: expected http://HOST:PORT or https://HOST")
     return url.rstrip("/")
 
 

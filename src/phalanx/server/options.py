@@ -33,6 +33,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     tls_cert: str = ""
     tls_key: str = ""
     alerts: str = ""
+    prometheus: str = ""
     job_user: str = ""
     uid_first: int = 0
     private: tuple[str, ...] = ()

@@ -101,6 +101,10 @@ class Tree:
         ]
         if self.options.alerts:
             self.parts.append(Part("alerts", [*module, "phalanx.server.alerts.process", handle], (told,), needed=False))
+        if self.options.prometheus:
+            self.parts.append(
+                Part("scaling", [*module, "phalanx.server.scaling.process", handle], (told,), needed=False)
+            )
         self._start_all(needed=True)
 
     def start_rest(self) -> None:

@@ -55,7 +55,12 @@ class ResizeBody(Body):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"replicas": 4}})
 
-    replicas: Annotated[StrictInt, Field(ge=1, le=100_000, description="The most it is to have.")]
+    replicas: Annotated[
+        StrictInt,
+        Field(
+            ge=0, le=100_000, description="The most it is to have; 0 only of a service whose scale has that as `min`."
+        ),
+    ]
     min: Annotated[StrictInt | None, Field(ge=1, le=100_000, description="The least it can do with.")] = None
     role: Annotated[str, Field(max_length=200, description="Of a gang of several roles: which.")] = ""
 

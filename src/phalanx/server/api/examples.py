@@ -203,6 +203,7 @@ EXAMPLES: dict[str, Any] = {
             "metrics": {"loss": 2.31},
         },
         "save": _SAVE,
+        "scale": None,
         "lost": "",
     },
     "JobListModel": _page(JOB_EXAMPLE),

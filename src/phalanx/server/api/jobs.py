@@ -36,6 +36,7 @@ from phalanx.server.loop.wire import (
     SubmitJobs,
 )
 from phalanx.server.refusal import Refusal
+from phalanx.server.scaling.shown import scale_of
 from phalanx.server.store import jobs as table
 from phalanx.server.store.jobs import Filters, Page
 from phalanx.words.losses import lost_words
@@ -223,7 +224,8 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     progress = await context.read(table.progress_of, item["id"])
     asked = await context.read(asked_of, f"{item['id']}/{present['number']}") if present else None
     save = {"attempt": present["number"], **msgspec.structs.asdict(asked)} if present and asked else None
-    told = {"attempt": present, "progress": progress, "save": save, "lost": lost_words(attempts)}
+    scale = await context.read(scale_of, item["id"], spec)
+    told = {"attempt": present, "progress": progress, "save": save, "scale": scale, "lost": lost_words(attempts)}
     shown = {**item, "spec": spec, **told}
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 

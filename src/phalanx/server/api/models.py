@@ -157,6 +157,28 @@ class SaveModel(Answered):
     durable_step: int | None = Field(description="The first at or after that step that it reported to be durable.")
 
 
+class ScaleModel(Answered):
+    """How a service follows its load, and how it stands to it now."""
+
+    metric: Literal["requests_per_s", "gpu_busy", "queue_length", "query"]
+    query: str
+    target: float = Field(description="What each replica is to have of it.")
+    min: int
+    max: int
+    cool_down_ms: int
+    since_ms: int | None = Field(description="When its size was last changed by its load or by hand; null if never.")
+    replicas: int = Field(description="How many it is to have.")
+    running: int = Field(description="How many it has.")
+    wanted: int | None = Field(description="How many its load asks for; null where that is not known.")
+    value: float | None = Field(description="The load as it was last measured.")
+    value_at_ms: int | None
+    standing: Literal[
+        "steady", "grows", "shrinks", "cools_down", "at_max", "unknown", "stale", "nonsense", "not_running"
+    ]
+    problem: str = Field(description="Why its load is not known, or its size not changed; or empty.")
+    says: str = Field(description="All of it in one line.")
+
+
 class JobDetailModel(JobModel):
     """A job with what was asked for, its present attempt, its progress if it has reported any, and the save that the
     present attempt was last asked for."""
@@ -165,6 +187,7 @@ class JobDetailModel(JobModel):
     attempt: AttemptModel | None
     progress: SaidProgressModel | None
     save: SaveModel | None
+    scale: ScaleModel | None
     lost: str = Field(description="How often it was preempted and how much work was lost by that; or empty.")
 
 

@@ -38,12 +38,21 @@ class Admission:
     def admitted(self, connection: Connection, job: Job) -> Job:
         """A job as it is taken."""
         _need_weight(job)
+        self._need_prometheus(job)
         key = (job.user, job.queue)
         if key not in self._kept:
             if len(self._kept) >= KEPT_MAX:
                 self._kept.clear()
             self._kept[key] = self._identity(connection, job)
         return replace(job, execution=replace(job.execution, run_as=self._kept[key]))
+
+    def _need_prometheus(self, job: Job) -> None:
+        if job.scale is not None and job.scale.query and not self._options.prometheus:
+            raise Refusal(
+                "invalid",
+                "its scale is a query, but this server asks no Prometheus: start it with --prometheus URL, "
+                "or take a metric that the service reports itself",
+            )
 
     def _identity(self, connection: Connection, job: Job) -> UnixIdentity | None:
         try:

@@ -26,6 +26,7 @@ from phalanx.server.loop.wire import (
     PutUser,
     RefuseLogin,
     RenewSession,
+    ReportLoads,
     ReportProgress,
     ResizeJob,
     RevokeToken,
@@ -74,6 +75,7 @@ def verb_of(body: Mutation) -> str:
                 DropSecret: "delete secret",
                 ReportProgress: "report progress",
                 KeepAlerts: "keep alerts",
+                ReportLoads: "report loads",
             }[type(body)]
 
 
@@ -119,6 +121,8 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
             return user, ""
         case KeepAlerts(firing=firing):
             return "", str(len(firing))
+        case ReportLoads(loads=loads):
+            return "", str(len(loads))
         case PutSecret(name=name, grants=given):
             return name, "; ".join(keeper.grant_words(*each) for each in given or ())
         case GrantSecret(name=name, queue=queue, user=user):

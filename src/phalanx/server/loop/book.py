@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from phalanx.engine.state import State
-from phalanx.protocol.event import ClusterDefined, PolicyChanged
+from phalanx.protocol.event import ClusterDefined, PolicyChanged, Progress
+from phalanx.server.scaling.loads import Loads
 from phalanx.server.store.journal import StoredJournal
 from phalanx.server.store.tables import jobs
 from phalanx.server.view.cluster import placement_of, write_cluster
@@ -21,6 +22,7 @@ class Book:
         self.journal = StoredJournal(state.seq + 1)
         self._state = state
         self._view = View(state)
+        self.loads = Loads(state)
         self._written: tuple[object, ...] = ()
         self.placement = DEFAULT_PLACEMENT
 
@@ -32,6 +34,8 @@ class Book:
         for record in fresh:
             if isinstance(record.body, ClusterDefined | PolicyChanged):
                 self.placement = record.body.placement or self.placement
+            if isinstance(record.body, Progress):
+                self.loads.report(record.body, record.now)
             self._view.note(record.body, record.seq)
         self._write_cluster(connection)
         self._view.write(connection)

@@ -29,6 +29,7 @@ from phalanx.server.loop.snapshotter import Snapshotter
 from phalanx.server.loop.unmet import cancellations
 from phalanx.server.loop.wire import Answer, News, json_of
 from phalanx.server.refusal import Refusal
+from phalanx.server.scaling.scaler import Scaler
 from phalanx.server.secrets.folder import SecretFolder
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError
@@ -71,6 +72,7 @@ class Loop:
         self._state = state
         self._around = around
         self._book = Book(state)
+        self._scaler = Scaler(state, self._book.loads)
         self._notices = Notices(state, around.notices)
         self._counsel = Counsel(around.tell, around.pulse.advice_kept)
         reached = around.reached
@@ -125,9 +127,9 @@ class Loop:
         with around.pulse.turn():
             events = around.backend.events(now)
             self._take_in(asked, events, now)
-            given_up = self._give_up_unmet(now)
+            changed = self._give_up_unmet(now) or self._follow_loads(now)
             # A decision on nothing new would only write down how late it is, once a second, for ever.
-            if asked or events or given_up or self._undecided or self._is_due(now):
+            if asked or events or changed or self._undecided or self._is_due(now):
                 self._act(now)
         self._announce()
         around.snapshotter.look_after(self._state)
@@ -142,6 +144,15 @@ class Loop:
             some = True
             self._take_in([], list(cancelled), now)
         return some
+
+    def _follow_loads(self, now: int) -> bool:
+        """Has services have the sizes that their loads ask for; whether any has another."""
+        changes = self._scaler.changes(now)
+        self._take_in([], list(changes), now)
+        if self._scaler.has_news(now):
+            with self._around.database.writing() as connection:
+                self._scaler.write(connection, now)
+        return bool(changes)
 
     def _act(self, now: int) -> None:
         """Decides, and has the plan carried out."""

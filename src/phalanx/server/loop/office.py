@@ -67,6 +67,7 @@ from phalanx.server.loop.wire import (
     PutUser,
     RefuseLogin,
     RenewSession,
+    ReportLoads,
     ReportProgress,
     Request,
     ResizeJob,
@@ -164,7 +165,7 @@ class Office:
         except Refusal as refusal:
             done, status, outcome = refusal.body, refusal.status, refusal.code
         content = json_of(done)
-        if not isinstance(body, ReportProgress | KeepAlerts | KeepToldStart | RenewSession):
+        if not isinstance(body, ReportProgress | ReportLoads | KeepAlerts | KeepToldStart | RenewSession):
             self._audit(request, done, outcome)
         if isinstance(body, SubmitJobs) and body.key and outcome == "done":
             self._remember(request, body, content)
@@ -298,7 +299,7 @@ class Office:
     def _resize_job(self, body: ResizeJob) -> Any:
         held = self._job(body.job)
         self._match(held, body.version)
-        event = JobChanged(resized(held, body.replicas, body.minimum, body.role))
+        event = JobChanged(resized(held, body.replicas, body.minimum, body.role, self._now))
         self._check(event)
         if event.job != held.job:
             record(self._state, self._journal, event, self._now)
@@ -368,6 +369,12 @@ class Office:
         self._check(event)
         record(self._state, self._journal, event, self._now)
         return self._notices.answer(attempt, body.step, body.durable_step)
+
+    @_do.register
+    def _report_loads(self, body: ReportLoads) -> Any:
+        for load in body.loads:
+            self._book.loads.query(load, self._now)
+        return {}
 
     @_do.register
     def _change_node(self, body: ChangeNode) -> Any:

@@ -146,6 +146,21 @@ class KeepToldStart(msgspec.Struct, frozen=True, tag=True):
     told_start_ms: int
 
 
+class QueriedLoad(msgspec.Struct, frozen=True):
+    """What Prometheus said of a query for a service; None with the problem where that is no number."""
+
+    job: str
+    query: str
+    value: float | None
+    problem: str = ""
+
+
+class ReportLoads(msgspec.Struct, frozen=True, tag=True):
+    """The loads of services that are measured by queries."""
+
+    loads: list[QueriedLoad]
+
+
 class KeepAlerts(msgspec.Struct, frozen=True, tag=True):
     """The alerts that fire now, each as rule, subject, since when, the figure behind it, and what follows."""
 
@@ -252,6 +267,7 @@ Mutation = (
     | ChangePolicy
     | KeepToldStart
     | KeepAlerts
+    | ReportLoads
     | PutUser
     | DropUser
     | PutRole

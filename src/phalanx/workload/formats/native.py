@@ -31,6 +31,7 @@ from phalanx.workload.formats.limits import (
     SIZE_MAX,
     TOLERATIONS_MAX,
 )
+from phalanx.workload.formats.scale import METRIC_KEYS, SCALE_KEYS, read_scale, within_scale
 from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS, check_placeholders, read_sweep
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import (
@@ -89,6 +90,7 @@ JOB_KEYS = (
     "preemptible",
     "movable",
     "min_available",
+    "scale",
     "checkpoint",
     "retry",
 )
@@ -120,6 +122,8 @@ KEYS = {
     "sweep": SWEEP_KEYS,
     "sweep.parameters": RANGE_KEYS,
     "sweep.halving": HALVING_KEYS,
+    "scale": SCALE_KEYS,
+    "scale.metric": METRIC_KEYS,
     "checkpoint": CHECKPOINT_KEYS,
     "retry": RETRY_KEYS,
 }
@@ -149,8 +153,11 @@ def read_job(
     if share is not None and not gang.gpus_max:
         raise fields["share"].error("no task asks for a GPU to share, give gpus: 1")
     kind = Kind(fields.get("kind", lambda kind: kind.choice(tuple(Kind)), Kind.TRAINING))
-    min_available = _read_min_available(fields, kind, gang)
-    if kind is Kind.SERVICE:
+    scale = read_scale(fields, kind, gang)
+    min_available = scale.least if scale is not None else _read_min_available(fields, kind, gang)
+    if scale is not None:
+        gang = within_scale(gang, scale)
+    elif kind is Kind.SERVICE:
         gang = _of_replicas(gang, min_available)
     begin_ms, deadline_ms = _read_window(fields, now_ms)
     sweep, array = _read_members(fields)
@@ -186,6 +193,7 @@ def read_job(
         execution=execution,
         sweep=sweep,
         movable=fields.get("movable", Field.boolean, True),
+        scale=scale,
     )
 
 
