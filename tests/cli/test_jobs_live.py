@@ -560,3 +560,43 @@ def test_jobs_of_a_drained_node_are_evicted_and_start_elsewhere(phalanx: Phalanx
     assert "no job runs there" in phalanx("drain", node, "--evict").err
     phalanx("undrain", node)
     phalanx("cancel", job)
+
+
+def test_when_history_and_usage_tell_of_a_job_that_waits_runs_and_is_over(phalanx: Phalanx) -> None:
+    name = "日本語" * 20
+    job = phalanx("submit", "-o", "json", "--gpus", "1", "--name", name, "--duration", "1h", "--", "sleep", "60").data[
+        "id"
+    ]
+    until(lambda: phalanx("job", job, "-o", "json").data["state"] == "running")
+    assert "by its own estimate" in phalanx("when", job).out
+    later = phalanx("submit", "-o", "json", "--begin", "+1h", "--", "true").data["id"]
+    assert phalanx("when", later).out.count("STARTS") == 1
+    for each in (job, later):
+        phalanx("cancel", each)
+        until(lambda each=each: phalanx("job", each, "-o", "json").data["state"] == "cancelled")  # type: ignore[misc]
+    assert "ago" in phalanx("when", job).out
+    listed = {each["id"]: each for each in phalanx("history", "-o", "json").data}
+    assert (listed[job]["state"], listed[job]["nodes"] != []) == ("cancelled", True)
+    assert name in phalanx("history").out
+    by_job = {each["key"]: each for each in phalanx("usage", "--by", "job", "-o", "json").data}
+    assert by_job[job]["gpu_ms"] > 0
+    assert "admin" in phalanx("usage", "--since", "1h").out
+    assert phalanx("usage", "--user", "nobody").err == "No job held a GPU in that time.\n"
+    assert phalanx("history", "--name", "no-such-name").err.startswith("No job has ended since ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["usage", "--since", "a while"], Exit.USAGE, "--since a while: expected how long ago, such as 24h or 7d"),
+        (["usage", "--since", "+1h"], Exit.USAGE, "--since +1h: expected how long ago"),
+        (["usage", "--since", "1h", "--until", "2h"], Exit.USAGE, "--since 1h: expected a time before 2h"),
+        (["history", "--since", "tomorrow"], Exit.USAGE, "--since tomorrow: expected how long ago"),
+        (["when", "99999"], Exit.NOT_FOUND, "there is no job '99999'"),
+    ],
+)
+def test_times_and_jobs_that_are_none_are_refused_in_one_line(
+    phalanx: Phalanx, arguments: list[str], code: Exit, told: str
+) -> None:
+    result = phalanx(*arguments)
+    assert (result.code, told in result.err, result.out) == (code, True, ""), result.err

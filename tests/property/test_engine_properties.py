@@ -101,10 +101,15 @@ class Engine(RuleBasedStateMachine):
         if then_decide:
             self.decide()
 
+    def is_due(self) -> bool:
+        """Whether something has to happen before the next decision."""
+        due_ms = self.state.next_wakeup()
+        return due_ms is not None and due_ms <= self.now
+
     def decide(self) -> None:
         """One turn, watched: nothing but the plan comes of it, and a second one has nothing to add."""
         before = everything(self.state)
-        quiet = decide(self.state, self.state.now)
+        quiet = decide(self.state, self.state.now if self.is_due() else max(self.now, self.state.now))
         assert everything(self.state) == before, "deciding has changed the state"
         length = len(self.journal.records)
         plan = turn(self.state, self.journal, [], self.now)

@@ -71,6 +71,7 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("POST", "/jobs"): ({**JOB, "queue": "red"}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs:batch"): ({"jobs": [{**JOB, "queue": "red"}]}, RED_OPERATORS | {"ada"}),
     ("GET", "/jobs"): (None, EVERYBODY),
+    ("GET", "/usage"): (None, EVERYBODY),
     ("GET", "/jobs/{job}"): (None, RED),
     ("GET", "/jobs/{job}/attempts"): (None, RED),
     ("GET", "/jobs/{job}/why"): (None, RED),

@@ -45,6 +45,7 @@ VERBS: dict[str, Verb] = {
     "events": Verb("phalanx.cli.events:events", "Print what happens, as it happens."),
     "exec": Verb("phalanx.cli.exec:exec", "Run a command beside a running task."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
+    "history": Verb("phalanx.cli.history:history", "List jobs that are over, with what they took."),
     "import": Verb("phalanx.cli.import_:import_", "Turn the files of other systems into ours."),
     "hold": Verb("phalanx.cli.hold:hold", "Have waiting jobs not start."),
     "job": Verb("phalanx.cli.job:job", "Show all about one job."),
@@ -74,9 +75,11 @@ VERBS: dict[str, Verb] = {
     "up": Verb("phalanx.cli.up:up", "Start the server: the API, the store and the jobs on this machine."),
     "undrain": Verb("phalanx.cli.drain:undrain", "Let nodes take work again."),
     "update": Verb("phalanx.cli.update:update", "Change the priority, queue or times of pending jobs."),
+    "usage": Verb("phalanx.cli.usage:usage", "Sum up GPU-hours by user, queue or job, with what was lost or idle."),
     "users": Verb("phalanx.cli.users:users", "List users, and say who may do what."),
     "wait": Verb("phalanx.cli.wait:wait", "Wait until jobs are over."),
     "what-if": Verb("phalanx.cli.what_if:what_if", "Show two futures, live or of a saved run: as it is, and what if."),
+    "when": Verb("phalanx.cli.expected:when", "Say when a job starts, or ends."),
     "why": Verb("phalanx.cli.why:why", "Say why a job waits and what would make it start sooner."),
 }
 

@@ -135,6 +135,7 @@ CLIENT_VERBS = (
     "drain",
     "events",
     "exec",
+    "history",
     "hold",
     "job",
     "jobs",
@@ -156,8 +157,10 @@ CLIENT_VERBS = (
     "top",
     "undrain",
     "update",
+    "usage",
     "users",
     "wait",
+    "when",
 )
 
 PAGES = {"cli": reference, "client-verbs": client_verbs, "records": records}

@@ -40,6 +40,19 @@ def moment(said: str | None) -> int:
     return at_ms
 
 
+def past(said: str, option: str) -> int:
+    """A moment in the past: so long ago (`24h`), or a time with its zone."""
+    from phalanx.document.units import duration_ms, time_ms
+
+    length_ms = duration_ms(said) if not said.strip().isdecimal() else None
+    at_ms = now_ms() - length_ms if length_ms is not None else time_ms(said, now_ms())
+    if at_ms is None or not 0 <= at_ms <= now_ms():
+        raise click.UsageError(
+            f"{option} {said}: expected how long ago, such as 24h or 7d, or a past time with its zone"
+        )
+    return at_ms
+
+
 def ago(at_ms: int | None) -> str | None:
     """How long ago something was."""
     return None if at_ms is None else span(now_ms() - at_ms)

@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Response
 
 from phalanx.server.api import (
+    accounting,
     accounts,
     applying,
     changing,
@@ -66,6 +67,7 @@ def create_app(context: Context) -> FastAPI:
         applying,
         planning,
         events,
+        accounting,
         accounts,
         sessions,
         secrets,

@@ -171,6 +171,20 @@ EXAMPLES: dict[str, Any] = {
             "simulated": {},
         }
     ),
+    "UsageListModel": _page(
+        {
+            "key": "ada",
+            "name": "",
+            "user": "",
+            "queue": "",
+            "jobs": 3,
+            "attempts": 4,
+            "gpu_ms": 28_800_000,
+            "lost_gpu_ms": 600_000,
+            "reported_gpu_ms": 14_400_000,
+            "busy_gpu_ms": 12_960_000,
+        }
+    ),
     "CheckpointBody": {"within_s": 60},
     "ClusterModel": {
         "name": "prod",

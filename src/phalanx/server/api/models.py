@@ -210,6 +210,28 @@ class JobListModel(Answered):
     next: str | None
 
 
+class UsageModel(Answered):
+    """The GPU time of a user, a queue or a job. How busy it was is known of `reported_gpu_ms` of it."""
+
+    key: str = Field(description="The name of the user, the path of the queue, or the id of the job.")
+    name: str = Field(description="The name of the job; this, `user` and `queue` only by job.")
+    user: str
+    queue: str
+    jobs: int
+    attempts: int
+    gpu_ms: int = Field(description="GPU time held.")
+    lost_gpu_ms: int = Field(description="GPU time lost by stops before the work was durable, as far as it is known.")
+    reported_gpu_ms: int = Field(description="GPU time held by attempts that reported `gpu_busy`.")
+    busy_gpu_ms: int = Field(description="What of that was busy, by the mean of the reports.")
+
+
+class UsageListModel(Answered):
+    """GPU time, the most first."""
+
+    items: list[UsageModel]
+    next: str | None
+
+
 class AttemptListModel(Answered):
     """All attempts at a job."""
 

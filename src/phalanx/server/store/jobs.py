@@ -68,7 +68,7 @@ def in_subtree(queue: str) -> ColumnElement[bool]:
 def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[dict[str, Any]], int | None]:
     """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
     query, number = _selected(), jobs.c.number
-    query = query.where(_in_queues(filters.queues))
+    query = query.where(in_queues(filters.queues))
     terms = _terms(filters)
     leader = _leader(connection, terms)
     for term in terms:
@@ -153,7 +153,7 @@ def _leader(connection: Connection, terms: Sequence[_Term]) -> _Term | None:
     return terms[counts.index(min(counts))]
 
 
-def _in_queues(queues: Sequence[str]) -> ColumnElement[bool]:
+def in_queues(queues: Sequence[str]) -> ColumnElement[bool]:
     """That a job lies in one of some queues, or below."""
     return or_(*(in_subtree(queue) for queue in queues)) if queues else ~true()
 
@@ -166,7 +166,7 @@ def one(connection: Connection, job: str) -> dict[str, Any] | None:
 
 def named(connection: Connection, name: str, queues: Sequence[str]) -> list[dict[str, Any]]:
     """The jobs of a name in some queues, with all below: those that are not over, or else the newest that is."""
-    seen = (jobs.c.name == name) & _in_queues(queues)
+    seen = (jobs.c.name == name) & in_queues(queues)
     found = connection.execute(_selected().where(seen & jobs.c.state.in_(LIVE)).order_by(jobs.c.number).limit(10)).all()
     if not found:
         found = connection.execute(_selected().where(seen).order_by(jobs.c.number.desc()).limit(1)).all()
@@ -236,7 +236,22 @@ def items(connection: Connection, rows: Sequence[Row[Any]]) -> list[dict[str, An
     """Rows as everybody sees them: with the one reason why each waits."""
     head = (settings.get(connection, "head") or b" ").decode().split(" ")[1] if any(row.shape for row in rows) else ""
     lost = _lost(connection, [row.id for row in rows if row.preemptions])
-    return [{**_item(row._mapping, head), "lost_gpu_ms": lost.get(row.id, 0)} for row in rows]
+    nodes = _last_nodes(connection, [row.id for row in rows if row.state in FINAL and row.attempts])
+    return [{**_item(row._mapping, head), "lost_gpu_ms": lost.get(row.id, 0), **nodes.get(row.id, {})} for row in rows]
+
+
+def _last_nodes(connection: Connection, ended: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Where the last attempts of jobs ran that are over."""
+    if not ended:
+        return {}
+    newest = select(attempts.c.job, func.max(attempts.c.number).label("number")).where(attempts.c.job.in_(ended))
+    last = newest.group_by(attempts.c.job).subquery()
+    found = connection.execute(
+        select(attempts.c.job, attempts.c.nodes).join(
+            last, (attempts.c.job == last.c.job) & (attempts.c.number == last.c.number)
+        )
+    )
+    return {row.job: {"nodes": msgspec.json.decode(row.nodes)} for row in found}
 
 
 def _lost(connection: Connection, preempted: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,53 @@
+"""`phalanx when`: when a job starts, or ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from phalanx.cli.client import connect, job_path
+from phalanx.cli.complete import job_argument
+from phalanx.cli.output import Column, Output, emit_one, output_option
+from phalanx.cli.when import ago, clock, now_ms, span
+from phalanx.cli.why_live import expected_start
+
+COLUMNS = (Column("job"), Column("state"), Column("starts"), Column("started"), Column("ends"), Column("ended"))
+FINAL = ("succeeded", "failed", "cancelled")
+
+
+@click.command()
+@job_argument
+@output_option
+def when(job: str, output: Output) -> None:
+    """Say when the job ID is expected to start; of one that runs when it is expected to end, of one that is over when
+    it did. `phalanx why ID` says what that depends on.
+    """
+    client = connect()
+    found = client.get(job_path(job))
+    row = {"job": found["id"], "state": found["state"], **_times(found)}
+    if found["state"] == "waiting":
+        told = client.get(job_path(found["id"], "/why"))
+        row["starts"] = expected_start(told, now_ms()) or f"unknown: {told['why']}"
+        row["forecast"] = told.get("forecast")
+    emit_one(row, [column for column in COLUMNS if row.get(column.key)], output)
+
+
+def _times(job: dict[str, Any]) -> dict[str, Any]:
+    """What is known of a job without a forecast."""
+    times: dict[str, Any] = {key: job[key] for key in ("started_ms", "expected_end_ms", "ended_ms")}
+    if job["started_ms"] is not None:
+        times["started"] = f"{clock(job['started_ms'])}, {ago(job['started_ms'])} ago"
+    if job["ended_ms"] is not None:
+        times["ended"] = f"{clock(job['ended_ms'])}, {ago(job['ended_ms'])} ago"
+    elif job["state"] not in (*FINAL, "waiting"):
+        times["ends"] = _end(job["expected_end_ms"])
+    return times
+
+
+def _end(expected_ms: int | None) -> str:
+    if expected_ms is None:
+        return "unknown: the job says neither duration nor max_run"
+    left_ms = expected_ms - now_ms()
+    when_is_that = f"in {span(left_ms)}" if left_ms > 0 else f"{span(-left_ms)} ago"
+    return f"{clock(expected_ms)}, {when_is_that}, by its own estimate"

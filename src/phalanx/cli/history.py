@@ -1,0 +1,69 @@
+"""`phalanx history`: jobs that are over, with what they took and how they ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.complete import queue_names
+from phalanx.cli.job_rows import job_row
+from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.when import clock, past
+
+FINAL = "succeeded,failed,cancelled"
+HOUR_MS = 3_600_000
+LOOKED_AT_MAX = 100_000
+
+COLUMNS = (
+    Column("id"),
+    Column("name", least=8),
+    Column("state"),
+    Column("exit_code", "EXIT"),
+    Column("user", least=6, spare=True),
+    Column("queue", least=8, tail=True, spare=True),
+    Column("gpus"),
+    Column("gpu_hours", "GPU-HOURS"),
+    Column("ran"),
+    Column("ended", spare=True),
+    Column("where", "NODES", least=6, spare=True),
+    Column("submitted", wide=True),
+    Column("started", wide=True),
+    Column("attempts", wide=True),
+    Column("preemptions", wide=True),
+    Column("end_reason", wide=True),
+)
+
+
+@click.command()
+@click.option(
+    "--since", default="1d", show_default=True, metavar="TIME", help="Ended since then: 24h, 30d, 2030-01-31T08:00Z."
+)
+@click.option("--user", default="", help="Only of one user.")
+@click.option("--queue", default="", shell_complete=queue_names, help="Only of a queue and those below it.")
+@click.option("--name", default="", help="Only of one name.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
+@output_option
+def history(since: str, user: str, queue: str, name: str, limit: int, output: Output) -> None:
+    """List jobs that are over, those submitted last first. GPU-HOURS are the job's GPUs times the time that it ran."""
+    since_ms = past(since, "--since")
+    listed = connect().items("/jobs", LOOKED_AT_MAX, state=FINAL, user=user, queue=queue, name=name)
+    rows = []
+    for job in listed:
+        if (job["ended_ms"] or 0) >= since_ms:
+            rows.append(_row(job))
+        if len(rows) == limit:
+            break
+    emit(rows, COLUMNS, output)
+    if not rows and output in ("table", "wide"):
+        click.echo(f"No job has ended since {clock(since_ms)}. Use --since to look further back.", err=True)
+
+
+def _row(job: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **job_row(job),
+        "gpu_hours": round(job["gpus"] * job["executed_before_ms"] / HOUR_MS, 2),
+        "submitted": clock(job["submitted_ms"]),
+        "ended": clock(job["ended_ms"]),
+    }

@@ -1,0 +1,63 @@
+"""`phalanx usage`: GPU-hours by user, queue or job, and what of them was lost or idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from phalanx.cli.client import connect
+from phalanx.cli.complete import queue_names
+from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.when import now_ms, past
+
+HOUR_MS = 3_600_000
+FIGURES = (
+    Column("jobs"),
+    Column("gpu_hours", "GPU-HOURS"),
+    Column("lost_gpu_hours", "LOST"),
+    Column("idle_gpu_hours", "IDLE"),
+    Column("busy", "BUSY"),
+    Column("attempts", wide=True),
+)
+OF_JOBS = (
+    Column("name", least=8),
+    Column("user", least=6, spare=True),
+    Column("queue", least=8, tail=True, spare=True),
+)
+
+
+@click.command()
+@click.option("--by", type=click.Choice(["user", "queue", "job"]), default="user", show_default=True)
+@click.option(
+    "--since", default="7d", show_default=True, metavar="TIME", help="From when on: 24h, 30d, 2030-01-31T08:00Z."
+)
+@click.option("--until", metavar="TIME", help="Up to when: likewise. Default: now.")
+@click.option("--user", default="", help="Only of one user.")
+@click.option("--queue", default="", shell_complete=queue_names, help="Only of a queue and those below it.")
+@output_option
+def usage(by: str, since: str, until: str | None, user: str, queue: str, output: Output) -> None:
+    """Sum up GPU-hours held, the most first.
+
+    LOST is what was stopped before it was saved. BUSY is how busy the GPUs were by what jobs report (gpu_busy), IDLE
+    the GPU-hours that this leaves; a dash where no job reports it.
+    """
+    since_ms, until_ms = past(since, "--since"), past(until, "--until") if until else now_ms()
+    if since_ms >= until_ms:
+        raise click.UsageError(f"--since {since}: expected a time before {until or 'now'}")
+    found = connect().get("/usage", by=by, since_ms=since_ms, until_ms=until_ms, user=user, queue=queue)["items"]
+    columns = [Column("key", by.upper(), least=6), *(OF_JOBS if by == "job" else ()), *FIGURES]
+    emit([_row(each) for each in found], columns, output)
+    if not found and output in ("table", "wide"):
+        click.echo("No job held a GPU in that time.", err=True)
+
+
+def _row(used: dict[str, Any]) -> dict[str, Any]:
+    reported, busy = used["reported_gpu_ms"], used["busy_gpu_ms"]
+    return {
+        **used,
+        "gpu_hours": round(used["gpu_ms"] / HOUR_MS, 2),
+        "lost_gpu_hours": round(used["lost_gpu_ms"] / HOUR_MS, 2),
+        "idle_gpu_hours": round((reported - busy) / HOUR_MS, 2) if reported else None,
+        "busy": f"{busy / reported:.0%}" if reported else None,
+    }
