@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 from fastapi import APIRouter, Header, Query, Request
-from sqlalchemy import Connection, select
 
-from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, content
 from phalanx.server.api.streams.held import HeldResponse
+from phalanx.server.api.streams.live import live
+from phalanx.server.api.streams.records import QUIET_S, chunk_of
 from phalanx.server.api.streams.standing import Standing
-from phalanx.server.hidden_env import without_values
 from phalanx.server.refusal import Refusal
-from phalanx.server.store.journal import Entry, entries
-from phalanx.server.store.tables import jobs
 
 router = APIRouter(tags=["events"])
 
-CHUNK = 500
-QUIET_S = 15.0
-"""After so long without an event a comment is sent, so that nobody on the way takes the stream for dead."""
-
 SEQ_MAX = 1 << 62
 _SEQ = re.compile(r"[0-9]{1,19}")
-
-ABOUT_JOBS = ("claims", "actions", "verdicts", "reservations")
-"""The parts of a Decision that are about one job each."""
 
 
 @router.get("/events", responses=content("text/event-stream", LIST))
@@ -42,17 +31,24 @@ async def stream_events(
     since: Annotated[int | None, Query(ge=-1, le=SEQ_MAX, description="Begin after this record.")] = None,
     last_event_id: Annotated[str, Header(description="Goes on where a stream broke off.")] = "",
     follow: Annotated[bool, Query(description="Wait for more when all has been sent.")] = True,
+    live_only: Annotated[
+        bool, Query(alias="live", description="For pages: bounded pieces, also under load. It always follows.")
+    ] = False,
 ) -> HeldResponse:
     """Stream journal records as server-sent events; without `since`, those that are made from now on.
 
     Of jobs that the caller may not change, each value of a variable is `…`.
+
+    With `live` at most four pieces a second come. More than 50 new records are told of in one event `changes` with the
+    `jobs` they are about and their number by `types`; `more` says that not all jobs are named. Whoever is more than
+    10,000 records behind gets an event `gap` instead: what was seen of before must be read anew.
     """
     if not account.seen_queues:
         raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")
     start = _seq_of(last_event_id) if last_event_id else since if since is not None else context.engine.news.seq
     standing = Standing(context, request.state.token, lambda account: bool(account.seen_queues))
     headers = {"X-Accel-Buffering": "no"}
-    body = _stream(standing, context, start, follow)
+    body = live(standing, context, start) if live_only else _stream(standing, context, start, follow)
     return HeldResponse(body, "text/event-stream", headers, standing, account.user, context.connections.streams)
 
 
@@ -66,7 +62,7 @@ def _seq_of(last_event_id: str) -> int:
 async def _stream(standing: Standing, context: Context, seq: int, follow: bool) -> AsyncGenerator[bytes, None]:
     yield b": phalanx journal\n\n"
     while True:
-        chunk, lines = await context.read(_chunk, seq, await standing.account())
+        chunk, lines = await context.read(chunk_of, seq, await standing.account())
         if chunk is not None:
             yield b"".join(lines)
             seq = chunk
@@ -76,69 +72,3 @@ async def _stream(standing: Standing, context: Context, seq: int, follow: bool) 
         await context.engine.beyond(seq, QUIET_S)
         if context.engine.news.seq <= seq:
             yield b": still here\n\n"
-
-
-def _chunk(connection: Connection, seq: int, account: Account) -> tuple[int | None, list[bytes]]:
-    """The next records after one: the number of the last, and what the account may see of them."""
-    found = entries(connection, seq, CHUNK)
-    if not found:
-        return None, []
-    shown = [(entry, _body(entry)) for entry in found]
-    if not account.sees(""):
-        queues = _queues(connection, [job for _, body in shown for job in _jobs_in(body)])
-        seen = {job for job, queue in queues.items() if account.sees(queue)}
-        shown = [(entry, cut) for entry, body in shown if (cut := _cut(body, seen)) is not None]
-    return found[-1].seq, [_event(entry, _without_values(body, account)) for entry, body in shown]
-
-
-def _without_values(body: dict[str, Any], account: Account) -> dict[str, Any]:
-    """A record without the values of variables of a job that the account may not change."""
-    job = body.get("job")
-    if not isinstance(job, dict) or account.may_change(job.get("queue", ""), job.get("user", "")):
-        return body
-    return {**body, "job": without_values(job)}
-
-
-def _body(entry: Entry) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.json.decode(entry.line)["body"]
-    return body
-
-
-def _event(entry: Entry, body: dict[str, Any]) -> bytes:
-    about = {"seq": entry.seq, "now_ms": entry.now_ms}
-    content = msgspec.json.encode({**about, **body})
-    return b"id: %d\nevent: %s\ndata: %s\n\n" % (entry.seq, entry.type.encode(), content)
-
-
-def _jobs_in(body: dict[str, Any]) -> list[str]:
-    if body["type"] == "Decision":
-        return [_job_of(part) for key in ABOUT_JOBS for part in body.get(key) or ()]
-    return [job] if (job := _job_of(body)) else []
-
-
-def _job_of(part: dict[str, Any]) -> str:
-    """The job that a part of a record is about."""
-    if "job" in part:
-        job = part["job"]
-        return str(job["id"]) if isinstance(job, dict) else str(job)
-    action = part.get("action") or part.get("id")
-    return str(action[1]) if action else ""
-
-
-def _cut(body: dict[str, Any], seen: set[str]) -> dict[str, Any] | None:
-    """What of a record may be seen by somebody who sees some jobs only; None if nothing."""
-    if body["type"] != "Decision":
-        job = _job_of(body)
-        return (
-            body if job in seen or (not job and body["type"] in ("NodeHealthChanged", "DeviceHealthChanged")) else None
-        )
-    cut = {key: [part for part in body.get(key) or () if _job_of(part) in seen] for key in ABOUT_JOBS if body.get(key)}
-    for claim in cut.get("claims", []):
-        claim.pop("victims", None)
-    kept = {key: parts for key, parts in cut.items() if parts}
-    return {"type": "Decision", **kept} if kept else None
-
-
-def _queues(connection: Connection, ids: list[str]) -> dict[str, str]:
-    found = connection.execute(select(jobs.c.id, jobs.c.queue).where(jobs.c.id.in_(list(dict.fromkeys(ids)))))
-    return {row.id: row.queue for row in found}
