@@ -16,6 +16,7 @@ from phalanx.engine.records import JobState
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import ClusterChanged, Done, JobCancelled
 from phalanx.simulate.apart import WorkFailedError, apart
+from phalanx.simulate.chances import Chances, orders_of
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.forecast import Forecast, Outlook, Point, Span, forecast, point_forecast, span, unsaid_jobs
 from phalanx.simulate.past import FORECAST_MARK, Lengths, Past
@@ -192,6 +193,13 @@ def test_past_all_that_is_known_some_time_more_is_expected() -> None:
     assert Lengths([1.0], []).longer_than(4.0, 0.5) == 8.0
 
 
+def test_one_that_still_runs_does_not_tell_how_long_those_last_that_outlast_all_that_ended() -> None:
+    # By Kaplan and Meier a half ends at 1. What outlasts that lasts twice as long as it has with a chance of one half.
+    lengths = Lengths([1.0], [5.0])
+    assert [lengths.longer_than(0.0, part) for part in (0.5, 0.75, 0.95)] == pytest.approx([1.0, 2.0, 10.0])
+    assert lengths.longer_than(2.0, 0.5) == pytest.approx(4.0)
+
+
 def test_lengths_are_learned_from_the_queue_and_from_jobs_of_the_size() -> None:
     world = World(flat(4, 8))
     for i in range(25):
@@ -243,7 +251,7 @@ def test_where_nothing_is_known_nothing_is_said() -> None:
     past = Past(World(flat(1, 8)).state)
     assert past.length_ms(a_job("j", 1), 0, 0.5) is None
     assert past.length_ms(a_job("j", 1, max_run_ms=5), 0, 0.5) == 5
-    assert list(past.coming(1_000_000, Random(1))) == []
+    assert list(past.coming(1_000_000, Random(1), 0.9)) == []
 
 
 def test_every_attempt_may_run_as_long_as_it_may_at_most() -> None:
@@ -253,11 +261,45 @@ def test_every_attempt_may_run_as_long_as_it_may_at_most() -> None:
     assert length_ms == 4_800_000 + 3_600_000
 
 
+@pytest.mark.parametrize(("drawn", "times"), [(0.5, 1), (0.75, 3), (0.0, 0)])
+def test_a_rush_goes_on_for_as_long_again_with_a_chance_of_one_half(drawn: float, times: int) -> None:
+    world = World(flat(4, 8))
+    for i in range(31):
+        world.submit(a_job(f"j{i}", 1), after_ms=10_000)
+    coming = [at_ms for at_ms, _ in Past(world.state).coming(86_400_000, Random(1), drawn)]
+    assert abs(len(coming) - 30 * times) <= times + 1
+    assert all(at_ms <= world.state.now + times * 300_000 for at_ms in coming)
+
+
+def test_the_runs_of_a_forecast_share_out_all_that_is_possible_for_every_job() -> None:
+    orders = orders_of(9, seed=3)
+    runs = [Chances(number, 3, orders) for number in range(9)]
+    for name in ("1", "2", "3.7"):
+        assert sorted(run.part(name) for run in runs) == pytest.approx([part / 10 for part in range(1, 10)])
+    together = [tuple(run.part(name) for run in runs) for name in map(str, range(20))]
+    assert len(set(together)) > 15, "each job has an order of its own"
+    assert runs[4].part("2") == Chances(4, 3, orders_of(9, seed=3)).part("2"), "and keeps it"
+
+
+def test_behind_one_job_of_which_enough_is_known_the_interval_is_the_middle_eighty_percent() -> None:
+    world = World(flat(1, 8))
+    for minute in range(1, 41):
+        world.run(a_job(f"before{minute}", 8))
+        world.end(f"before{minute}", after_ms=60_000 * minute)
+    world.run(a_job("a", 8))
+    world.submit(a_job("b", 8))
+    span = forecast(world.state, Outlook(runs=9, costs=NO_COSTS)).spans["b"]
+    assert span.early_ms is not None
+    assert span.late_ms is not None
+    assert 2 * 60_000 <= span.early_ms - world.state.now <= 8 * 60_000
+    assert 33 * 60_000 <= span.late_ms - world.state.now <= 39 * 60_000
+
+
 def test_jobs_come_as_they_came_before() -> None:
     world = World(flat(4, 8))
     for i in range(30):
         world.submit(a_job(f"j{i}", 1, queue="ab"[i % 2]), after_ms=10_000)
-    coming = list(Past(world.state).coming(600_000, Random(1)))
+    coming = list(Past(world.state).coming(600_000, Random(1), 0.9))
     times = [at_ms for at_ms, _ in coming]
     assert times == sorted(times)
     assert times[0] >= world.state.now
@@ -277,7 +319,7 @@ def test_jobs_of_a_queue_that_is_gone_do_not_come_again() -> None:
         world.run(a_job(f"j{i}", 1, queue="aab"[i % 3], duration_ms=5_000))
         world.end(f"j{i}", after_ms=10_000)
     world.turn(ClusterChanged(queues("b")))
-    coming = list(Past(world.state).coming(600_000, Random(1)))
+    coming = list(Past(world.state).coming(600_000, Random(1), 0.9))
     assert {job.queue for _, job in coming} == {"b"}
     # One in thirty seconds, for ten minutes.
     assert 18 <= len(coming) <= 22
@@ -292,7 +334,7 @@ def test_jobs_that_ask_for_more_than_a_queue_may_have_by_now_do_not_come_again()
         world.run(a_job(f"j{i}", 1 + 3 * (i % 2), queue="a", duration_ms=5_000))
         world.end(f"j{i}", after_ms=10_000)
     world.turn(ClusterChanged(replace(flat(1, 8), queues=(Queue("a", limit=Quota(2_000)),))))
-    assert {job.gang.gpus_max for _, job in Past(world.state).coming(600_000, Random(1))} == {1}
+    assert {job.gang.gpus_max for _, job in Past(world.state).coming(600_000, Random(1), 0.9)} == {1}
 
 
 def test_where_nobody_would_be_taken_on_again_nobody_comes() -> None:
@@ -302,7 +344,7 @@ def test_where_nobody_would_be_taken_on_again_nobody_comes() -> None:
         world.turn(JobCancelled(f"j{i}"))
         world.done(f"j{i}")
     world.turn(ClusterChanged(queues("b")))
-    assert list(Past(world.state).coming(7 * 86_400_000, Random(1))) == []
+    assert list(Past(world.state).coming(7 * 86_400_000, Random(1), 0.9)) == []
 
 
 def test_of_nineteen_starts_the_second_and_the_last_but_one_bound_eighty_percent() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil, floor
-from random import Random
 from typing import NamedTuple
 
 from phalanx.advice.registry import adviser
@@ -25,6 +24,7 @@ from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.adopt import adopted
 from phalanx.simulate.apart import apart
 from phalanx.simulate.calm import calm
+from phalanx.simulate.chances import Chances, orders_of
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.past import Past
 from phalanx.simulate.run import Run
@@ -42,6 +42,9 @@ COMING_MAX = 10_000
 """Jobs that come in one run at most; the horizon is where the last of so many comes. After a burst of submissions more
 of the like would come for as long as the horizon is far."""
 
+ARRIVALS = ""
+"""By which it is drawn how long jobs go on arriving; no job has such an id."""
+
 MINUTE_MS = 60_000
 STARTS_MAX = 800
 """Starts that a point forecast follows: counted, so that it takes a second or so, and never timed."""
@@ -54,13 +57,19 @@ class Span:
     """When a job is expected to start: in eight of ten cases between `early_ms` and `late_ms`, half before `middle_ms`.
 
     None is beyond the horizon of the forecast. Where it is `open` nobody can tell instead, since the job waits for
-    others of whose lengths nothing is known; not even the earliest moment, if all of those may end at once.
+    others of whose lengths nothing is known; not even the earliest moment, if all of those may end at once. It is also
+    where jobs that come later may delay it, and too few forecasts have come true to know by how much.
     """
 
     early_ms: int | None
     middle_ms: int | None
     late_ms: int | None
     open: bool = False
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether it is open only since too few forecasts have come true: the runs themselves have an end."""
+        return self.open and self.middle_ms is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +130,10 @@ def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) 
     waiting = waiting_jobs(state) if jobs is None else dict.fromkeys(jobs)
     past = Past(state)
     unsaid = {name: None for name, job, done_ms in _open_jobs(state) if _is_unsaid(past, job, done_ms)}
+    orders = orders_of(outlook.runs, outlook.seed)
     futures = apart(
         lambda number: run_ahead(
-            state, past, waiting, outlook, Random(f"{outlook.seed}/{number}"), unsaid if number % 2 == 0 else {}
+            state, past, waiting, outlook, Chances(number, outlook.seed, orders), unsaid if number % 2 == 0 else {}
         ),
         outlook.runs,
         outlook.workers,
@@ -198,17 +208,18 @@ def run_ahead(
     past: Past,
     waiting: Mapping[str, None],
     outlook: Outlook,
-    rng: Random,
+    chances: Chances,
     at_once: Container[str] = (),
 ) -> Future:
     """One possible future, in which some jobs are over as soon as they run. The State is not the same afterwards."""
+    rng = chances.rng
     past = past.redrawn(rng)
     works: dict[str, Work] = {}
     for name, job, done_ms in _open_jobs(state):
-        drawn_ms = past.length_ms(job, done_ms, rng.random())
+        drawn_ms = past.length_ms(job, done_ms, chances.part(name))
         works[name] = Work(max(done_ms, 1) if name in at_once else drawn_ms, job=job)
     coming: list[tuple[int, Event]] = []
-    for at_ms, job in islice(past.coming(outlook.horizon_ms, rng), COMING_MAX):
+    for at_ms, job in islice(past.coming(outlook.horizon_ms, rng, chances.part(ARRIVALS)), COMING_MAX):
         works[job.id] = Work(past.length_ms(job, 0, rng.random()), job=job)
         coming.append((at_ms, JobSubmitted(job)))
     if len(coming) == COMING_MAX:

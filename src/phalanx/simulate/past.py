@@ -45,7 +45,6 @@ class Lengths:
             at_risk = len(self.ended) - i + len(running) - bisect_left(running, length)
             left *= 1.0 - 1.0 / at_risk
             self._cumulated.append(1.0 - left)
-        self._longest = max([*self.ended[-1:], *running[-1:]], default=0.0)
 
     def __len__(self) -> int:
         return len(self.ended)
@@ -54,7 +53,8 @@ class Lengths:
         """The length that this part of those that last longer does not exceed.
 
         Past all known one lasts twice as long as it has with a chance of one half, ten times with one tenth, as was
-        measured of processes of Unix (Harchol-Balter and Downey, SIGMETRICS 1996).
+        measured of processes of Unix (Harchol-Balter and Downey, SIGMETRICS 1996). That some still run which have run
+        longer tells only that one may: taken as the length of all that are left, it made forecasts far too sure.
         """
         before = bisect_right(self.ended, done)
         passed = self._cumulated[before - 1] if before else 0.0
@@ -62,10 +62,9 @@ class Lengths:
         at = bisect_left(self._cumulated, sought, before)
         if at < len(self.ended):
             return self.ended[at]
-        if self._longest > done:
-            # Of those who are left none has ended: as long as the longest has come to (Efron, 1967).
-            return self._longest
-        return done / (1.0 - min(part, PART_MAX))
+        known = max(passed, *self._cumulated[-1:], 0.0)
+        beyond = (sought - known) / (1.0 - known) if known < 1.0 else part
+        return max(done, *self.ended[-1:]) / (1.0 - min(beyond, PART_MAX))
 
 
 @dataclass(slots=True)
@@ -228,12 +227,19 @@ class Past:
             self._lengths[group] = Lengths(observed.ended, observed.running)
         return self._lengths[group]
 
-    def coming(self, horizon_ms: int, rng: Random) -> Iterator[tuple[int, Job]]:
-        """Jobs that may arrive up to a horizon, in order of time."""
+    def coming(self, horizon_ms: int, rng: Random, part: float) -> Iterator[tuple[int, Job]]:
+        """Jobs that may arrive up to a horizon, in order of time, for as long as they go on arriving.
+
+        That is as long again as they have so far with a chance of one half, nine times as long with one tenth, like
+        all that lasts and nothing else is known of. A rush of an hour that never ended would be one of days: under
+        policies by which later jobs go first a job would wait for all of it. `part` says where among all that is
+        possible.
+        """
         arrivals = self._repeatable
         times = [at_ms for at_ms, _ in arrivals]
         if len(times) < SAMPLES_MIN or times[-1] == times[0]:
             return
+        horizon_ms = min(horizon_ms, round((self.now - times[0]) * part / (1.0 - part)))
         block_ms = min(DAY_MS, self.now - times[0])
         blocks = max((self.now - times[0]) // block_ms, 1)
         number = 0
