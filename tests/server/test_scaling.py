@@ -153,6 +153,9 @@ def test_a_training_gives_way_for_a_replica_and_why_tells_the_price(server: Serv
     server.wait(training, "running")
     job = a_service(server, load)
     eventually(lambda: running(server, job) == 1)
+    price = server.client.get(f"/jobs/{job}/why").json()["next_replica"]
+    assert (price["had"], [each["job"] for each in price["gives_way"]]) == ("preemption", [training])
+    assert price["says"].startswith(f"1 replica would stop job {training} of queue default (3 GPUs): ")
     load.write_text("15")
     server.wait(training, "waiting")
     eventually(lambda: running(server, job) == 2)
@@ -176,6 +179,18 @@ def test_without_load_a_service_has_no_replica_until_prometheus_tells_of_some(
     eventually(lambda: running(server, job) == 2)
     assert dict.fromkeys(answering.asked) == {query: None}
     server.client.post(f"/jobs/{job}:cancel").raise_for_status()
+
+
+def test_a_plan_tells_what_all_replicas_would_cost(server: Server) -> None:
+    training = server.submit(gpus=3, command="sleep 600", grace="1s")["id"]
+    server.wait(training, "running")
+    scale = {"metric": "queue_length", "target": 1, "max": 4}
+    job = {"kind": "service", "gpus": 1, "priority": 5, "command": "x", "scale": scale}
+    (planned,) = server.client.post("/plan", json={"jobs": [job]}).raise_for_status().json()["items"]
+    assert planned["victims"] == []
+    assert (planned["all_replicas"]["replicas"], planned["all_replicas"]["had"]) == (4, "preemption")
+    assert [each["gpus"] for each in planned["all_replicas"]["gives_way"]] == [3]
+    server.client.post(f"/jobs/{training}:cancel").raise_for_status()
 
 
 def test_a_server_without_prometheus_takes_no_query(rehearsal: Server) -> None:

@@ -8,14 +8,18 @@ import pytest
 
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import flat
+from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.cycle import decide
+from phalanx.engine.evidence import other
 from phalanx.engine.records import JobState
+from phalanx.engine.replica_price import GivesWay, Had, ReplicaPrice, all_replicas, next_replica
 from phalanx.engine.scaling import scaled
 from phalanx.engine.turn import verify
 from phalanx.protocol.action import Resize
-from phalanx.protocol.event import JobCancelled, JobChanged, JobSubmitted
+from phalanx.protocol.event import JobCancelled, JobChanged, JobSubmitted, TimerDue
 from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
+from phalanx.words.replica_price import price_words
 from phalanx.workload.job import Job, Kind
 from phalanx.workload.scale import Metric, Scale
 
@@ -194,3 +198,60 @@ def test_what_no_file_could_say_is_refused(change: dict[str, object], words: str
     job = replace(a_service(), **change)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=words):
         world.turn(JobSubmitted(job))
+
+
+def test_the_price_of_a_replica_is_the_work_that_is_lost_for_it() -> None:
+    world = World(flat(1, 4), "priority")
+    world.run(a_service(), a_job("training", 3))
+    world.turn(TimerDue(), after_ms=3_600_000)
+    price = next_replica(world.state, "service")
+    assert price == ReplicaPrice(1, Had.PREEMPTION, (GivesWay(other(world.state, "training"), 3 * 3_600_000),))
+    assert price_words(price) == "1 replica would stop job training of queue default (3 GPUs): 3.0 GPU-hours lost"
+    assert not decide(world.state, world.now).actions
+
+
+def test_a_replica_that_shrinks_an_elastic_job_loses_nothing() -> None:
+    world = World(flat(1, 4), "priority")
+    world.run(a_service(), a_job("elastic", 1, (1, 3)))
+    assert price_words(next_replica(world.state, "service")) == (
+        "1 replica would shrink job elastic of queue default (3 GPUs) by 1 GPU: 0.0 GPU-hours lost"
+    )
+
+
+def test_a_price_of_other_queues_names_no_job() -> None:
+    world = World(flat(1, 2), "priority")
+    world.run(a_service(), a_job("training", 1))
+    price = next_replica(world.state, "service")
+    assert price is not None
+    assert "training" not in price_words(price.seen_from(()))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "priority", "most", "had"), [(1, 5, 8, Had.FREE), (3, 5, 8, Had.NO_ROOM), (3, 0, 1, Had.MAX)]
+)
+def test_a_replica_without_a_price_says_why(gpus: int, priority: int, most: int, had: Had) -> None:
+    world = World(flat(1, 4), "priority")
+    world.run(a_service(most=most), a_job("training", gpus, priority=priority))
+    price = next_replica(world.state, "service")
+    assert price is not None
+    assert price.had is had
+    assert price_words(price)
+
+
+def test_only_services_that_follow_their_load_have_a_price() -> None:
+    world = World(flat(1, 4), "priority")
+    world.run(a_job("training"))
+    assert next_replica(world.state, "training") is None
+    assert all_replicas(world.state, "training") is None
+    assert price_words(None) == ""
+
+
+def test_quota_that_is_used_up_keeps_the_size_and_is_told() -> None:
+    cluster = replace(flat(1, 4), queues=(Queue("serving", limit=Quota(1000)),))
+    world = World(cluster, "priority")
+    world.run(replace(a_service(), queue="serving"))
+    plan = to_have(world, 3)
+    assert not plan.actions
+    price = next_replica(world.state, "service")
+    assert price is not None
+    assert price.had is Had.QUOTA

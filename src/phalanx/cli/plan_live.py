@@ -22,6 +22,7 @@ COLUMNS = (
     Column("starts"),
     Column("leaving", "VICTIMS"),
     Column("communication_ms", "COMM MS"),
+    Column("price", spare=True),
     Column("why"),
 )
 
@@ -35,7 +36,8 @@ def plan_live(files: tuple[str, ...], output: Output) -> None:
         told = client.post("/plan", {"jobs": jobs})["items"]
     except Refused as refused:
         raise with_file(refused, files) from None
-    emit([row_of(item) for item in told], COLUMNS, output)
+    rows = [row_of(item) for item in told]
+    emit(rows, [column for column in COLUMNS if column.key != "price" or any(row["price"] for row in rows)], output)
 
 
 def row_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def row_of(item: dict[str, Any]) -> dict[str, Any]:
         "where": where(item["nodes"]),
         "starts": _starts(item.get("expected_start_ms"), bool(others)),
         "leaving": leaving_words(others, now_ms()),
+        "price": (item.get("all_replicas") or {}).get("says"),
     }
 
 

@@ -31,6 +31,7 @@ COLUMNS = tuple(
         "preempted",
         "lost",
         "deadline",
+        "next_replica",
         "position",
         "queues",
         "priority",
@@ -49,6 +50,7 @@ def why_live(job: str, output: Output) -> None:
             **told,
             **told["evidence"],
             "expected_start": expected_start(told, now_ms()),
+            "next_replica": (told.get("next_replica") or {}).get("says"),
             "not_before": clock(told.get("not_before_ms")),
         }
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)

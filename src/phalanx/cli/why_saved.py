@@ -11,6 +11,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit_one
 from phalanx.cli.saved import state_from
 from phalanx.engine.explain import Explanation
+from phalanx.engine.replica_price import next_replica
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why as answer
 from phalanx.errors import PhalanxError
@@ -19,6 +20,7 @@ from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because, because_in
+from phalanx.words.replica_price import price_words
 from phalanx.words.start import expected, no_forecast, nothing_known, starts_when
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ COLUMNS = (
     Column("overdue"),
     Column("preempted"),
     Column("deadline"),
+    Column("next_replica"),
     Column("position"),
     Column("queues"),
     Column("priority"),
@@ -81,6 +84,7 @@ def why_saved(job: str, state_path: str, ahead: bool | None, output: Output) -> 
         raise NoSuchJob(f"{state_path}: {error}") from error
     row = as_data(explanation) | {"why": because_in(state, explanation)}
     row["preempted"] = preempted_words(state, job)
+    row["next_replica"] = price_words(next_replica(state, job))
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:

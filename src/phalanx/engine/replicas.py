@@ -19,6 +19,7 @@ from phalanx.engine.room import Room, make_room
 from phalanx.engine.state import State
 from phalanx.policy.policy import never
 from phalanx.workload.gang import Role
+from phalanx.workload.job import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +96,31 @@ def room_for(draft: Draft, attempt: AttemptRecord, role: Role, more: int) -> Roo
     if role.task.share is not None or attempt.job.gang.topology.required:
         return None
     while more:
-        room = _room_for(draft, attempt, role, more)
+        room = room_of_lower(draft, request_for(draft.state, attempt.job, role, more))
         if room is not None:
             return room
         more //= 2
     return None
 
 
-def _room_for(draft: Draft, attempt: AttemptRecord, role: Role, count: int) -> Room | None:
+def room_of_lower(draft: Draft, head: JobRecord) -> Room | None:
+    """Where replicas would lie once jobs of lower priorities have made way, and those that leave anyway."""
     state = draft.state
-    head = request_for(state, attempt, role, count)
     if state.shortfall(head) is not None or not draft.could_make_room(head):
         return None
     context = draft.context(head, None)
-    below = NotBelow(state, attempt.job.priority, context.untouchable)
+    below = NotBelow(state, head.job.priority, context.untouchable)
     room = make_room(draft.trial, head, replace(context, untouchable=below))
     if room is None or room.moves or (draft.reservations.made and draft.reservations.delayed_by(head, room)):
         return None
     return room
 
 
-def request_for(state: State, attempt: AttemptRecord, role: Role, count: int) -> JobRecord:
+def request_for(state: State, job: Job, role: Role, count: int) -> JobRecord:
     """So many replicas of a service as if they were a pending job."""
-    head = copy(state.jobs[attempt.job.id])
+    head = copy(state.jobs[job.id])
     head.attempt, head.queued, head.parked, head.kept = None, None, None, None
     roles = (replace(role, replicas_min=count, replicas_max=count),)
-    asked = replace(attempt.job, gang=replace(attempt.job.gang, roles=roles), scale=None)
+    asked = replace(job, gang=replace(job.gang, roles=roles), scale=None)
     take_request(head, asked, state.tells_apart)
     return head

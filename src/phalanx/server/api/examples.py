@@ -121,6 +121,7 @@ _PLANNED = {
     "makes_room": [],
     "expected_start_ms": _AT_MS,
     "communication_ms": 1.7,
+    "all_replicas": None,
     "why": "",
 }
 
@@ -269,6 +270,7 @@ EXAMPLES: dict[str, Any] = {
         "preempted": "",
         "lost": "",
         "deadline": "",
+        "next_replica": None,
         "evidence": {"free_gpus": "4 on n3"},
         "ruled_out": {"free_gpus": 125},
         "gpus_free": 4,

@@ -393,6 +393,21 @@ class ReservationListModel(Answered):
     next: str | None = None
 
 
+class ReplicaPriceModel(Answered):
+    """What replicas of a service that follows its load would cost other jobs now."""
+
+    replicas: int
+    had: Literal["free", "preemption", "max", "quota", "no_room"] = Field(
+        description="How they would be had, or why not."
+    )
+    gives_way: list[dict[str, Any]] = Field(
+        description="Jobs that would be stopped, each with its queue, gpus and lost_gpu_ms, or shrunk by so many GPUs; "
+        "job is empty for others' jobs."
+    )
+    lost_gpu_ms: int = Field(description="GPU time that all of them would lose.")
+    says: str
+
+
 class WhyModel(Answered):
     """Why a job is where it is: one dominant reason and the counts behind it."""
 
@@ -406,6 +421,9 @@ class WhyModel(Answered):
     lost: str = Field(description="How much work was lost by that, as far as it is known; or empty.")
     deadline: str = Field(
         description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."
+    )
+    next_replica: ReplicaPriceModel | None = Field(
+        description="Of a running service that follows its load: what one more replica would cost other jobs."
     )
     ruled_out: dict[str, int]
     gpus_free: int | None
@@ -453,6 +471,9 @@ class PlannedModel(Answered):
     )
     expected_start_ms: int | None
     communication_ms: float | None
+    all_replicas: ReplicaPriceModel | None = Field(
+        description="Of a service that follows its load: what all replicas that it may have would cost other jobs."
+    )
     why: str
 
 

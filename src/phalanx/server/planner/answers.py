@@ -18,6 +18,7 @@ from phalanx.engine.cycle import decide
 from phalanx.engine.evidence import other
 from phalanx.engine.explain import explain, redacted
 from phalanx.engine.present import present_reason
+from phalanx.engine.replica_price import ReplicaPrice, all_replicas, next_replica
 from phalanx.engine.snapshot import dump_hidden, load
 from phalanx.engine.state import State, UnknownJobError
 from phalanx.engine.why import why
@@ -55,6 +56,7 @@ from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because_in
+from phalanx.words.replica_price import price_words
 from phalanx.words.start import nothing_known, starts_when
 from phalanx.workload.after import bound, by_dependency
 from phalanx.workload.array import members
@@ -120,6 +122,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "evidence": evidence(explanation, state.now, state.usage),
         "preempted": preempted_words(state, question.job, seen),
         "deadline": deadline_words(state, question.job, seen),
+        "next_replica": _priced(next_replica(state, question.job), seen),
         "ruled_out": dict(refusal.ruled_out) if refusal else {},
         "gpus_free": refusal.gpus_free if refusal else None,
         "gpus_needed": refusal.gpus_needed if refusal else None,
@@ -147,6 +150,23 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
             if not told["no_forecast"] and (is_open or not is_told):
                 told["no_forecast"] = unknown
     return told
+
+
+def _priced(price: ReplicaPrice | None, seen: Seen) -> dict[str, Any] | None:
+    """What replicas would cost, for a user who may look at some queues."""
+    if price is None:
+        return None
+    shown = price.seen_from(seen)
+    return {
+        "replicas": shown.replicas,
+        "had": shown.had.value,
+        "gives_way": [
+            msgspec.to_builtins(each.other) | {"lost_gpu_ms": each.lost_gpu_ms, "shrinks_by": each.gpus}
+            for each in shown.gives_way
+        ],
+        "lost_gpu_ms": shown.lost_gpu_ms,
+        "says": price_words(shown),
+    }
 
 
 def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str, Any]:
@@ -207,7 +227,9 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     now = state.now
     plan = decide(state, now)
     items = [_planned(state, plan, job) for job in jobs]
-    for item in items:
+    prices = [_priced(all_replicas(state, job.id), seen) for job in jobs]
+    for item, price in zip(items, prices, strict=True):
+        item["all_replicas"] = price
         starts_now = item["nodes"] and not item["leaving"]
         item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
         if item["expected_start_ms"] is None:
