@@ -14,7 +14,7 @@ from live import Phalanx, Server, until
 
 from job_python import JOB_PYTHON
 from phalanx.cli.exit import Exit
-from phalanx.cli.templates import templates
+from phalanx.templates.gallery import templates
 from phalanx.workload.formats.native import read_job
 
 

@@ -120,6 +120,7 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/debug/bundle"): (None, {"admin"}),
     ("GET", "/audit"): (None, {"admin"}),
     ("GET", "/me"): (None, EVERYBODY),
+    ("GET", "/templates"): (None, EVERYBODY),
     ("GET", "/users"): (None, {"admin"}),
     ("POST", "/users"): ({"name": "newcomer"}, {"admin"}),
     ("PATCH", "/users/{name}"): ({"disabled": False}, {"admin"}),

@@ -49,7 +49,7 @@ def policy_names(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 def template_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of job templates."""
-    from phalanx.cli.templates import templates
+    from phalanx.templates.gallery import templates
 
     return [CompletionItem(each.name, help=each.summary) for each in templates() if each.name.startswith(incomplete)]
 

@@ -188,7 +188,7 @@ def run(ctx: click.Context, /, **given: Any) -> int:
 
 
 def _list_templates(output: Output) -> None:
-    from phalanx.cli.templates import templates
+    from phalanx.templates.gallery import templates
 
     emit([{"template": each.name, "summary": each.summary} for each in templates()], TEMPLATE_COLUMNS, output)
 

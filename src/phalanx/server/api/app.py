@@ -16,6 +16,7 @@ from phalanx.server.api import (
     applying,
     changing,
     errors,
+    job_templates,
     jobs,
     nodes,
     planning,
@@ -74,6 +75,7 @@ def create_app(context: Context) -> FastAPI:
         beside,
     ):
         app.include_router(module.router, prefix=PREFIX)
+    app.include_router(job_templates.router, prefix=PREFIX)
     app.include_router(watching.router)
     app.include_router(web.router)
     app.add_api_route(f"{PREFIX}/openapi.json", _openapi_route(app), include_in_schema=False)

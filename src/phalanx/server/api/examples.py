@@ -222,6 +222,16 @@ EXAMPLES: dict[str, Any] = {
         "lost": "",
     },
     "JobListModel": _page(JOB_EXAMPLE),
+    "TemplateListModel": {
+        "items": [
+            {
+                "name": "fraction",
+                "summary": "A small experiment on a quarter of a GPU, beside others.",
+                "text": "# A small experiment on a quarter of a GPU, beside others.\nname: fraction\ngpus: 1\n",
+            }
+        ],
+        "next": None,
+    },
     "MeModel": {"user": "ada", "roles": [_GRANT], "scopes": ["read", "write"]},
     "NewTokenModel": {
         "id": "0123456789ab",

@@ -544,6 +544,21 @@ class SessionModel(Answered):
     until_ms: int | None = Field(description="When it ends at the latest.")
 
 
+class TemplateModel(Answered):
+    """A job file that works as it is, and a line that says what it is for."""
+
+    name: str
+    summary: str
+    text: str
+
+
+class TemplateListModel(Answered):
+    """All templates, by name."""
+
+    items: list[TemplateModel]
+    next: str | None = None
+
+
 class UserModel(Answered):
     """A user."""
 

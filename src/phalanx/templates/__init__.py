@@ -1,0 +1,1 @@
+"""Job files that work as they are, to be changed by hand."""
