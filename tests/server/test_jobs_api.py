@@ -391,6 +391,9 @@ def test_why_tells_what_a_job_lacks_and_when_it_will_start(rehearsal: Server) ->
     why = rehearsal.client.get(f"/jobs/{waiter}/why").json()
     assert why["reason"] == "gpus"
     assert (why["gpus_free"], why["gpus_needed"]) == (0, 8)
+    changes = why["explanation"]["changes"]
+    assert len(why["ways"]) == len(changes) > 0
+    assert why["sooner"] == f"it would start now {why['ways'][0]}"
     started = rehearsal.job(filler)["started_ms"]
     assert abs(why["expected_start_ms"] - (started + 3_600_000)) < 10_000
     assert rehearsal.job(waiter)["reason"] == "gpus"

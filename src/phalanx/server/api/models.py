@@ -416,6 +416,7 @@ class WhyModel(Answered):
     reason: str | None
     why: str
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
+    ways: list[str] = Field(description="All changes that would, in words, in the order of `explanation.changes`.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
     preempted: str = Field(description="How often it made room for others, and for whom last; or empty.")
     lost: str = Field(description="How much work was lost by that, as far as it is known; or empty.")

@@ -51,7 +51,7 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.view.lists import reservations_in, spent_in, used_in
 from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.forecast import Forecast, point_forecast
-from phalanx.words.change import sooner
+from phalanx.words.change import offer, sooner
 from phalanx.words.deadline import deadline_words
 from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
@@ -119,6 +119,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "reason": explanation.reason.value if explanation.reason else None,
         "why": because_in(state, explanation),
         "sooner": sooner(explanation),
+        "ways": [offer(change) for change in explanation.changes],
         "evidence": evidence(explanation, state.now, state.usage),
         "preempted": preempted_words(state, question.job, seen),
         "deadline": deadline_words(state, question.job, seen),
