@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -356,17 +357,35 @@ def test_a_cookie_alone_lets_a_browser_look_and_change_nothing(rehearsal: Server
         assert browser.post("/api/v1/jobs", json=JOB).status_code == 403
 
 
-def test_pages_load_nothing_from_elsewhere(rehearsal: Server) -> None:
-    for path in ("/", "/web/landing.js", "/web/reference.js", "/web/style.css"):
+def test_pages_load_nothing_from_elsewhere_and_run_nothing_inline(rehearsal: Server) -> None:
+    for path in (
+        "/",
+        "/ui/jobs/7?tab=why",
+        "/ui/static/main.js",
+        "/ui/static/style/base.css",
+        "/ui/static/reference.js",
+    ):
         response = httpx2.get(rehearsal.url + path)
         assert response.status_code == 200
-        assert "//" not in response.text.replace("// Renders", "")
-        assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+        policy = response.headers["Content-Security-Policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+    page = httpx2.get(rehearsal.url).text
+    assert "style=" not in page
+    assert re.findall(r"<script[^>]*>[^<]", page) == []
+
+
+def test_a_browser_asks_again_for_files_of_the_page_and_loads_only_what_has_changed(rehearsal: Server) -> None:
+    url = rehearsal.url + "/ui/static/main.js"
+    first = httpx2.get(url, headers={"Accept-Encoding": "gzip"})
+    assert (first.headers["Content-Encoding"], first.headers["Cache-Control"]) == ("gzip", "no-cache")
+    assert first.text == httpx2.get(url, headers={"Accept-Encoding": "identity"}).text
+    assert httpx2.get(url, headers={"If-None-Match": first.headers["ETag"]}).status_code == 304
 
 
 def test_browsers_find_an_icon_where_the_pages_say_and_where_they_look_unasked(rehearsal: Server) -> None:
-    assert 'rel="icon" href="/web/icon.svg"' in httpx2.get(rehearsal.url).text
-    for path in ("/web/icon.svg", "/favicon.ico"):
+    assert 'rel="icon" href="/ui/static/icon.svg"' in httpx2.get(rehearsal.url).text
+    for path in ("/ui/static/icon.svg", "/favicon.ico"):
         icon = httpx2.get(rehearsal.url + path)
         assert (icon.status_code, icon.headers["Content-Type"]) == (200, "image/svg+xml")
 

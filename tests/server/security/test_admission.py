@@ -148,7 +148,7 @@ def test_no_body_is_larger_than_what_its_route_carries(rehearsal: Server, path: 
 
 
 def test_routes_that_need_no_token_still_need_none(rehearsal: Server) -> None:
-    for path in ("/", "/healthz", "/readyz", "/favicon.ico", "/web/style.css"):
+    for path in ("/", "/healthz", "/readyz", "/favicon.ico", "/ui/static/style/base.css"):
         assert httpx2.get(rehearsal.url + path).status_code == 200, path
     assert httpx2.get(rehearsal.url + "/nothing-there").status_code == 404
 

@@ -20,8 +20,8 @@ INTRODUCTION = """# The REST API
 Everything below `/api/v1`. This page is made from the server's own OpenAPI document, which is at
 `/api/v1/openapi.json`; `/api/v1/docs` renders it in a browser, with nothing loaded from elsewhere.
 
-**Tokens.** Every request carries `Authorization: Bearer TOKEN`. Without one only `/healthz`, `/readyz` and the landing
-page are open; `POST /api/v1/login` and `POST /api/v1/session` take what stands for one.
+**Tokens.** Every request carries `Authorization: Bearer TOKEN`. Without one only `/healthz`, `/readyz` and the files
+of the page are open; `POST /api/v1/login` and `POST /api/v1/session` take what stands for one.
 
 **Sessions.** `POST /api/v1/session` opens a session of a browser with a password or a token. Its secret is in a cookie
 that scripts cannot read (`HttpOnly`, `SameSite=Strict`, `Secure` over HTTPS), and is no bearer token. The cookie is

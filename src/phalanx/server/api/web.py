@@ -1,44 +1,40 @@
-"""Pages for browsers, and the answers for whoever watches the server: alive, ready."""
+"""The page and its files, and the answers for whatever watches the server: alive, ready."""
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.pages import as_json
+from phalanx.server.api.web_files import ICON, PAGE, REFERENCE, WebFile, static_files
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(include_in_schema=False)
 
-FILES = {
-    "icon.svg": "image/svg+xml",
-    "style.css": "text/css; charset=utf-8",
-    "landing.js": "text/javascript; charset=utf-8",
-    "reference.js": "text/javascript; charset=utf-8",
-}
+
+@router.get("/ui/static/{path:path}")
+async def file(request: Request, path: Annotated[str, Path(max_length=200)]) -> Response:
+    """A file that the page is made of; there are no others."""
+    found = static_files().get(path)
+    if found is None:
+        raise Refusal("not_found", "there is no such file")
+    return _answer(request, found)
 
 
 @router.get("/")
-async def landing() -> Response:
-    """The page that everybody sees."""
-    return _file("landing.html", "text/html; charset=utf-8")
-
-
-@router.get("/web/{name}")
-async def file(name: Annotated[str, Path(max_length=50)]) -> Response:
-    """A file that pages are made of; there are no others."""
-    if name not in FILES:
-        raise Refusal("not_found", "there is no such file")
-    return _file(name, FILES[name])
+@router.get("/ui")
+@router.get("/ui/{path:path}")
+async def page(request: Request) -> Response:
+    """The page, at every address of its views: which one it shows, it reads there itself."""
+    return _answer(request, static_files()[PAGE])
 
 
 @router.get("/favicon.ico")
-async def icon() -> Response:
+async def icon(request: Request) -> Response:
     """The icon, where browsers look for it unasked."""
-    return _file("icon.svg", FILES["icon.svg"])
+    return _answer(request, static_files()[ICON])
 
 
 @router.get("/healthz")
@@ -58,10 +54,16 @@ async def ready(context: WorkerContext) -> Response:
 
 
 @router.get("/api/v1/docs")
-async def reference(account: SignedIn) -> Response:
+async def reference(account: SignedIn, request: Request) -> Response:
     """The API reference."""
-    return _file("reference.html", "text/html; charset=utf-8")
+    return _answer(request, static_files()[REFERENCE])
 
 
-def _file(name: str, media: str) -> Response:
-    return Response(files("phalanx.server.web").joinpath(name).read_bytes(), media_type=media)
+def _answer(request: Request, file: WebFile) -> Response:
+    """A file, or nothing if the browser has it already. It asks each time: no old module may meet a new one."""
+    headers = {"Cache-Control": "no-cache", "ETag": file.etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == file.etag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(file.content, headers=headers, media_type=file.media)
+    return Response(file.compressed, headers={**headers, "Content-Encoding": "gzip"}, media_type=file.media)

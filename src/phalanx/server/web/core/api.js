@@ -1,0 +1,68 @@
+// Requests to the server, and what can come of them.
+import { learnTime } from "./clock.js";
+import { session } from "./session-store.js";
+
+const BASE = "/api/v1";
+const SAFE = new Set(["GET", "HEAD"]);
+
+export class ApiError extends Error {
+  constructor(status, code, message, detail = null) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.detail = detail;
+  }
+
+  get retryAfter_s() {
+    return this.detail?.retry_after_s ?? 1;
+  }
+}
+
+const failureOf = async (response) => {
+  const body = await response.json().catch(() => null);
+  const message = body?.message ?? `the server answered ${response.status}`;
+  return new ApiError(response.status, body?.code ?? "", message, body?.detail ?? null);
+};
+
+const reach = async (url, init) => {
+  try {
+    return await fetch(url, init);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "the server cannot be reached");
+  }
+};
+
+export const send = async (method, path, { body, headers = {}, signal } = {}) => {
+  const sent = { ...headers };
+  if (typeof body === "string") sent["Content-Type"] ??= "application/yaml";
+  else if (body !== undefined) sent["Content-Type"] = "application/json";
+  if (!SAFE.has(method) && session.value?.csrf) sent["X-CSRF-Token"] = session.value.csrf;
+  const content = typeof body === "string" || body === undefined ? body : JSON.stringify(body);
+  const response = await reach(BASE + path, { method, headers: sent, body: content, signal, cache: "no-store" });
+  learnTime(response.headers.get("Date"));
+  if (response.ok) return response;
+  if (response.status === 401 && session.value?.user) session.set({ ...session.value, ended: true });
+  throw await failureOf(response);
+};
+
+const asJson = async (response) => (response.status === 204 ? null : response.json());
+
+export const get = async (path, options) => asJson(await send("GET", path, options));
+export const post = async (path, body = {}, options = {}) => asJson(await send("POST", path, { ...options, body }));
+export const put = async (path, body) => asJson(await send("PUT", path, { body }));
+export const patch = async (path, body) => asJson(await send("PATCH", path, { body }));
+export const remove = async (path) => asJson(await send("DELETE", path));
+
+// A path with what users made up in it.
+export const pathOf = (strings, ...parts) =>
+  strings.reduce((path, text, at) => path + text + (at < parts.length ? encodeURIComponent(parts[at]) : ""), "");
+
+export const queryOf = (values) => {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(values)) {
+    if (value !== undefined && value !== null && value !== "") query.set(key, value);
+  }
+  const text = query.toString();
+  return text && `?${text}`;
+};

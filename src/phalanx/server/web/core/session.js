@@ -1,0 +1,41 @@
+// Logging in and out, and what the account may do.
+import { get, post, remove } from "./api.js";
+import { session } from "./session-store.js";
+
+export { session };
+
+const NOBODY = { user: null, roles: [], scopes: [], csrf: "", ended: false };
+const ORDER = ["viewer", "member", "operator", "admin"];
+const SCOPE = { viewer: "read", member: "write", operator: "write", admin: "admin" };
+
+// Asked first: without a session every key is null.
+export const resume = async () => session.set({ ...NOBODY, ...(await get("/session")) });
+
+export const logIn = async (credentials) => session.set({ ...NOBODY, ...(await post("/session", credentials)) });
+
+export const logOut = async () => {
+  try {
+    await remove("/session");
+  } catch (error) {
+    if (error.status !== 401) throw error;
+  }
+  session.set(NOBODY);
+};
+
+const liesIn = (queue, root) => root === "" || queue === root || queue.startsWith(`${root}/`);
+
+export const may = (role, queue = "") => {
+  const { roles, scopes } = session.value ?? NOBODY;
+  const needed = ORDER.indexOf(role);
+  return (
+    scopes.includes(SCOPE[role]) && roles.some((each) => ORDER.indexOf(each.role) >= needed && liesIn(queue, each.queue))
+  );
+};
+
+export const mayAnywhere = (role) => {
+  const { roles, scopes } = session.value ?? NOBODY;
+  return scopes.includes(SCOPE[role]) && roles.some((each) => ORDER.indexOf(each.role) >= ORDER.indexOf(role));
+};
+
+export const mayChange = (job) =>
+  may("operator", job.queue) || (job.user === session.value?.user && may("member", job.queue));

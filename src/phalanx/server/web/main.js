@@ -1,0 +1,62 @@
+// The shell: login or navigation, and the view that the address names.
+import { html, render, useEffect, useState } from "./core/dom.js";
+import { listen, stopListening } from "./core/live.js";
+import { go, route } from "./core/route.js";
+import { resume, session } from "./core/session.js";
+import { useStore } from "./core/store.js";
+import { Problem } from "./parts/problem.js";
+import { Toast } from "./parts/toast.js";
+import { Header } from "./shell/header.js";
+import { Login } from "./shell/login.js";
+import { VIEWS, viewOf } from "./shell/views.js";
+
+const View = ({ name, params }) => {
+  const [shown, setShown] = useState({ name: null, component: null, error: null });
+  useEffect(() => {
+    let wanted = true;
+    VIEWS[name]
+      .load()
+      .then((module) => wanted && setShown({ name, component: module.default, error: null }))
+      .catch((error) => wanted && setShown({ name, component: null, error }));
+    return () => (wanted = false);
+  }, [name]);
+  if (shown.name !== name) return html`<p class="loading" role="status">Loading…</p>`;
+  if (shown.error) return html`<${Problem} error=${shown.error} again=${() => location.reload()} />`;
+  return html`<${shown.component} ...${params} />`;
+};
+
+const Inside = () => {
+  const { path } = useStore(route);
+  const { name, params } = viewOf(path);
+  useEffect(() => {
+    document.title = `${params.job ?? params.name ?? VIEWS[name].title} · phalanx`;
+    document.getElementById("main").focus({ preventScroll: true });
+  }, [path]);
+  return html`
+    <a class="skip" href="#main">To the content</a>
+    <${Header} current=${VIEWS[name].place ?? name} />
+    <main id="main" tabindex="-1"><${View} name=${name} params=${params} /></main>
+    <${Toast} />
+  `;
+};
+
+const App = () => {
+  const current = useStore(session);
+  const [error, setError] = useState(null);
+  const start = () => resume().then(() => setError(null), setError);
+  useEffect(() => void start(), []);
+  const inside = Boolean(current?.user) && !current.ended;
+  useEffect(() => {
+    if (!inside) return undefined;
+    if (location.pathname === "/" || location.pathname === "/ui") go("/ui/overview", { replace: true });
+    listen();
+    return stopListening;
+  }, [inside]);
+  if (error && !current) return html`<main class="lone"><${Problem} error=${error} again=${start} /></main>`;
+  if (!current) return html`<p class="loading" role="status">Loading…</p>`;
+  return inside ? html`<${Inside} />` : html`<${Login} ended=${Boolean(current.ended)} />`;
+};
+
+const page = document.getElementById("page");
+page.replaceChildren();
+render(html`<${App} />`, page);

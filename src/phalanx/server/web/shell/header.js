@@ -1,0 +1,52 @@
+// Navigation, the connection mark, and the account.
+import { html, useState } from "../core/dom.js";
+import { connection } from "../core/live.js";
+import { logOut, session } from "../core/session.js";
+import { useStore } from "../core/store.js";
+import { say } from "../parts/toast.js";
+import { ThemeButton } from "./theme-button.js";
+import { NAVIGATION, VIEWS } from "./views.js";
+
+const ConnectionMark = () => {
+  const { connected, refused } = useStore(connection);
+  const words =
+    connected === null
+      ? "connecting"
+      : connected
+        ? "live"
+        : refused === 403
+          ? "no live news: you have no role anywhere"
+          : "connection lost, trying again";
+  const kind = connected ? "live" : connected === null ? "connecting" : "lost";
+  return html`<span class="connection connection-${kind}" role="status"><span aria-hidden="true">${connected ? "●" : "○"}</span> ${words}</span>`;
+};
+
+const Account = () => {
+  const { user, role } = useStore(session);
+  const [busy, setBusy] = useState(false);
+  const leave = async () => {
+    setBusy(true);
+    try {
+      await logOut();
+    } catch (error) {
+      say(`You are still logged in: ${error.message}.`);
+      setBusy(false);
+    }
+  };
+  return html`
+    <span class="account" title=${role ? `role: ${role}` : ""}>${user}</span>
+    <button type="button" disabled=${busy} onClick=${leave}>Log out</button>
+  `;
+};
+
+export const Header = ({ current }) => html`
+  <header class="bar">
+    <a class="home" href="/ui/overview"><img src="/ui/static/icon.svg" alt="" width="20" height="20" /> phalanx</a>
+    <nav aria-label="Views">
+      ${NAVIGATION.filter((name) => VIEWS[name].offered?.() ?? true).map(
+        (name) => html`<a key=${name} href="/ui/${name}" aria-current=${name === current ? "page" : undefined}>${VIEWS[name].title}</a>`,
+      )}
+    </nav>
+    <div class="bar-end"><${ConnectionMark} /><${ThemeButton} /><${Account} /></div>
+  </header>
+`;

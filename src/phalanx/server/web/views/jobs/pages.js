@@ -1,0 +1,107 @@
+// The list of jobs as far as it has been read: pages of the server, kept up to date where somebody looks.
+import { get, queryOf } from "../../core/api.js";
+import { coalesced, useNews, aboutJobs } from "../../core/data.js";
+import { useEffect, useRef, useState } from "../../core/dom.js";
+
+const PAGE = 200;
+const LIMIT_MAX = 1_000;
+const AHEAD = 40;
+
+class Pages {
+  constructor(filters) {
+    this.filters = filters;
+    this.pages = [];
+    this.abort = new AbortController();
+  }
+
+  get rows() {
+    return this.pages.flatMap((page) => page.items);
+  }
+
+  get complete() {
+    return this.pages.length > 0 && this.pages.at(-1).next === null;
+  }
+
+  async #read(cursor, limit) {
+    const answer = await get(`/jobs${queryOf({ ...this.filters, limit, cursor })}`, { signal: this.abort.signal });
+    return { cursor, items: answer.items, next: answer.next };
+  }
+
+  async more() {
+    if (this.complete) return;
+    this.pages.push(await this.#read(this.pages.at(-1)?.next ?? "", PAGE));
+  }
+
+  // Reads one page again. Jobs may have come or gone: it ends where the next page begins, and if that place is not
+  // found the pages after it are read anew when somebody comes to them.
+  async refresh(at) {
+    const page = this.pages[at];
+    const after = this.pages[at + 1]?.items[0]?.id;
+    const fresh = await this.#read(page.cursor, Math.min(LIMIT_MAX, Math.max(PAGE, page.items.length + 100)));
+    const end = after === undefined ? -1 : fresh.items.findIndex((job) => job.id === after);
+    if (end >= 0) this.pages[at] = { ...fresh, items: fresh.items.slice(0, end), next: page.next };
+    else this.pages.splice(at, this.pages.length, fresh);
+  }
+
+  pagesOf(first, last) {
+    const found = [];
+    let from = 0;
+    this.pages.forEach((page, at) => {
+      if (from < last && from + page.items.length > first) found.push(at);
+      from += page.items.length;
+    });
+    return found;
+  }
+}
+
+export const useJobPages = (filters) => {
+  const key = JSON.stringify(filters);
+  const [shown, setShown] = useState({ key, rows: null, complete: false, error: null });
+  const state = useRef(null);
+  const seen = useRef([0, 50]);
+
+  useEffect(() => {
+    const pages = new Pages(filters);
+    const show = () => setShown({ key, rows: pages.rows, complete: pages.complete, error: null });
+    const guarded = (work) => async () => {
+      try {
+        await work();
+        show();
+      } catch (error) {
+        if (error.name !== "AbortError") setShown((before) => ({ ...(before.key === key ? before : { rows: null }), key, error }));
+      }
+    };
+    // Only one request of a list is under way: a page that is read and one that is read again must not cross.
+    const needsMore = () => !pages.complete && seen.current[1] + AHEAD >= pages.rows.length;
+    const worker = coalesced(
+      guarded(async () => {
+        if (state.current.stale) {
+          state.current.stale = false;
+          for (const at of [...new Set([0, ...pages.pagesOf(...seen.current)])].filter((at) => at < pages.pages.length).reverse()) {
+            await pages.refresh(at);
+          }
+        }
+        if (needsMore()) await pages.more();
+      }),
+    );
+    state.current = { worker, stale: false, needsMore };
+    seen.current = [0, 50];
+    worker.run();
+    return () => {
+      worker.stop();
+      pages.abort.abort();
+    };
+  }, [key]);
+
+  const refresh = () => {
+    state.current.stale = true;
+    state.current.worker.run();
+  };
+  useNews(aboutJobs, refresh);
+  const onSeen = (first, last) => {
+    seen.current = [first, last];
+    if (state.current?.needsMore()) state.current.worker.run();
+  };
+  const current = shown.key === key ? shown : { rows: null, complete: false, error: null };
+  return { ...current, refresh, onSeen };
+};

@@ -1,0 +1,54 @@
+// Draining a node: first which jobs are there and how long they stay.
+import { get, pathOf, post } from "../../core/api.js";
+import { html, useEffect, useState } from "../../core/dom.js";
+import { counted, relative, shortened } from "../../core/format.js";
+import { Confirm } from "../../parts/dialog.js";
+import { StateMark } from "../../parts/state.js";
+import { At } from "../../parts/time.js";
+import { say } from "../../parts/toast.js";
+
+const JOBS_MAX = 50;
+
+const freeWords = (jobs) => {
+  if (jobs.length === 0) return "Nothing runs there: the node is free at once.";
+  const ends = jobs.map((job) => job.expected_end_ms);
+  return ends.includes(null)
+    ? "At least one of them does not say when it ends."
+    : `If they take as long as they say, the node is free ${relative(Math.max(...ends))}.`;
+};
+
+const Staying = ({ jobs, hidden }) => html`
+  ${jobs.length > 0 && html`<table><thead><tr><th>Job</th><th>Name</th><th>State</th><th class="number">GPUs</th><th>Ends</th></tr></thead>
+    <tbody>${jobs.map((job) => html`<tr key=${job.id}><td>${job.id}</td><td><bdi>${shortened(job.name, 60)}</bdi></td><td><${StateMark} state=${job.state} /></td><td class="number">${job.gpus}</td><td><${At} ms=${job.expected_end_ms} /></td></tr>`)}</tbody></table>`}
+  ${hidden > 0 && html`<p>… and ${counted(hidden, "more job")}.</p>`}
+`;
+
+export const DrainDialog = ({ node, close, done }) => {
+  const [jobs, setJobs] = useState(null);
+  const [reason, setReason] = useState("");
+  useEffect(() => {
+    Promise.all(node.jobs.slice(0, JOBS_MAX).map((id) => get(pathOf`/jobs/${id}`).catch(() => null))).then((found) => setJobs(found.filter(Boolean)));
+  }, []);
+  const act = async () => {
+    await post(pathOf`/nodes/${node.name}:drain`, reason ? { reason } : {});
+    say(`Node ${node.name} takes no new work.`);
+    done();
+  };
+  return html`
+    <${Confirm} title="Drain node ${node.name}?" label="Drain" act=${act} close=${close} disabled=${jobs === null}>
+      <p>It takes no new work. What runs there goes on to its end; nothing is stopped or moved by this.</p>
+      ${jobs === null ? html`<p role="status">Looking at its jobs…</p>` : html`<p class="note"><strong>${counted(node.jobs.length, "job")} on ${counted(node.gpus_used, "GPU")}.</strong> ${freeWords(jobs)}</p><${Staying} jobs=${jobs} hidden=${node.jobs.length - jobs.length} />`}
+      <div class="field"><label for="drain-reason">Why, for others to read</label><input id="drain-reason" maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /></div>
+    <//>
+  `;
+};
+
+export const UndrainDialog = ({ node, close, done }) => {
+  const act = async () => {
+    await post(pathOf`/nodes/${node.name}:undrain`);
+    say(`Node ${node.name} takes work again.`);
+    done();
+  };
+  return html`<${Confirm} title="Let node ${node.name} take work again?" label="Undrain" act=${act} close=${close}>
+    <p>${counted(node.gpus - node.gpus_used, "free GPU")} of it may get jobs with the next decision.${node.reason && ` It was drained because: ${node.reason}.`}</p><//>`;
+};

@@ -1,0 +1,33 @@
+// What would become of a job if it were submitted now.
+import { html } from "../../core/dom.js";
+import { counted, shortened } from "../../core/format.js";
+import { At, Ago } from "../../parts/time.js";
+
+const NODES_MAX = 24;
+
+const Where = ({ nodes }) => html`
+  <ul class="plan-where">${nodes.slice(0, NODES_MAX).map((node) => html`<li key=${node} class="chip">${node}</li>`)}${nodes.length > NODES_MAX && html`<li class="chip">and ${nodes.length - NODES_MAX} more</li>`}</ul>
+`;
+
+const MakesRoom = ({ victims }) => html`
+  <p class="note"><strong>${counted(victims.length, "job")} would be preempted for it:</strong>
+    ${" "}${victims.map((each) => `${each.job ? `job ${each.job}` : "one of another tenant"} (${counted(each.gpus, "GPU")}, queue ${each.queue})`).join(", ")}.
+    What they have not saved is lost.</p>
+`;
+
+const Headline = ({ plan }) => {
+  if (plan.nodes.length > 0) {
+    const nodes = [...new Set(plan.nodes)];
+    const when = plan.makes_room.length ? "as soon as others have left" : "now";
+    return html`<p class="big">✓ It would start ${when}: ${counted(plan.gpus, "GPU")} on ${counted(nodes.length, "node")}.</p><${Where} nodes=${nodes} />`;
+  }
+  if (plan.expected_start_ms) return html`<p class="big">◷ It would wait until about <${At} ms=${plan.expected_start_ms} /> (<${Ago} ms=${plan.expected_start_ms} />).</p>`;
+  return html`<p class="big">◷ It would wait; when it starts cannot be told.</p>`;
+};
+
+export const PlanResult = ({ plan }) => html`
+  <${Headline} plan=${plan} />
+  ${plan.why && html`<p>${shortened(plan.why, 1_000)}</p>`}
+  ${plan.makes_room.length > 0 && html`<${MakesRoom} victims=${plan.makes_room} />`}
+  ${plan.communication_ms !== null && plan.communication_ms > 0 && html`<p class="hint">Communication: ${plan.communication_ms.toPrecision(3)} ms a step.</p>`}
+`;
