@@ -32,6 +32,12 @@ export const ACTIONS = {
     done: "was asked to save its work",
   },
   resize: { label: "Resize", applies: (job) => ["waiting", "running"].includes(job.state) && roleOf(job) !== null && !job.array_of },
+  requeue: {
+    label: "Requeue",
+    applies: holds,
+    Words: words("Its attempt is stopped with notice and its grace, and the job waits for the next one. What it has not saved is lost."),
+    done: "is stopped and waits again",
+  },
   hold: {
     label: "Hold",
     applies: (job) => job.state === "waiting" && !job.held,

@@ -1,7 +1,12 @@
-// What a job has said of itself and what its GPUs did, last.
+// What a job has said of itself and what its GPUs did, over time; also after it has ended.
+import { aboutJob, useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { number, percent } from "../../core/format.js";
+import { Chart, COLOURS } from "../../parts/chart.js";
 import { Empty } from "../../parts/empty.js";
+import { Loaded } from "../../parts/problem.js";
+
+const TITLES = { gpus: "GPUs", utilization: "GPU busy, %", memory_mb: "GPU memory, MB", progress: "Step" };
 
 const rounded = (value) => number(Number(value.toPrecision(5)));
 
@@ -18,7 +23,22 @@ const LastReport = ({ progress }) => html`
   </div></section>
 `;
 
-export const Metrics = ({ job }) =>
-  job.progress
-    ? html`<${LastReport} progress=${job.progress} />`
-    : html`<${Empty} title="Nothing reported yet.">A job reports loss, step time and the like by <code>PHALANX_PROGRESS_URL</code>.<//>`;
+const Measured = ({ series }) => {
+  const names = series.names.filter((name) => series.values[name]?.some((value) => value !== null));
+  if (names.length === 0) {
+    return html`<${Empty} title="Nothing measured yet.">A job reports loss, step time and the like by <code>PHALANX_PROGRESS_URL</code>.<//>`;
+  }
+  const line = (name, at) => ({ name, label: TITLES[name] ?? name, values: series.values[name], colour: COLOURS[at % 4] });
+  return html`<div class="cards">${names.map((name, at) => html`
+    <section key=${name} class="card"><h2>${TITLES[name] ?? name}</h2>
+      <${Chart} title=${TITLES[name] ?? name} start_ms=${series.start_ms} step_ms=${series.step_ms} lines=${[line(name, at)]} floor=${name in TITLES ? 0 : undefined} />
+    </section>`)}</div>`;
+};
+
+export const Metrics = ({ job }) => {
+  const source = useData(`/series?scope=${encodeURIComponent(`job:${job.id}`)}&points=300`, aboutJob(job.id));
+  return html`
+    ${job.progress && html`<${LastReport} progress=${job.progress} />`}
+    <${Loaded} source=${source}>${(series) => html`<${Measured} series=${series} />`}<//>
+  `;
+};

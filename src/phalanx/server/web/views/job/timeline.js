@@ -4,7 +4,17 @@ import { aboutJob, useData } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { duration, gpuHours, shortened } from "../../core/format.js";
 import { Loaded } from "../../parts/problem.js";
+import { SegmentRows } from "../../parts/segments.js";
 import { At, Lasting } from "../../parts/time.js";
+
+const rowsOf = (segments) => {
+  const rows = new Map();
+  for (const segment of segments) {
+    const label = `attempt ${segment.attempt}`;
+    rows.set(label, [...(rows.get(label) ?? []), segment]);
+  }
+  return [...rows].map(([label, parts]) => ({ label, segments: parts }));
+};
 
 const Outcome = ({ attempt }) => html`
   ${attempt.outcome ?? "–"}${attempt.exit_code !== null && ` (exit ${attempt.exit_code})`}
@@ -23,8 +33,10 @@ const Attempts = ({ attempts }) => html`
 `;
 
 export const Timeline = ({ job }) => {
+  const timeline = useData(pathOf`/jobs/${job.id}/timeline`, aboutJob(job.id));
   const attempts = useData(pathOf`/jobs/${job.id}/attempts`, aboutJob(job.id));
   return html`
+    <${Loaded} source=${timeline}>${({ segments }) => html`<${SegmentRows} rows=${rowsOf(segments)} label="Attempts over time" />`}<//>
     <${Loaded} source=${attempts}>${({ items }) => (items.length ? html`<${Attempts} attempts=${items} />` : html`<p class="hint">It has not been started yet.</p>`)}<//>
   `;
 };

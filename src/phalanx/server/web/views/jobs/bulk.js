@@ -16,11 +16,18 @@ export const ACTIONS = {
   cancel: { label: "Cancel", applies: isLive, danger: true, done: "cancelled" },
   hold: { label: "Hold", applies: (job) => job.state === "waiting" && !job.held, done: "held" },
   release: { label: "Release", applies: (job) => job.held, done: "released" },
+  priority: { label: "Priority", applies: (job) => job.state === "waiting", done: "changed" },
 };
 
 const unsaved = (job) => (job.running_since_ms ? (serverNow() - job.running_since_ms) * job.gpus : 0);
 
+const PriorityField = ({ value, set }) => html`
+  <div class="field"><label for="bulk-priority">New priority</label>
+    <input id="bulk-priority" type="number" min="-1000000" max="1000000" value=${value} onInput=${(event) => set(event.target.valueAsNumber || 0)} /></div>
+`;
+
 const Effect = ({ name, jobs }) => {
+  if (name === "priority") return html`<p>They keep their place among the submissions. Nothing that runs is stopped by this, but they may preempt others then.</p>`;
   const running = jobs.filter((job) => ["running", "starting", "suspended"].includes(job.state));
   if (name !== "cancel" || running.length === 0) return html`<p>Nothing that runs is stopped.</p>`;
   const gpus = running.reduce((sum, job) => sum + job.gpus, 0);
@@ -29,10 +36,11 @@ const Effect = ({ name, jobs }) => {
     They have run for ${gpuHours(work)} since they last started; what they have not saved of that is lost.</p>`;
 };
 
-const actOn = async (name, job) => {
+const actOn = async (name, job, priority) => {
   for (let tries = 0; ; tries += 1) {
     try {
-      await post(pathOf`/jobs/${job.id}:` + name);
+      if (name === "priority") await post(pathOf`/jobs/${job.id}:update`, { priority });
+      else await post(`${pathOf`/jobs/${job.id}`}:${name}`);
       return null;
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 429 || tries > 4) return error;
@@ -46,13 +54,14 @@ export const BulkDialog = ({ name, jobs, close }) => {
   const concerned = jobs.filter((job) => action.applies(job) && mayChange(job));
   const left = jobs.length - concerned.length;
   const [outcomes, setOutcomes] = useState(null);
+  const [priority, setPriority] = useState(concerned[0]?.priority ?? 0);
   const start = async () => {
     const results = {};
     const queue = [...concerned];
     setOutcomes({});
     const work = async () => {
       for (let job = queue.shift(); job; job = queue.shift()) {
-        results[job.id] = (await actOn(name, job)) ?? true;
+        results[job.id] = (await actOn(name, job, priority)) ?? true;
         setOutcomes({ ...results });
       }
     };
@@ -61,9 +70,10 @@ export const BulkDialog = ({ name, jobs, close }) => {
   const finished = outcomes && Object.keys(outcomes).length === concerned.length;
   const failures = outcomes ? Object.values(outcomes).filter((each) => each !== true).length : 0;
   return html`
-    <${Dialog} title="${action.label} ${counted(concerned.length, "job")}?" close=${close}>
+    <${Dialog} title="${action.label}: ${counted(concerned.length, "job")}?" close=${close}>
       ${left > 0 && html`<p>${counted(left, "selected job")} ${left === 1 ? "is" : "are"} left as ${left === 1 ? "it is" : "they are"}: this does not apply there, or it is not yours to change.</p>`}
       <${Effect} name=${name} jobs=${concerned} />
+      ${name === "priority" && html`<${PriorityField} value=${priority} set=${setPriority} />`}
       <div class="scroll"><table>
         <thead><tr><th>Id</th><th>Name</th><th>State</th><th class="number">GPUs</th><th>Outcome</th></tr></thead>
         <tbody>${concerned.slice(0, LISTED_MAX).map(
@@ -75,7 +85,7 @@ export const BulkDialog = ({ name, jobs, close }) => {
       <p role="status">${outcomes && `${Object.keys(outcomes).length - failures} of ${concerned.length} done${failures ? `, ${failures} refused` : ""}`}</p>
       <div class="buttons">
         <button type="button" onClick=${close}>${outcomes ? "Close" : "Leave them"}</button>
-        ${!finished && html`<button type="button" class=${action.danger ? "danger" : "main"} disabled=${outcomes !== null || !concerned.length} onClick=${start}>${action.label} ${counted(concerned.length, "job")}</button>`}
+        ${!finished && html`<button type="button" class=${action.danger ? "danger" : "main"} disabled=${outcomes !== null || !concerned.length} onClick=${start}>${action.label}: ${counted(concerned.length, "job")}</button>`}
       </div>
     <//>
   `;

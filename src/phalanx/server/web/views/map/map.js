@@ -10,6 +10,7 @@ import { Empty } from "../../parts/empty.js";
 import { Loaded } from "../../parts/problem.js";
 import { Ago } from "../../parts/time.js";
 import { MapCanvas } from "./canvas.js";
+import { Fragmentation } from "./fragmentation.js";
 import { placeOf } from "./layout.js";
 import { paletteOf } from "./paint.js";
 import { useMap } from "./source.js";
@@ -116,7 +117,7 @@ const MapView = () => {
         ? html`<${Empty} title="The cluster has no GPUs.">An admin describes nodes in a cluster file: <code>phalanx apply cluster.yaml</code>.<//>`
         : html`<div class="map-layout">
             <div><${MapCanvas} data=${data} found=${found} chosen=${chosen} choose=${(device) => setQuery({ gpu: device })} describe=${describe(data)} theme=${theme} label="Map of ${counted(data.layout.devices, "GPU")} on ${counted(data.layout.nodes.length, "node")}" /></div>
-            <aside aria-label="About the map">${chosen !== null && chosen < data.layout.devices && html`<${Chosen} layout=${data.layout} device=${chosen} />`}<${Legend} data=${data} theme=${theme} /></aside>
+            <aside aria-label="About the map">${chosen !== null && chosen < data.layout.devices && html`<${Chosen} layout=${data.layout} device=${chosen} />`}<${Legend} data=${data} theme=${theme} /><${Fragmentation} /></aside>
           </div>`}<//>
   `;
 };

@@ -8,6 +8,7 @@ import { Empty } from "../../parts/empty.js";
 import { Loaded } from "../../parts/problem.js";
 import { StateMark } from "../../parts/state.js";
 import { DrainDialog, UndrainDialog } from "./drain.js";
+import { History } from "./history.js";
 
 const DEVICES_MAX = 64;
 
@@ -52,6 +53,7 @@ const Node = ({ name }) => {
         ${may("operator") && html`<button type="button" onClick=${() => setDialog(true)}>${drained ? "Undrain…" : "Drain…"}</button>`}</div>
       <div class="cards"><section class="card"><h2>About</h2><${Facts} node=${node} /></section>
         <section class="card"><h2>GPUs</h2>${node.gpus ? html`<${Devices} node=${node} />` : html`<${Empty} title="It has no GPUs.">Jobs that ask for none may run here.<//>`}</section></div>
+      <${History} name=${name} />
       ${dialog && html`<${Dialog} node=${node} close=${() => setDialog(false)} done=${source.reload} />`}
     `;
   }}<//>`;

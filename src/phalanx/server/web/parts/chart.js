@@ -1,0 +1,73 @@
+// Lines over time, drawn by hand as SVG: a few hundred points need no library.
+import { html, useState } from "../core/dom.js";
+import { clock, exact, number } from "../core/format.js";
+import { Swatch } from "./swatch.js";
+
+const WIDTH = 600;
+const HEIGHT = 150;
+const LEFT = 46;
+const BOTTOM = 18;
+const TOP = 8;
+
+export const COLOURS = ["var(--accent)", "var(--good)", "var(--wait)", "var(--violet)", "var(--danger)", "var(--muted)"];
+
+const shortNumber = (value) =>
+  Math.abs(value) >= 1_000 ? value.toLocaleString(undefined, { notation: "compact" }) : Number(value.toPrecision(3)).toString();
+
+const range = (lines, floor) => {
+  const values = lines.flatMap((line) => line.values.filter((value) => value !== null));
+  if (values.length === 0) return null;
+  const low = Math.min(...values, floor ?? Infinity);
+  const high = Math.max(...values);
+  return high > low ? [low, high] : [low - (floor === undefined ? 1 : 0), low + 1];
+};
+
+// Where nothing was measured, the line is broken.
+const pathOf = (values, x, y) => {
+  let path = "";
+  let broken = true;
+  values.forEach((value, at) => {
+    if (value === null) broken = true;
+    else {
+      path += `${broken ? "M" : "L"}${x(at).toFixed(1)} ${y(value).toFixed(1)}`;
+      broken = false;
+    }
+  });
+  return path;
+};
+
+const rounded = (value) => number(value === null ? null : Number(value.toPrecision(4)));
+
+const latest = (values) => values.findLast((value) => value !== null) ?? null;
+
+// lines: [{name, label, values, colour}]; floor: what the axis reaches down to at least.
+export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "" }) => {
+  const [at, setAt] = useState(null);
+  const bounds = range(lines, floor);
+  if (!bounds) return html`<p class="hint">Nothing measured in this time.</p>`;
+  const [low, high] = bounds;
+  const count = lines[0].values.length;
+  const x = (index) => LEFT + (index / Math.max(1, count - 1)) * (WIDTH - LEFT - 4);
+  const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const shown = at ?? count - 1;
+  const follow = (event) => {
+    const box = event.currentTarget.getBoundingClientRect();
+    const part = (((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - 4);
+    setAt(Math.round(Math.min(1, Math.max(0, part)) * (count - 1)));
+  };
+  const words = lines.map((line) => `${line.label}: ${rounded(latest(line.values))}${unit}`).join(", ");
+  return html`
+    <figure class="chart">
+      <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}. Latest: ${words}" onPointerMove=${follow} onPointerLeave=${() => setAt(null)}>
+        ${[low, (low + high) / 2, high].map((value) => html`<line key=${value} class="axis" x1=${LEFT} x2=${WIDTH} y1=${y(value)} y2=${y(value)} />`)}
+        ${lines.map((line, index) => html`<path key=${line.name} d=${pathOf(line.values, x, y)} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} />`)}
+        ${at !== null && html`<line class="axis" x1=${x(at)} x2=${x(at)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}
+      </svg>
+      <div class="chart-scale" aria-hidden="true"><span>${shortNumber(high)}</span><span>${shortNumber((low + high) / 2)}</span><span>${shortNumber(low)}</span></div>
+      <div class="chart-times muted" aria-hidden="true"><span>${clock(start_ms)}</span><span title=${exact(start_ms + shown * step_ms)}>${at === null ? "" : clock(start_ms + at * step_ms)}</span><span>${clock(start_ms + (count - 1) * step_ms)}</span></div>
+      <figcaption><ul class="chart-legend">
+        ${lines.map((line, index) => html`<li key=${line.name}><${Swatch} colour=${line.colour ?? COLOURS[index % COLOURS.length]} /> ${line.label} <b>${rounded(at === null ? latest(line.values) : line.values[at])}${unit}</b></li>`)}
+      </ul></figcaption>
+    </figure>
+  `;
+};
