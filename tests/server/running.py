@@ -27,6 +27,7 @@ class Server:
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
+        self._port = 0
         self._clients: list[httpx2.Client] = []
         self.client = httpx2.Client()
 
@@ -35,7 +36,7 @@ class Server:
         if passable:
             make_passable(self.data)
         command = [sys.executable, "-m", "phalanx", "up"]
-        arguments = ["--data", str(self.data), "--listen", "127.0.0.1:0", "-o", "json", *self._options]
+        arguments = ["--data", str(self.data), "--listen", f"127.0.0.1:{self._port}", "-o", "json", *self._options]
         self._process = subprocess.Popen(
             [*self._prefix, *command, *arguments],
             stdout=subprocess.PIPE,
@@ -56,6 +57,11 @@ class Server:
         token = Path(ready["token_file"]).read_text().strip()
         self.client = self.as_user(token)
         return self
+
+    def restart_at(self, port: int) -> Server:
+        """Starts it again where it was, for those who still look for it there."""
+        self._port = port
+        return self.start()
 
     def as_user(self, token: str) -> httpx2.Client:
         """A client with a token."""

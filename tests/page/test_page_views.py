@@ -1,0 +1,96 @@
+"""Every view in both themes: nothing that keeps users out by axe, nothing on the console; and a server that dies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from browser import Page
+from running import Server
+
+pytestmark = pytest.mark.needs("chromium")
+
+AXE = (Path(__file__).parent / "vendor" / "axe.min.js").read_text()
+RULES = "axe.run(document, {resultTypes: ['violations']})"
+WORST = ("serious", "critical")
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds that is serious: the rule and the first element that breaks it."""
+    if not page.run("typeof axe === 'object'"):
+        page.run(f"{AXE}; 0")
+    found = json.loads(page.run(f"{RULES}.then((found) => JSON.stringify(found.violations))"))
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in WORST]
+
+
+@pytest.fixture(scope="module")
+def jobs(server: Server) -> dict[str, str]:
+    """A job that runs, one that waits and one that failed."""
+    runs = server.submit(command="sleep 600", gang=[{"replicas": 3, "gpus": 8}], duration="1h", name="runs")
+    server.wait(runs["id"], "running")
+    waits = server.submit(command="sleep 1", gang=[{"replicas": 2, "gpus": 8}], duration="1h", name="waits")
+    failed = server.submit(command=["sh", "-c", "echo oops >&2; exit 3"], name="failed")
+    server.wait(failed["id"], "failed")
+    return {"runs": runs["id"], "waits": waits["id"], "failed": failed["id"]}
+
+
+VIEWS = {
+    "overview": ("/ui/overview", "Needs attention"),
+    "map": ("/ui/map?gpu=3", "GPU 3 of n0"),
+    "jobs": ("/ui/jobs", "waits"),
+    "job": ("/ui/jobs/{runs}", "Where it runs"),
+    "why": ("/ui/jobs/{waits}?tab=why", "What would start it now"),
+    "logs": ("/ui/jobs/{failed}?tab=logs&stream=err", "oops"),
+    "metrics": ("/ui/jobs/{runs}?tab=metrics", "GPUs"),
+    "submit": ("/ui/submit", "What would happen now"),
+    "nodes": ("/ui/nodes", "healthy"),
+    "node": ("/ui/nodes/n0", "The last day"),
+    "accounts": ("/ui/accounts", "This session may"),
+    "tokens": ("/ui/accounts?tab=tokens", "Tokens"),
+    "users": ("/ui/accounts?tab=users", "admin of everything"),
+}
+
+
+def test_no_view_keeps_users_out_in_either_theme(admin: Page, server: Server, jobs: dict[str, str]) -> None:
+    found = {}
+    for name, (path, text) in VIEWS.items():
+        admin.open(server.url + path.format(**jobs))
+        admin.see(text)
+        for theme in ("light", "dark"):
+            admin.run(f"document.documentElement.dataset.theme = '{theme}'")
+            if wrong := violations(admin):
+                found[f"{name}, {theme}"] = wrong
+    assert found == {}
+
+
+def test_everything_can_be_reached_by_the_keyboard(admin: Page, server: Server, jobs: dict[str, str]) -> None:
+    admin.open(f"{server.url}/ui/jobs?name=waits")
+    admin.see("waits")
+    admin.run("document.querySelector('.grid-row').focus()")
+    admin.press("Enter")
+    admin.see(f"job {jobs['waits']}")
+    admin.run("document.querySelector('#tab-state').focus()")
+    admin.press("ArrowRight")
+    admin.see("What would start it now")
+    assert admin.run("document.activeElement.id") == "tab-why"
+    admin.run("[...document.querySelectorAll('button')].find((each) => each.innerText === 'Cancel…').focus()")
+    admin.press("Enter")
+    admin.see("It leaves the queue")
+    admin.press("Escape")
+    admin.miss("It leaves the queue")
+    assert admin.run("document.activeElement.innerText") == "Cancel…"
+
+
+def test_a_page_whose_server_is_killed_says_so_and_goes_on_when_it_is_back(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/jobs?name=later")
+    admin.see("No job matches these filters")
+    admin.see("live")
+    port = server.url.rpartition(":")[2]
+    server.kill()
+    admin.see("connection lost, trying again")
+    server.restart_at(int(port))
+    admin.see("live")
+    job = server.submit(name="later", command="true")
+    admin.see(job["id"], ".grid-body")
+    admin.said = [line for line in admin.said if "ERR_" not in line and "status of 503" not in line]
