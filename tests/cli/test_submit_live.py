@@ -123,3 +123,22 @@ def test_a_folder_that_is_not_there_is_told_before_the_job_starts(phalanx: Phala
     result = phalanx("submit", "--begin", "+1h", "--workdir", str(tmp_path / "nowhere"), "-o", "name", "--", "true")
     assert f"workdir '{tmp_path}/nowhere': there is no such folder on this machine" in result.err
     assert phalanx("cancel", result.out.strip()).code == 0
+
+
+def test_node_size_and_dependencies_are_options_of_a_job(phalanx: Phalanx) -> None:
+    first = phalanx("submit", "-o", "json", "--", "sleep", "60").data["id"]
+    options = ["--node", "n1", "--node-selector", "a=b", "--tasks", "1:2", "--gpus", "1"]
+    waits = ["--dependency", f"afterok:{first}", "--after-any", first, "--keep-unmet", "--array", "0-4:2%1"]
+    made = phalanx("submit", "-o", "json", *options, *waits, "--", "true")
+    assert made.code == 0, made.err
+    spec = phalanx("job", made.data["id"], "-o", "json").data["spec"]
+    assert sorted(spec["node_selector"]) == [["a", "b"], ["phalanx/node", "n1"]]
+    [role] = spec["gang"]["roles"]
+    assert (role["replicas_min"], role["replicas_max"]) == (1, 2)
+    assert [(each["job"], each["on"], each["keep"]) for each in spec["after"]] == [
+        (first, "end", True),
+        (first, "success", True),
+    ]
+    assert [member.partition(".")[2] for member in made.data["members"]] == ["0", "2", "4"]
+    assert phalanx("submit", "--tasks", "8:2", "--", "true").code == Exit.USAGE
+    phalanx("cancel", first, made.data["id"].partition(".")[0])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from phalanx.cli.client import Client
+from phalanx.cli.dependencies import dependencies, replicas
 from phalanx.cli.files import text_of
 from phalanx.cli.inherited import inherited
 from phalanx.cli.job_text import Site, site_of
@@ -27,6 +28,9 @@ PLAIN_KEYS = (
 """Keys of a job file that are options of the same name."""
 
 TASK_OPTIONS = ("gpus", "gpu_type", "cpus", "memory_gb")
+NODE_NAME = "phalanx/node"
+"""The label by which every node has its name."""
+
 PROGRAMS, JOB_FILES = (".py", ".sh"), (".yaml", ".yml", ".json")
 
 
@@ -115,11 +119,14 @@ def _change(draft: Draft, command: list[str], given: dict[str, Any]) -> None:
         if given[key] is not None:
             draft.put([key], given[key])
     task = {key: given[key] for key in TASK_OPTIONS if given[key] is not None}
-    draft.put_task(task | ({"replicas": given["tasks"]} if given["tasks"] else {}))
-    for key, option in (("env", "--env"), ("labels", "--label")):
+    draft.put_task(task | ({"replicas": replicas(given["tasks"])} if given["tasks"] is not None else {}))
+    for key, option in (("env", "--env"), ("labels", "--label"), ("node_selector", "--node-selector")):
         draft.put_pairs(key, dict(pair(text, option) for text in given[key]))
-    if given["after"]:
-        draft.put(["after"], list(given["after"]))
+    if given["node"] is not None:
+        draft.put_pairs("node_selector", {NODE_NAME: given["node"]})
+    after = dependencies(given)
+    if after:
+        draft.put(["after"], after)
     if given["retries"] is not None:
         draft.put(["retry"], {"limit": given["retries"]})
     if command:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from phalanx.cli.client import Client, Refused, Unreachable, connect, job_path
-from phalanx.cli.complete import queue_names, template_names
+from phalanx.cli.complete import node_names, queue_names, template_names
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import Site, site_of, with_file
@@ -74,7 +74,7 @@ OPTIONS = (
     click.option("--priority", type=int, help="Higher goes first, where the policy minds it."),
     click.option("--gpus", type=click.IntRange(0), help="GPUs of each task."),
     click.option("--gpu-type", help="A kind of GPU."),
-    click.option("--tasks", type=click.IntRange(1), help="So many equal tasks, started together."),
+    click.option("--tasks", metavar="N|MIN:MAX", help="So many equal tasks, started together; 2:8 is elastic."),
     click.option("--cpus", type=click.FloatRange(0), help="CPUs of each task."),
     click.option("--memory-gb", type=click.FloatRange(0), help="Memory of each task."),
     click.option("--kind", type=click.Choice(["training", "service", "interactive"])),
@@ -91,8 +91,19 @@ OPTIONS = (
     click.option("--max-wait", metavar="TIME", help="Have it go first once it has waited so long."),
     click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
     click.option("--deadline", metavar="TIME", help="Wanted by this time; says whether it can be met."),
+    click.option("--node", shell_complete=node_names, help="Only on this node."),
+    click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Only on nodes with this label."),
     click.option(
         "--after", multiple=True, metavar="ID", help="Only after another job, or all members of an array, succeeded."
+    ),
+    click.option("--after-any", multiple=True, metavar="ID", help="Only after another job ended, however that was."),
+    click.option("--after-failure", multiple=True, metavar="ID", help="Only after another job failed."),
+    click.option("--after-start", multiple=True, metavar="ID", help="Only after another job started."),
+    click.option(
+        "--dependency", multiple=True, metavar="KIND:ID[,…]", help="As sbatch has it: afterok:12:13,afterany:14."
+    ),
+    click.option(
+        "--keep-unmet", is_flag=True, help="Stay pending where a dependency ends otherwise. Default: cancelled."
     ),
     click.option("--array", metavar="INDICES", help="Many members: 0-31, or 0-31%4 for four at a time."),
     click.option("--retries", type=click.IntRange(0), help="Start it again so often after a failure."),
