@@ -228,7 +228,8 @@ class Engine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, then_decide=OFTEN)
     def requeue(self, number: int, then_decide: bool) -> None:
-        started = [each for each in self.state.jobs.values() if each.attempt is not None and not each.cancelled]
+        present = [each for each in self.state.jobs.values() if each.attempt is not None and not each.cancelled]
+        started = [each for each in present if each.attempt and each.attempt.phase is not Phase.CLAIMED]
         if started:
             self.happen(JobRequeued(started[number % len(started)].job.id), then_decide=then_decide)
 

@@ -44,13 +44,12 @@ def test_a_job_that_is_held_and_requeued_lets_others_start_until_it_is_released(
     verify(world.journal)
 
 
-def test_a_job_that_has_a_claim_only_gives_it_back_at_once() -> None:
+def test_a_job_that_has_a_claim_only_has_nothing_to_give_up_yet() -> None:
     world = World(flat(1, 4), "priority")
     world.run(a_job("low", 4))
     world.submit(a_job("high", 4, priority=5))
-    world.turn(JobHeld("high"), JobRequeued("high"))
-    assert (world.job("high").attempt, world.reason("high")) == (None, Reason.HELD)
-    verify(world.journal)
+    with pytest.raises(ValueError, match="only a job that has started can be requeued"):
+        world.turn(JobRequeued("high"))
 
 
 def test_a_second_requeue_of_a_job_that_is_stopping_asks_for_nothing_more(world: World) -> None:

@@ -93,7 +93,7 @@ def check(state: State, event: Event) -> None:
                 raise ValueError(f"job {name} has already{been} {record.final.value}")
         case JobRequeued(job=name):
             record = state.record(name)
-            if record.attempt is None or record.cancelled:
+            if record.attempt is None or record.attempt.phase is Phase.CLAIMED or record.cancelled:
                 raise ValueError(f"job {name} is {record.state.value}: only a job that has started can be requeued")
         case NodeHealthChanged(node=node):
             _check_node(state, node)

@@ -270,7 +270,7 @@ class Office:
         held = self._job(body.job)
         self._match(held, body.version)
         events = VERBS[body.verb](body)
-        if body.verb == "suspend" and held.attempt is None:
+        if body.verb == "suspend" and (held.attempt is None or held.attempt.phase is Phase.CLAIMED):
             # What has not started has nothing to give up.
             events = events[:1]
         for event in events:
