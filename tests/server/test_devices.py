@@ -204,7 +204,7 @@ def test_more_jobs_than_numbers_share_the_last_and_two_bytes_have_room_for_all()
     assert narrow[7] != 255, "who has most is named"
     wide = Painter(board, Outlook(), EVERYTHING, 0, 2).paint("job")
     assert len(wide.content) == 602
-    assert len(wide.values) == 301
+    assert len(wide.names) == 301
 
 
 def test_the_age_of_a_job_is_counted_in_classes() -> None:

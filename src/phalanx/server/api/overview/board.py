@@ -10,7 +10,11 @@ from zlib import crc32
 import msgspec
 
 from phalanx.server.figures.outlook import Outlook, OutlookFile
+from phalanx.server.figures.states import HEALTHS, health_of, state_of
 from phalanx.server.store.devices import Changes, Holder, NodeDevices, Place, changes_since
+from phalanx.server.view.devices import CLAIMED, Device
+
+NOTHING = Device()
 
 if TYPE_CHECKING:
     from phalanx.server.api.context import Context
@@ -32,6 +36,10 @@ class Board:
     places: list[Place] = field(default_factory=list)
     nodes: list[NodeDevices] = field(default_factory=list)
     first: dict[str, int] = field(default_factory=dict)
+    states: list[bytes] = field(default_factory=list)
+    healths: list[bytes] = field(default_factory=list)
+    first_jobs: list[list[str | None]] = field(default_factory=list)
+    """The state and the health of each device of a node, and the first job that has it, if any."""
     holders: dict[str, Holder] = field(default_factory=dict)
     levels: list[str] = field(default_factory=list)
     frames: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
@@ -64,20 +72,31 @@ class Board:
     def _take_in(self, changes: Changes) -> None:
         if changes.layout != self.layout:
             self._lay_out(changes.places)
-        by_name = {place.name: number for number, place in enumerate(self.places)}
         for node in changes.nodes:
-            number = by_name.get(node.name)
-            if number is not None:
-                self.nodes[number] = node
+            if node.position < len(self.places) and self.places[node.position].name == node.name:
+                self._put(node)
         self.holders.update(changes.holders)
         self.layout, self._followed, self.seq = changes.layout, changes.followed, changes.seq
         if len(self.holders) > GROWN_MAX * (self.devices + 100):
             present = {job for node in self.nodes for device in node.devices for job in device.jobs}
             self.holders = {job: holder for job, holder in self.holders.items() if job in present}
 
+    def _put(self, node: NodeDevices) -> None:
+        """Takes a node in, with what frames need of each device. Of one that was not told of yet they are idle."""
+        at, missing = node.position, max(self.places[node.position].devices - len(node.devices), 0)
+        devices = [*node.devices, *[NOTHING] * missing]
+        self.nodes[at] = node
+        self.states[at] = bytes(state_of(node.health, device, ()) for device in devices)
+        self.healths[at] = bytes(HEALTHS.index(health_of(node.health, device)) for device in devices)
+        self.first_jobs[at] = [device.jobs[0] if device.jobs and device.use != CLAIMED else None for device in devices]
+
     def _lay_out(self, places: list[Place]) -> None:
         self.places = places
         self.nodes = [NodeDevices(place.name, number, "healthy", []) for number, place in enumerate(places)]
+        self.states, self.healths = [b""] * len(places), [b""] * len(places)
+        self.first_jobs = [[] for _ in places]
+        for node in self.nodes:
+            self._put(node)
         self.holders, self.first, count = {}, {}, 0
         for place in places:
             self.first[place.name] = count

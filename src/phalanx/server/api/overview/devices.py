@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from zlib import crc32
 
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -14,8 +13,8 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
 from phalanx.server.api.nodes import need_eyes
 from phalanx.server.api.overview import models
-from phalanx.server.api.overview.board import Board
-from phalanx.server.api.overview.frames import NOTHING, UNKNOWN, Colour, Frame, Painter
+from phalanx.server.api.overview.board import NOTHING, Board
+from phalanx.server.api.overview.frames import UNKNOWN, Colour, Frame, Painter
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.clock import wall_ms
 from phalanx.server.figures.states import HEALTHS, STATES
@@ -65,7 +64,7 @@ async def show_frame(
     frame = _painted(context, board, account, colour, width)
     headers = {
         "X-Map-Version": str(board.version),
-        "X-Legend-Version": str(_version(frame)),
+        "X-Legend-Version": str(frame.version),
         "X-Seq": str(board.seq),
     }
     return Response(frame.content, headers=headers, media_type="application/octet-stream")
@@ -77,8 +76,10 @@ async def show_legend(
 ) -> Response:
     """Show what the numbers of a frame stand for. Jobs that you may not look at are `others`."""
     need_eyes(account)
-    frame = _painted(context, await context.board.refresh(context), account, colour, width)
-    return as_json({"version": _version(frame), "colour": colour, "values": frame.values})
+    board = await context.board.refresh(context)
+    frame = _painted(context, board, account, colour, width)
+    values = Painter(board, board.outlook(context), account, wall_ms(), width).legend(colour, frame)
+    return as_json({"version": frame.version, "colour": colour, "values": values})
 
 
 @router.get("/devices/shared", responses=answers(models.SharedDeviceListModel))
@@ -151,10 +152,6 @@ def _painted(context: Context, board: Board, account: Account, colour: Colour, w
         board.frames.clear()
     board.frames[key] = (stamp, frame)
     return frame
-
-
-def _version(frame: Frame) -> int:
-    return crc32(msgspec.json.encode(frame.values))
 
 
 def _job(board: Board, job: str) -> dict[str, Any]:

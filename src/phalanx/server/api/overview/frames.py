@@ -6,21 +6,22 @@ import sys
 from array import array
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
+from zlib import crc32
 
 from phalanx.cluster.bits import members
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.overview.board import Board
 from phalanx.server.figures.outlook import Outlook
-from phalanx.server.figures.states import BUSY_BELOW, HEALTHS, IDLE, RESERVED, STATES, health_of, state_of
-from phalanx.server.store.devices import Holder, NodeDevices
-from phalanx.server.view.devices import CLAIMED, RUNNING, Device
+from phalanx.server.figures.states import BUSY, BUSY_BELOW, HEALTHS, HELD, IDLE, RESERVED, STATES
+from phalanx.server.store.devices import Holder
 
 Colour = Literal["state", "job", "queue", "user", "health", "utilization", "age"]
 
-AGES = ("", "under 1 min", "under 10 min", "under 1 h", "under 6 h", "under 1 day", "under 1 week", "1 week or more")
+AGES = (None, "under 1 min", "under 10 min", "under 1 h", "under 6 h", "under 1 day", "under 1 week", "1 week or more")
 AGE_BOUNDS_MS = (60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
 UNKNOWN = 255
 HIDDEN = ""
@@ -34,10 +35,13 @@ MOST = {1: 255, 2: 65_535}
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One number a device, in the order of the map, and what the numbers stand for."""
+    """One number a device, in the order of the map. `names` are what the numbers stand for; None stands for nothing,
+    an empty name for all others.
+    """
 
     content: bytes
-    values: list[Any]
+    names: Sequence[str | None]
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,94 +58,103 @@ class Painter:
         """The frame of a colour."""
         match colour:
             case "state":
-                return self._plain(self._states(), STATES)
+                return self._frame(self._states(), STATES)
             case "health":
-                return self._plain(self._healths(), HEALTHS)
+                return self._frame(b"".join(self.board.healths), HEALTHS)
             case "utilization":
-                return self._plain(self._loads(), [])
+                return self._frame(self._by_job(self._load, 0), ())
             case "age":
-                return self._plain(self._ages(), AGES)
+                return self._frame(self._by_job(self._age, 0), AGES)
             case "job":
-                return self._named(self._names(lambda job, _: job), self._job)
+                return self._named(lambda job, _: job)
             case "queue":
-                return self._named(self._names(lambda _, holder: holder.queue), str)
+                return self._named(lambda _, holder: holder.queue)
             case "user":
-                return self._named(self._names(lambda _, holder: holder.user or NOBODY), str)
+                return self._named(lambda _, holder: holder.user or NOBODY)
 
-    def _plain(self, numbers: Iterable[int], values: Iterable[str]) -> Frame:
-        return Frame(self._packed(numbers), list(values))
+    def legend(self, colour: Colour, frame: Frame) -> list[Any]:
+        """What the numbers of a frame stand for, as it is told."""
+        return [{"others": True} if name == HIDDEN else self._told(colour, name) for name in frame.names]
 
-    def _packed(self, numbers: Iterable[int]) -> bytes:
+    def _told(self, colour: Colour, name: str | None) -> Any:
+        if colour != "job" or name is None:
+            return name
+        holder = self.board.holders[name]
+        return {"job": name, "name": holder.name, "queue": holder.queue, "user": holder.user}
+
+    def _frame(self, numbers: Iterable[int], names: Sequence[str | None]) -> Frame:
+        version = crc32("\n".join([name or "" for name in names]).encode())
         if self.width == 1:
-            return bytes(numbers)
+            return Frame(bytes(numbers), names, version)
         wide = array("H", numbers)
         if sys.byteorder == "big":
             wide.byteswap()
-        return wide.tobytes()
+        return Frame(wide.tobytes(), names, version)
 
-    def _states(self) -> list[int]:
+    def _states(self) -> bytearray:
+        """What each device is doing, with what only the outlook knows: who does not use them, what is promised."""
+        states = bytearray(b"".join(self.board.states))
         idle_jobs = {job for job, load in self.outlook.loads.items() if 0 <= load.gpu_busy < BUSY_BELOW}
-        states = [state_of(node.health, device, idle_jobs) for node, device in self._each()]
+        for place, job in enumerate(self._first_jobs()) if idle_jobs else ():
+            if job in idle_jobs and states[place] == BUSY:
+                states[place] = HELD
         for node, promised in self.outlook.reserved.items():
-            first = self.board.first.get(node)
-            for number in members(promised) if first is not None else ():
-                if first is not None and first + number < len(states) and states[first + number] == IDLE:
-                    states[first + number] = RESERVED
+            first = self.board.first.get(node, len(states))
+            for place in (first + number for number in members(promised)):
+                if place < len(states) and states[place] == IDLE:
+                    states[place] = RESERVED
         return states
 
-    def _healths(self) -> list[int]:
-        return [HEALTHS.index(health_of(node.health, device)) for node, device in self._each()]
+    def _load(self, job: str) -> int:
+        load = self.outlook.loads.get(job)
+        return UNKNOWN if load is None or load.gpu_busy < 0 else round(100 * load.gpu_busy)
 
-    def _loads(self) -> list[int]:
-        loads = self.outlook.loads
-        percent = {job: round(100 * load.gpu_busy) if load.gpu_busy >= 0 else UNKNOWN for job, load in loads.items()}
-        return [
-            (percent.get(device.jobs[0], UNKNOWN) if device.use == RUNNING else UNKNOWN) if device.jobs else 0
-            for _, device in self._each()
-        ]
+    def _age(self, job: str) -> int:
+        holder = self.board.holders.get(job)
+        if holder is None or holder.running_since_ms is None:
+            return 1
+        return 1 + bisect_right(AGE_BOUNDS_MS, self.now_ms - holder.running_since_ms)
 
-    def _ages(self) -> list[int]:
-        ages: dict[str, int] = {}
-        for job, holder in self.board.holders.items():
-            since_ms = holder.running_since_ms
-            ages[job] = 1 if since_ms is None else 1 + bisect_right(AGE_BOUNDS_MS, self.now_ms - since_ms)
-        return [
-            ages.get(device.jobs[0], 1) if device.jobs and device.use != CLAIMED else 0 for _, device in self._each()
-        ]
+    def _by_job(self, number_of: Callable[[str], int], nothing: int) -> Iterable[int]:
+        """A number for each device that follows from its first job."""
+        jobs = self._first_jobs()
+        numbers = {job: nothing if job is None else number_of(job) for job in dict.fromkeys(jobs)}
+        return map(numbers.__getitem__, jobs)
 
-    def _named(self, names: list[str | None], shown: Callable[[str], Any]) -> Frame:
-        """Each device by a name. Where there are more than numbers, those with the fewest devices have none."""
-        counted = Counter(name for name in names if name)
-        chosen = [name for name, _ in counted.most_common(MOST[self.width] - 1)]
-        numbers = {name: number for number, name in enumerate(sorted(chosen, key=_by_number), start=1)}
+    def _named(self, name_of: Callable[[str, Holder], str]) -> Frame:
+        """Each device by a name that its first job has. Where there are more names than numbers, those of the fewest
+        devices have none of their own.
+        """
+        jobs = self._first_jobs()
+        name = self._names(dict.fromkeys(jobs), name_of)
+        there = dict.fromkeys(name.values())
+        is_hidden = HIDDEN in there
+        there.pop(HIDDEN, None)
+        chosen, most = list(there), MOST[self.width] - 1
+        if len(chosen) > most:
+            counted = Counter(name[job] for job in jobs if job is not None)
+            chosen = sorted(chosen, key=counted.__getitem__, reverse=True)[:most]
+        # By length first: jobs are in the order of their ids.
+        chosen.sort()
+        chosen.sort(key=len)
+        numbers = {each: number for number, each in enumerate(chosen, start=1)}
         others = len(numbers) + 1
-        values: list[Any] = [None, *map(shown, numbers)]
-        if len(counted) > len(chosen) or HIDDEN in names:
-            values.append({"others": True})
-        return Frame(self._packed(0 if name is None else numbers.get(name, others) for name in names), values)
+        names: list[str | None] = [None, *numbers]
+        if is_hidden or len(there) > len(chosen):
+            names.append(HIDDEN)
+        place: dict[str | None, int] = {job: numbers.get(each, others) for job, each in name.items()}
+        place[None] = 0
+        return self._frame(map(place.__getitem__, jobs), names)
 
-    def _names(self, name_of: Callable[[str, Holder], str]) -> list[str | None]:
-        """The name of the first job on each device; None where there is none, empty where it may not be told."""
-        told: dict[str, str] = {}
-        for job, holder in self.board.holders.items():
-            told[job] = name_of(job, holder) if self.account.sees(holder.queue) else HIDDEN
-        return [
-            told.get(device.jobs[0], HIDDEN) if device.jobs and device.use != CLAIMED else None
-            for _, device in self._each()
-        ]
+    def _names(self, jobs: Iterable[str | None], name_of: Callable[[str, Holder], str]) -> dict[str, str]:
+        """The names of jobs; empty for those that the account may not look at."""
+        known = [(job, self.board.holders.get(job)) for job in jobs if job is not None]
+        queues = dict.fromkeys(holder.queue for _, holder in known if holder is not None)
+        seen = {queue for queue in queues if self.account.sees(queue)}
+        return {
+            job: name_of(job, holder) if holder is not None and holder.queue in seen else HIDDEN
+            for job, holder in known
+        }
 
-    def _job(self, job: str) -> dict[str, str]:
-        holder = self.board.holders[job]
-        return {"job": job, "name": holder.name, "queue": holder.queue, "user": holder.user}
-
-    def _each(self) -> Iterable[tuple[NodeDevices, Device]]:
-        for place, node in zip(self.board.places, self.board.nodes, strict=True):
-            for number in range(place.devices):
-                yield node, node.devices[number] if number < len(node.devices) else NOTHING
-
-
-NOTHING = Device()
-
-
-def _by_number(name: str) -> tuple[int, str]:
-    return (len(name), name)
+    def _first_jobs(self) -> list[str | None]:
+        return list(chain.from_iterable(self.board.first_jobs))
