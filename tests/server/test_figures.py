@@ -107,6 +107,15 @@ def test_series_survive_a_restart_and_a_file_that_cannot_be_read_is_begun_anew(p
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "a?b#c%20 d.db"
+    writer = SeriesWriter(path)
+    for now_ms in (0, STEP_MS):
+        writer.add([("cluster", {"gpus_busy": 1.0})], now_ms)
+    writer.close()
+    assert read_points(path, "cluster", 0, STEP_MS)[1] == [Point(0, {"gpus_busy": 1.0})]
+
+
 def test_figures_that_nobody_kept_are_nothing(tmp_path: Path) -> None:
     assert read_points(tmp_path / "nowhere.db", "cluster", 0, 1)[1] == []
     assert not (tmp_path / "nowhere.db").exists()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -190,7 +191,7 @@ class SeriesWriter:
 
 def read_points(path: Path, scope: str, since_ms: int, until_ms: int) -> tuple[int, list[Point]]:
     """The step and the points of a scope between two moments, from the finest step that goes back far enough."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)) as file:
+    with suppress(sqlite3.Error), closing(_reader(path)) as file:
         steps = file.execute(
             "SELECT step_ms, min(at_ms) FROM points WHERE scope = ? GROUP BY step_ms", (scope,)
         ).fetchall()
@@ -208,7 +209,7 @@ def read_points(path: Path, scope: str, since_ms: int, until_ms: int) -> tuple[i
 
 def first_ms(path: Path, scope: str) -> int | None:
     """The first moment of a scope of which anything is known."""
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2)) as file:
+    with suppress(sqlite3.Error), closing(_reader(path)) as file:
         (found,) = file.execute("SELECT min(at_ms) FROM points WHERE scope = ?", (scope,)).fetchone()
         return None if found is None else int(found)
     return None
@@ -224,6 +225,11 @@ def _chosen(steps: list[tuple[int, int]], since_ms: int) -> int:
 
 def _encoded(mean: Mean) -> bytes:
     return msgspec.msgpack.encode(mean.values())
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """The file to read from; one that is not there is not made."""
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
