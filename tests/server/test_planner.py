@@ -23,6 +23,7 @@ from phalanx.server.planner.forecaster import EVERY_MS, OUTLOOK, STILL_MS, Forec
 from phalanx.server.planner.future import HORIZON_MS, Future, pass_time
 from phalanx.server.planner.questions import PlanJobs, Why
 from phalanx.simulate.apart import WorkFailedError
+from phalanx.simulate.experience import decoded
 from phalanx.simulate.forecast import Forecast, Span, forecast
 from phalanx.workload.job import Job
 
@@ -202,11 +203,11 @@ def test_of_others_jobs_a_plan_names_no_victims_but_counts_with_them() -> None:
     assert (told["victims"], told["makes_room"]) == (["secret/1"], [other | {"job": "secret", "attempt": 1}])
 
 
-def test_who_waits_while_nothing_happens_is_told_anew_now_and_then() -> None:
+def test_who_waits_while_nothing_happens_is_told_anew_now_and_then(tmp_path: Path) -> None:
     world = World(flat(1, 8), "fifo")
     world.run(a_job("a", 8, duration_ms=3_600_000))
     world.submit(a_job("b", 8, duration_ms=10_000))
-    forecaster, now_ms = Forecaster(), 1_000
+    forecaster, now_ms = Forecaster(tmp_path / "forecasts.json"), 1_000
 
     def told() -> int:
         """When the newest forecast was made, once whoever looks ahead has come back."""
@@ -226,6 +227,27 @@ def test_who_waits_while_nothing_happens_is_told_anew_now_and_then() -> None:
     assert forecaster.newest is first
     now_ms += STILL_MS
     assert told() == now_ms
+
+
+def test_what_starts_have_taught_outlives_the_planner(tmp_path: Path) -> None:
+    file, world = tmp_path / "forecasts.json", World(flat(1, 8), "fifo")
+    world.run(a_job("a", 8, duration_ms=60_000))
+    world.submit(a_job("b", 8, duration_ms=10_000))
+
+    def looked(forecaster: Forecaster, now_ms: int) -> None:
+        before = forecaster.newest
+        eventually(lambda: forecaster.look_after(world.state, now_ms) or forecaster.newest is not before)
+
+    first = Forecaster(file)
+    looked(first, 1_000)
+    assert not file.exists(), "nothing has been learned yet"
+    world.end("a", after_ms=60_000)
+    world.done("b")
+    world.submit(a_job("c", 8, duration_ms=10_000))
+    looked(first, 60_000 + EVERY_MS)
+    assert list(decoded(file.read_bytes()).misses) == ["fifo"]
+    file.write_bytes(b"no file of ours")
+    looked(Forecaster(file), 60_000 + EVERY_MS)
 
 
 def test_a_server_on_which_nothing_happens_writes_nothing_and_still_tells_the_time(folder: Path) -> None:

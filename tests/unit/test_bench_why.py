@@ -40,13 +40,14 @@ def test_starts_before_and_after_the_interval_are_told_apart() -> None:
     spans = {"a": Span(5_000, 5_000, 5_000), "b": Span(7_000, 7_000, 9_000), "c": Span(1_000, 1_000, 6_999)}
     made = Forecast(1_000, 9_000, 19, spans | {"d": Span(None, None, None)})
     found = calibration.counted(world.state, [made])
-    assert found == calibration.Calibration(starts=4, inside=1, early=2, late=1)
+    widths_ms = (0, 2_000, 5_999)
+    assert found == calibration.Calibration(starts=4, inside=1, early=2, late=1, endless=1, widths_ms=widths_ms)
 
 
 def test_intervals_are_measured_by_policy_beside_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "PHILLY", Path("/nowhere"))
     monkeypatch.setattr(why, "HELD_POLICIES", ("fifo", "phalanx"))
     rows = why.forecasts(why.QUICK, lambda line: None)
-    assert [row["unit"] for row in rows] == ["starts", "%", "%", "points"] * 2
+    assert [row["unit"] for row in rows] == ["starts", "%", "%", "%", "%", "%", "h", "points"] * 2
     assert rows[0]["name"] == "forecasts under fifo, synthetic: starts forecast"
-    assert rows[3]["target"] == 0.0
+    assert [row["target"] for row in rows[:8]] == [None] * 7 + [0.0]

@@ -60,6 +60,17 @@ def test_what_lies_beyond_the_forecast_is_not_before_its_end() -> None:
     assert line.startswith("not before ")
 
 
+def test_where_nobody_can_tell_how_late_it_is_told_by_when_half_of_the_runs_start_it() -> None:
+    line = expected_start(told(early_ms=MINUTE_MS, middle_ms=2 * MINUTE_MS, late_ms=None), NOW_MS)
+    assert line is not None
+    assert line.startswith("not before ")
+    assert "in half of" in line
+    assert "how late nobody can tell" in line
+    line = expected_start(told(early_ms=-1, middle_ms=2 * MINUTE_MS, late_ms=None), NOW_MS)
+    assert line is not None
+    assert line.startswith("any moment, in half of")
+
+
 def test_where_too_many_others_start_before_it_is_told_up_to_when_was_looked() -> None:
     line = expected_start(
         {"expected_start_ms": None, "expected_not_before_ms": NOW_MS + MINUTE_MS, "forecast": None}, NOW_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -14,8 +15,11 @@ from builders import World, a_job, sockets
 from phalanx.cli.exit import Exit
 from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
+from phalanx.cli.saved import state_from
 from phalanx.cluster.cluster import flat
+from phalanx.engine.snapshot import dump
 from phalanx.simulate.apart import WorkFailedError
+from phalanx.simulate.experience import ENOUGH, Experience, Miss, encoded
 
 
 @pytest.fixture
@@ -100,7 +104,25 @@ def test_a_program_gets_the_whole_object(journal: str) -> None:
 def test_the_expected_start_is_told_where_few_wait(journal: str) -> None:
     # a ends at 100 s, and a start takes 10 s by the usual costs.
     assert data("b", "--state", journal)["forecast"]["early_ms"] == 110_000
-    assert "EXPECTED START  in 1m 40s" in told("b", "--state", journal)
+    line = (
+        "EXPECTED START  not before in 1m 40s, in half of 19 runs by 1m 40s; nobody can tell how late (under fifo:skip"
+    )
+    assert line in told("b", "--state", journal)
+
+
+def test_an_end_is_told_by_what_the_server_learned_of_which_a_bundle_is(journal: str, tmp_path: Path) -> None:
+    def expected(*misses: Miss) -> dict[str, Any]:
+        with ZipFile(tmp_path / "bundle.zip", "w") as bundle:
+            bundle.writestr("journal.jsonl", b"")
+            bundle.writestr("snapshot.bin", dump(state_from(journal)))
+            bundle.writestr("forecasts.json", encoded(Experience(misses={"fifo:skip=true": list(misses)})))
+        found: dict[str, Any] = data("b", "--state", str(tmp_path / "bundle.zip"))["forecast"]
+        return found
+
+    assert expected()["open"]
+    learned = expected(*[Miss(-1.0, 1.0)] * ENOUGH)
+    assert not learned["open"]
+    assert learned["late_ms"] > 2 * 110_000, "its like came later than was drawn"
 
 
 def saved_plan(folder: Path, cluster: str, *jobs: str) -> str:

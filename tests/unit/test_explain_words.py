@@ -487,6 +487,7 @@ def test_a_job_that_ran_and_failed_has_not_failed_to_start() -> None:
         (Span(60_000, 90_000, 120_000), 30_000, "in 30s to 1m 30s in 8 of 10 cases, told 30s ago (19 runs)"),
         (Span(60_000, 60_000, 60_000), 0, "in 1m 0s"),
         (Span(60_000, None, None), 0, "not within 1m 0s"),
+        (Span(60_000, 90_000, None, open=True), 0, "not before in 1m 0s, in half of 19 runs by 1m 30s"),
         (Span(None, None, None), 0, "not within 1h 0m"),
     ],
 )

@@ -22,17 +22,27 @@ from phalanx.simulate.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How many starts were forecast, how many of them came within their interval, and before or after it."""
+    """How many starts were forecast, how many of them came within their interval, and before or after it.
+
+    `endless` are intervals without an end, which no start comes after; `widths_ms` are those of the others.
+    """
 
     starts: int
     inside: int
     early: int
     late: int
+    endless: int = 0
+    widths_ms: tuple[int, ...] = ()
 
     @property
     def coverage(self) -> float | None:
         """The part that came within."""
         return self.inside / self.starts if self.starts else None
+
+    @property
+    def endless_part(self) -> float | None:
+        """The part of intervals without an end: these hold more easily."""
+        return self.endless / self.starts if self.starts else None
 
 
 def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook: Outlook, rough: float) -> Calibration:
@@ -73,16 +83,21 @@ def _go(run: Run, until_ms: int | None) -> None:
 
 def counted(state: State, ahead: list[Forecast]) -> Calibration:
     """On which side of their intervals the real starts came."""
-    starts = inside = early = late = 0
+    starts = inside = early = late = endless = 0
+    widths_ms: list[int] = []
     for real_ms, low_ms, high_ms in _compared(state, ahead):
         starts += 1
+        if high_ms is None:
+            endless += 1
+        else:
+            widths_ms.append(high_ms - low_ms)
         if real_ms < low_ms:
             early += 1
         elif high_ms is not None and real_ms > high_ms:
             late += 1
         else:
             inside += 1
-    return Calibration(starts, inside, early, late)
+    return Calibration(starts, inside, early, late, endless, tuple(widths_ms))
 
 
 def _compared(state: State, ahead: list[Forecast]) -> Iterator[tuple[int, int, int | None]]:

@@ -1,8 +1,9 @@
 """How often real starts lie within the intervals told at submission: by policy, on halves of traces that were not seen.
 
-Every trace is run once. Its first half is evidence: of how long jobs take, and of how far forecasts of starts were off.
-Then jobs that do not start at once are forecast when they are submitted. The last quarter only goes on, so that it does
-not become quiet behind them.
+Every trace is run once, and forecasts are made in its first quarter. The first half of that is evidence: of how long
+jobs take, and of how far forecasts of starts were off. Then jobs that do not start at once are forecast when they are
+submitted. The rest of the trace only goes on, so that it does not become quiet behind them: where later jobs go first,
+a trace that ends would start jobs sooner than any cluster.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from phalanx.simulate.virtual import VirtualBackend
 from phalanx.simulate.work import Work
 from phalanx.workload.job import Checkpointing
 
+PARTS = 8
+"""Forecasts are made from the end of the first of so many parts of a trace to that of the third."""
+
 SAVING = 0.5
 """The part of the jobs that save their work: others are not stopped for their equals, so that somebody waits."""
 
@@ -41,9 +45,12 @@ class Foretold(NamedTuple):
 
 
 class Held(NamedTuple):
-    """How many intervals of the second halves held, as they were drawn and as they were corrected."""
+    """How many intervals of the second halves held: as they were drawn, as a server tells them that has made no
+    forecasts before, and corrected by those of the first halves.
+    """
 
     drawn: Calibration
+    unproven: Calibration
     told: Calibration
 
 
@@ -57,21 +64,33 @@ def held_out(cluster: Cluster, traces: Sequence[Trace], policy: str, each: int, 
             experience.learn(run.state)
             experience.told.clear()
     drawn = [counted(run.state, run.second) for run in runs]
-    told = [counted(run.state, [experience.corrected(made, policy) for made in run.second]) for run in runs]
-    return Held(_together(drawn), _together(told))
+    return Held(_together(drawn), _told(runs, Experience()), _told(runs, experience))
+
+
+def _told(runs: list[Foretold], experience: Experience) -> Calibration:
+    """The intervals of the second halves, as they are told with some experience."""
+    return _together(
+        [counted(run.state, [experience.corrected(made, run.state.policy) for made in run.second]) for run in runs]
+    )
 
 
 def _together(parts: list[Calibration]) -> Calibration:
-    columns = zip(*((part.starts, part.inside, part.early, part.late) for part in parts), strict=True)
-    return Calibration(*(sum(column) for column in columns))
+    return Calibration(
+        sum(part.starts for part in parts),
+        sum(part.inside for part in parts),
+        sum(part.early for part in parts),
+        sum(part.late for part in parts),
+        sum(part.endless for part in parts),
+        tuple(width_ms for part in parts for width_ms in part.widths_ms),
+    )
 
 
 def _foretold(cluster: Cluster, trace: Trace, policy: str, each: int, outlook: Outlook) -> Foretold:
     run = _run(cluster, trace, policy, outlook.costs)
-    quarters = [trace.jobs[len(trace.jobs) * part // 4].submit_ms for part in (1, 2, 3)]
+    quarters = [trace.jobs[len(trace.jobs) * part // PARTS].submit_ms for part in (2, 3, 4)]
     found = Foretold(run.state, [], [])
     due_ms = quarters[0]
-    while (now := run.next_moment()) is not None:
+    while (now := run.next_moment()) is not None and not (now >= quarters[2] and _all_started(found)):
         known = len(run.state.jobs)
         run.turn(now)
         if len(run.state.jobs) == known or not due_ms <= now < quarters[2]:
@@ -83,6 +102,11 @@ def _foretold(cluster: Cluster, trace: Trace, policy: str, each: int, outlook: O
         (found.first, found.second)[half].append(forecast(run.state, outlook, [newest]))
         due_ms = now + (quarters[half + 1] - quarters[half]) // each
     return found
+
+
+def _all_started(found: Foretold) -> bool:
+    jobs = found.state.jobs
+    return all(jobs[job].first_start_ms is not None for made in (*found.first, *found.second) for job in made.spans)
 
 
 def _run(cluster: Cluster, trace: Trace, policy: str, costs: Costs) -> Run:

@@ -25,11 +25,14 @@ from phalanx.policy.registry import is_file, known, split
 from phalanx.protocol.event import ClusterDefined, PolicyChanged, TimerDue
 
 if TYPE_CHECKING:
+    from phalanx.simulate.experience import Experience
     from phalanx.simulate.simulation import Simulation
 
 RUN_MAGIC, ZIP_MAGIC = b"phalanx simulation ", b"PK"
-JOURNAL, SNAPSHOT, START = "journal.jsonl", "snapshot.bin", "start.bin"
-"""What of a bundle tells of the State: the journal, the State at its end, and of a long journal that at its begin."""
+JOURNAL, SNAPSHOT, START, FORECASTS = "journal.jsonl", "snapshot.bin", "start.bin", "forecasts.json"
+"""What of a bundle tells of the State: the journal, the State at its end, and of a long journal that at its begin; and
+how far forecasts were off.
+"""
 
 _UNLOADED = re.compile(r"policy '([^']+)': its file has not been loaded")
 
@@ -66,6 +69,16 @@ def state_from(path: str) -> State:
             return _state_of_bundle(path)
         case Kind.JOURNAL:
             return _folded(State(), path)
+
+
+def experience_from(path: str) -> Experience:
+    """How forecasts came true that the server made of which a bundle is; of other files nothing is known."""
+    from phalanx.simulate.experience import Experience, decoded
+
+    if kind_of(path) is not Kind.BUNDLE:
+        return Experience()
+    with _bundle(path) as bundle:
+        return decoded(bundle.read(FORECASTS) if FORECASTS in bundle.namelist() else b"")
 
 
 def _reached(simulation: Simulation) -> State:

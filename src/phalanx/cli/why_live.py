@@ -93,7 +93,9 @@ def _interval(made: dict[str, Any], at_ms: int) -> str:
     if made["early_ms"] is None:
         return f"not before {clock(made['at_ms'] + made['horizon_ms'])}, {age}"
     if made["late_ms"] is None:
-        return f"not before {clock(made['early_ms'])}, {age}"
+        half = "" if made["middle_ms"] is None else f", in half of {made['runs']} runs by {clock(made['middle_ms'])}"
+        since = "any moment" if made["early_ms"] <= at_ms else f"not before {clock(made['early_ms'])}"
+        return f"{since}{half}; how late nobody can tell, {age}"
     early, late = clock(made["early_ms"]), clock(made["late_ms"])
     between = early if early == late else f"{early} to {late}"
     if made["early_ms"] <= at_ms:

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import Column, Output, emit_one
-from phalanx.cli.saved import state_from
+from phalanx.cli.saved import experience_from, state_from
 from phalanx.engine.explain import Explanation
 from phalanx.engine.replica_price import next_replica
 from phalanx.engine.state import State, UnknownJobError
@@ -21,9 +21,10 @@ from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because, because_in
 from phalanx.words.replica_price import price_words
-from phalanx.words.start import expected, no_forecast, nothing_known, starts_when
+from phalanx.words.start import expected, how_late, no_forecast, nothing_known, starts_when
 
 if TYPE_CHECKING:
+    from phalanx.simulate.experience import Experience
     from phalanx.simulate.forecast import Forecast
 
 COLUMNS = (
@@ -88,7 +89,7 @@ def why_saved(job: str, state_path: str, ahead: bool | None, output: Output) -> 
     looks_ahead = state.in_line <= CHEAP_MAX if ahead is None else ahead
     row["starts_when"] = row["expected_start"] = starts_when(state, explanation)
     if not row["starts_when"] and looks_ahead and explanation.reason is not None and not explanation.is_hopeless:
-        row |= _foreseen(state, explanation, TURNS_MAX if ahead else TURNS_CHEAP)
+        row |= _foreseen(state, explanation, experience_from(state_path), TURNS_MAX if ahead else TURNS_CHEAP)
     if output not in ("json", "yaml"):
         row |= evidence(explanation, state.now, state.usage) | {"deadline": deadline_words(state, job)}
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
@@ -102,19 +103,24 @@ def _id_of(state: State, ref: str) -> str:
     return named[0] if named else ref
 
 
-def _foreseen(state: State, explanation: Explanation, turns_max: int) -> dict[str, Any]:
-    """What a forecast that is made now says of a job; where none can be made, why: the rest is true without it."""
+def _foreseen(state: State, explanation: Explanation, experience: Experience, turns_max: int) -> dict[str, Any]:
+    """What a forecast that is made now says of a job, corrected by how those before it came true; where none can be
+    made, why: the rest is true without it.
+    """
     job = explanation.job
     from phalanx.simulate.apart import WorkFailedError
     from phalanx.simulate.forecast import Outlook, forecast
 
+    outlook = Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1)
     try:
-        made = forecast(state, Outlook(grain_ms=GRAIN_MS, turns_max=turns_max, workers=os.cpu_count() or 1))
+        made = experience.corrected(forecast(state, outlook), state.policy)
     except WorkFailedError as error:
         return {"forecast": None, "no_forecast": str(error), "expected_start": no_forecast(str(error))}
     told = {"forecast": _forecast_of(made, job), "expected_start": expected(made, job, state.now)}
     if job not in made.spans or not made.spans[job].open:
         return told
+    if made.spans[job].is_unproven:
+        return told | {"expected_start": f"{told['expected_start']}; {how_late(state.policy)}"}
     reason = nothing_known(state, explanation)
     before, unknown = expected(made, job, state.now), no_forecast(reason)
     return told | {"no_forecast": reason, "expected_start": f"{before}; then {unknown}" if before else unknown}

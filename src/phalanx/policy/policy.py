@@ -268,6 +268,12 @@ class Policy:
         return self.targets is not Targets.KEEP or self._makes_way
 
     @property
+    def overtakes(self) -> bool:
+        """Whether a job that is submitted later may delay one that waits: nothing bounds how long it waits then."""
+        in_order = self.order is by_submission and not self.orders_queues and self.backfill is never
+        return self.preempts or not in_order
+
+    @property
     def _makes_way(self) -> bool:
         return self.victims is not nobody or self.moves is not nobody or self.reclaims is not nobody
 

@@ -20,6 +20,9 @@ from phalanx.server.store.accounts import audit_page
 from phalanx.server.store.journal import lines_after
 from phalanx.server.store.snapshots import content_of, newest_first
 
+FORECASTS = "forecasts.json"
+"""What the starts of forecast jobs have taught: a file of the data folder, and of a bundle."""
+
 LOG_BYTES = 1 << 20
 RECORDS_MAX = 200_000
 AUDIT_ROWS = 1_000
@@ -29,6 +32,7 @@ README = """A debug bundle of phalanx. `why ID --state`, `what-if --state` and `
 journal.jsonl   the journal: `phalanx replay --verify journal.jsonl` folds and decides it again
 start.bin       only of a long journal: the State before its first record here; replay with `--from start.bin`
 snapshot.bin    the State at its end, as `phalanx why ID --state snapshot.bin` reads it
+forecasts.json  how far forecasts of starts were off, by policy: `why --state` corrects intervals by it
 metrics.txt     metrics at that moment
 audit.json      the last entries of the audit log
 log/            the ends of the logs of every process
@@ -84,6 +88,8 @@ def bundle(connection: Connection, options: Options, parts: Parts, metrics: byte
         if parts.start:
             archive.writestr("start.bin", parts.start)
         archive.writestr("journal.jsonl", parts.journal)
+        if options.file(FORECASTS).is_file():
+            archive.writestr(FORECASTS, options.file(FORECASTS).read_bytes())
         archive.writestr("audit.json", msgspec.json.encode(audit_page(connection, None, AUDIT_ROWS, "", "")))
         archive.writestr("versions.json", msgspec.json.encode(_versions()))
         for path in sorted(options.file("log").glob("*.log")):

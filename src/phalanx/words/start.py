@@ -8,7 +8,9 @@ from phalanx.engine.attempts import left_by_ms
 from phalanx.engine.evidence import other
 from phalanx.engine.explain import Explanation
 from phalanx.engine.state import State
+from phalanx.policy.policy import Policy
 from phalanx.protocol.reason import Reason
+from phalanx.simulate.experience import ENOUGH
 from phalanx.simulate.forecast import Forecast, unsaid_jobs
 from phalanx.simulate.table import duration_text
 from phalanx.words.others import with_size
@@ -24,6 +26,9 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
         return ""
     age_ms = now_ms - forecast.at_ms
     age = f", told {duration_text(age_ms / 1000)} ago" if age_ms > 0 else ""
+    if span.is_unproven:
+        early, middle = (moment(each_ms, now_ms) for each_ms in (span.early_ms, span.middle_ms))
+        return f"not before {early}, in half of {forecast.runs} runs by {middle.removeprefix('in ')}{age}"
     if span.open:
         return f"not before {moment(span.early_ms, now_ms)}{age}" if span.early_ms is not None else ""
     if span.early_ms is None:
@@ -53,6 +58,14 @@ def starts_when(state: State, explanation: Explanation) -> str:
 def no_forecast(reason: str) -> str:
     """Instead of when a job is expected to start."""
     return f"unknown: there is no forecast ({reason})"
+
+
+def how_late(policy: Policy) -> str:
+    """Instead of the end of an interval that no forecasts before it bear out."""
+    return (
+        f"nobody can tell how late (under {policy.spec} jobs that come later may delay it, and fewer than {ENOUGH} "
+        "jobs have started here of which an interval was told)"
+    )
 
 
 def nothing_known(state: State, explanation: Explanation, visible_queues: Container[str] | None = None) -> str:

@@ -441,8 +441,9 @@ class WhyModel(Answered):
         description="Where it is not known when it will start, since too many others start before: not before this."
     )
     forecast: dict[str, int | None] | None = Field(
-        description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon), by so "
-        "many runs of the state ahead, made at at_ms; null if none has been made since it came."
+        description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon, or nobody "
+        "can tell how late), in half before middle_ms, by so many runs of the state ahead, made at at_ms; null if none "
+        "has been made since it came."
     )
     expected_by: Literal["said", "usual"] | None = Field(
         description="Whether all take as long as they say then, or as long as is usual for such jobs."

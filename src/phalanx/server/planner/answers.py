@@ -142,7 +142,8 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
     # Of who does not wait, or waits for what cannot come, it is not told when it will start.
     if explanation.reason is not None and not explanation.is_hopeless:
         told["forecast"] = _expected(forecast, question.job)
-        is_open = told["forecast"] is not None and told["forecast"].pop("open")
+        # Where half of the runs tell a start it is only not known how late it may be.
+        is_open = told["forecast"] is not None and told["forecast"].pop("open") and not told["forecast"]["middle_ms"]
         if explanation.reason is not Reason.HELD:
             # Before looking ahead, which uses the State up.
             unknown = nothing_known(state, explain(state, question.job), seen)

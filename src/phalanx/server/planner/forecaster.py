@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
@@ -12,7 +13,7 @@ from phalanx.engine.state import State
 from phalanx.server.mortal import fork_mortal
 from phalanx.server.planner.future import pass_time
 from phalanx.simulate.costs import NO_COSTS
-from phalanx.simulate.experience import Experience
+from phalanx.simulate.experience import decoded, encoded
 from phalanx.simulate.forecast import Forecast, Outlook, forecast
 
 EVERY_MS = 30_000
@@ -32,11 +33,16 @@ _decoder = msgspec.msgpack.Decoder(Forecast)
 
 
 class Forecaster:
-    """Looks ahead in a process of its own, one at a time, and only while somebody waits."""
+    """Looks ahead in a process of its own, one at a time, and only while somebody waits.
 
-    def __init__(self) -> None:
+    What the starts of forecast jobs have taught is kept in a file, so that it outlives the process.
+    """
+
+    def __init__(self, file: Path) -> None:
         self.newest: Forecast | None = None
-        self._experience = Experience()
+        self._file = file
+        self._kept = file.read_bytes() if file.is_file() else b""
+        self._experience = decoded(self._kept)
         self._child: int | None = None
         self._pipe = -1
         self._received = bytearray()
@@ -79,8 +85,22 @@ class Forecaster:
     def _tell(self, state: State, made: Forecast) -> None:
         """Keeps a forecast for who asks, corrected by how those before it came true."""
         self._experience.learn(state)
+        self._keep()
         self._experience.remember(made, state.policy.spec)
-        self.newest = self._experience.corrected(made, state.policy.spec)
+        self.newest = self._experience.corrected(made, state.policy)
+
+    def _keep(self) -> None:
+        """Writes down what has been learned. Where that fails, it is forgotten with the process, and nothing else."""
+        content = encoded(self._experience)
+        if content == self._kept or not self._experience.misses:
+            return
+        beside = self._file.with_suffix(".new")
+        try:
+            beside.write_bytes(content)
+            beside.replace(self._file)
+            self._kept = content
+        except OSError:
+            logging.getLogger(__name__).exception("what forecasts have taught is not kept")
 
 
 def _look_ahead(state: State, pipe: int) -> int:

@@ -16,6 +16,7 @@ import msgspec
 
 from phalanx.engine.state import State
 from phalanx.errors import PhalanxError
+from phalanx.server.bundle import FORECASTS
 from phalanx.server.clock import Clock
 from phalanx.server.figures.keeper import Keeper
 from phalanx.server.installed import load_installed_policies
@@ -72,10 +73,10 @@ class Visitor:
 class Planner:
     """A State that follows the journal, and copies of it at work. Nothing here waits for a visitor."""
 
-    def __init__(self, database: Database, listener: socket.socket, keeper: Keeper) -> None:
+    def __init__(self, database: Database, listener: socket.socket, keeper: Keeper, forecaster: Forecaster) -> None:
         self._database = database
         self._keeper = keeper
-        self._forecaster = Forecaster()
+        self._forecaster = forecaster
         self._listener = listener
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -215,7 +216,8 @@ def main(handle: str) -> int:
     listener.setblocking(False)
     try:
         keeper = Keeper(options.file(), options.file("run"), log)
-        planner = Planner(open_reader(options.store_url), listener, keeper)
+        forecaster = Forecaster(options.file(FORECASTS))
+        planner = Planner(open_reader(options.store_url), listener, keeper, forecaster)
         log.info("ready", extra={"seq": planner.state.seq})
         while True:
             planner.turn()
