@@ -67,6 +67,7 @@ VERBS: dict[str, Verb] = {
     "save": Verb("phalanx.cli.save:save", "Have a running job save its work now."),
     "secrets": Verb("phalanx.cli.secrets:secrets", "List secrets, set them, and say which jobs may use them."),
     "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),
+    "size": Verb("phalanx.cli.size:size", "Say how many GPUs a service needs for a load and a latency."),
     "submit": Verb("phalanx.cli.submit:submit", "Submit a job."),
     "suspend": Verb("phalanx.cli.requeue:suspend", "Have running jobs give up their GPUs until they are resumed."),
     "tokens": Verb("phalanx.cli.tokens:tokens", "List, make and revoke tokens."),
