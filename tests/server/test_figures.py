@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from phalanx.cluster.cluster import flat
 from phalanx.protocol.event import AttemptEnded, Outcome, Progress
 from phalanx.server.api.overview.series import downsampled
 from phalanx.server.figures.attention import STILL_MS, attention
-from phalanx.server.figures.keeper import levels_of
+from phalanx.server.figures.keeper import Keeper, levels_of
 from phalanx.server.figures.loads import METRICS_MAX, Loads
+from phalanx.server.figures.outlook import OutlookFile
 from phalanx.server.figures.sample import CLUSTER_NAMES, sample, sample_jobs
 from phalanx.server.figures.series import JOB_POINTS_MAX, JOBS_MAX, STEP_MS, TIERS, Point, SeriesWriter, read_points
 
@@ -105,6 +107,18 @@ def test_series_survive_a_restart_and_a_file_that_cannot_be_read_is_begun_anew(p
     SeriesWriter(path).close()
     assert read_points(path, "cluster", 0, DAY_MS)[1] == []
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_cannot_be_opened_costs_figures_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "series.db").mkdir()
+    keeper = Keeper(tmp_path, tmp_path, logging.getLogger("test"))
+    world = World(flat(2, 4))
+    keeper.look_after(world.state, STEP_MS)
+    assert OutlookFile(tmp_path).read().levels == levels_of(world.state)
+    (tmp_path / "series.db").rmdir()
+    for step in (2, 3):
+        keeper.look_after(world.state, step * STEP_MS)
+    assert read_points(tmp_path / "series.db", "cluster", 0, DAY_MS)[1][0].values["gpus_total"] == 8
 
 
 def test_a_folder_may_have_any_name(tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ class Keeper:
         self._run = run
         self._log = log
         self._loads = Loads()
-        self._series = SeriesWriter(data / FILE)
+        self._path = data / FILE
+        self._series: SeriesWriter | None = None
         self._told_s = float("-inf")
         self._sampled_ms = 0
 
@@ -59,12 +60,14 @@ class Keeper:
         running = {attempt.job.id for attempt in state.attempts_present()}
         self._loads.keep(running)
         try:
+            if self._series is None:
+                self._series = SeriesWriter(self._path)
             self._series.add(sample(state, self._loads), now_ms)
             self._series.add_jobs(sample_jobs(state, self._loads), now_ms)
             self._series.finish_jobs({f"job:{job}" for job in running})
         except sqlite3.Error as error:
-            # A full disk costs figures, nothing else.
-            self._log.warning(f"figures were not written: {error}")
+            # A full disk or a file that cannot be opened costs figures and nothing else, until it is well again.
+            self._log.warning(f"{self._path}: figures were not written: {error}")
 
 
 def outlook(state: State, loads: Loads, now_ms: int) -> Outlook:

@@ -235,6 +235,9 @@ def _reader(path: Path) -> sqlite3.Connection:
 def _opened(path: Path) -> sqlite3.Connection:
     try:
         return _open(path)
+    except sqlite3.OperationalError:
+        # It is locked, or the disk is full: there is nothing wrong with what is in it.
+        raise
     except sqlite3.DatabaseError:
         for each in path.parent.glob(f"{path.name}*"):
             each.unlink(missing_ok=True)
