@@ -56,9 +56,8 @@ export class Stream {
     const abort = new AbortController();
     this.#abort = abort;
     try {
-      await this.#catchUp(abort.signal);
-      const since = this.#seq === null ? "" : `?since=${this.#seq}`;
-      const response = await fetch(`/api/v1/events${since}`, { signal: abort.signal, cache: "no-store" });
+      const headers = this.#seq === null ? {} : { "Last-Event-ID": String(this.#seq) };
+      const response = await fetch("/api/v1/events?live=true", { headers, signal: abort.signal, cache: "no-store" });
       if (response.status === 401 || response.status === 403) return this.#onState({ connected: false, refused: response.status });
       if (!response.ok) throw new Error(`events: ${response.status}`);
       this.#failures = 0;
@@ -72,18 +71,6 @@ export class Stream {
       this.#onState({ connected: false, again_ms: wait_ms });
       this.#timer = setTimeout(() => this.#read(), wait_ms);
     }
-  }
-
-  // After a pause, a journal that is another (restored from a backup) or far ahead is not read record by record.
-  async #catchUp(signal) {
-    if (this.#seq === null) return;
-    const response = await fetch("/readyz", { signal, cache: "no-store" });
-    if (!response.ok) throw new Error("not ready");
-    const { seq } = await response.json();
-    if (seq >= this.#seq && seq - this.#seq <= 2_000) return;
-    this.#seq = null;
-    this.#batch.gap = true;
-    this.#flush();
   }
 
   async #follow(reader) {
@@ -119,8 +106,9 @@ export class Stream {
       else if (line.startsWith("event:")) type = line.slice(6).trim();
       else if (line.startsWith("id:")) this.#seq = Number(line.slice(3));
     }
+    if (!data) return;
     if (type === "gap") this.#batch.gap = true;
-    else if (!data) return;
+    else if (type === "changes") this.#noteMany(JSON.parse(data));
     else this.#note(JSON.parse(data));
     this.#schedule();
   }
@@ -131,9 +119,26 @@ export class Stream {
     batch.seq = this.#seq;
     batch.types.add(body.type);
     if (typeof body.node === "string") batch.nodes.add(body.node);
-    for (const job of jobsIn(body)) {
-      if (batch.jobs.size < JOBS_MAX) batch.jobs.add(String(job));
-      else batch.many = true;
+    this.#noteJobs(jobsIn(body));
+  }
+
+  // Under load the server names the jobs of many records at once, and no nodes: then any may have changed.
+  #noteMany({ seq, types, jobs, more }) {
+    const batch = this.#batch;
+    for (const [type, count] of Object.entries(types)) {
+      batch.records += count;
+      batch.types.add(type);
+      if (/^(Node|Device)/.test(type)) batch.nodes.add("");
+    }
+    batch.seq = seq;
+    batch.many ||= more;
+    this.#noteJobs(jobs);
+  }
+
+  #noteJobs(jobs) {
+    for (const job of jobs) {
+      if (this.#batch.jobs.size < JOBS_MAX) this.#batch.jobs.add(String(job));
+      else this.#batch.many = true;
     }
   }
 

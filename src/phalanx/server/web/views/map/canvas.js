@@ -4,6 +4,8 @@ import { deviceAt, placeOf } from "./layout.js";
 import { inks, paint, paletteOf } from "./paint.js";
 
 const SCALE_MAX = 12;
+const MARGIN = 4;
+const PICTURE_MAX = 8_000_000;
 
 const fitted = (layout, width, height) => {
   const scale = Math.min(4, width / (layout.width + 16), height / (layout.height + 16));
@@ -22,6 +24,7 @@ class Painter {
   view = null;
   #canvas;
   #request = 0;
+  #picture = {};
   scene = {};
 
   constructor(canvas) {
@@ -56,9 +59,30 @@ class Painter {
     this.#request ||= requestAnimationFrame(() => {
       this.#request = 0;
       if (!this.scene.layout || !this.view) return;
-      const view = { ...this.view, scale: this.view.scale * this.ratio };
-      paint(this.context, { ...this.scene, view, width: this.#canvas.width, height: this.#canvas.height });
+      this.#paint({ ...this.view, scale: this.view.scale * this.ratio });
     });
+  }
+
+  // Moving the map copies a picture of all of it; only what is too large for one is drawn anew with every frame.
+  #paint(view) {
+    const { width, height } = this.#canvas;
+    const whole = this.#whole(view.scale);
+    if (!whole) return paint(this.context, { ...this.scene, view, width, height });
+    this.context.setTransform(1, 0, 0, 1, 0, 0);
+    this.context.clearRect(0, 0, width, height);
+    return this.context.drawImage(whole, Math.round((-MARGIN - view.x) * view.scale), Math.round((-MARGIN - view.y) * view.scale));
+  }
+
+  #whole(scale) {
+    const width = Math.ceil((this.scene.layout.width + 2 * MARGIN) * scale);
+    const height = Math.ceil((this.scene.layout.height + 2 * MARGIN) * scale);
+    if (width * height > PICTURE_MAX) return null;
+    if (this.#picture.scene !== this.scene || this.#picture.scale !== scale) {
+      const canvas = new OffscreenCanvas(width, height);
+      paint(canvas.getContext("2d"), { ...this.scene, view: { x: -MARGIN, y: -MARGIN, scale }, width, height });
+      this.#picture = { scene: this.scene, scale, canvas };
+    }
+    return this.#picture.canvas;
   }
 
   at(event) {
