@@ -1,0 +1,41 @@
+"""The files of the page, without a browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from os.path import normpath
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from phalanx.server.api.web_files import static_files
+
+ROOT = Path(__file__).parents[2]
+KB_MAX = 250
+MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|dangerously|document\.write|eval\(")
+
+
+def test_the_page_weighs_less_than_a_photograph() -> None:
+    assert sum(len(file.compressed) for file in static_files().values()) < KB_MAX * 1000
+
+
+def test_what_others_wrote_is_as_it_was_fetched() -> None:
+    subprocess.run([sys.executable, ROOT / "scripts" / "vendor-web", "--check"], check=True)
+
+
+def test_modules_import_only_what_is_there() -> None:
+    files = static_files()
+    for path, file in files.items():
+        for name in re.findall(r'(?:from|import)\s*\(?"(\.[^"]+)"', file.content.decode()):
+            found = normpath(Path(path).parent / name)
+            assert found in files, f"{path} imports {name}"
+
+
+def test_no_module_sets_markup() -> None:
+    for path, file in static_files().items():
+        if not path.startswith("vendor/"):
+            assert not MARKUP.search(file.content.decode()), path
