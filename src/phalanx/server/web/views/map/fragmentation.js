@@ -10,5 +10,5 @@ export const Fragmentation = () => {
     <p class="hint">${levels.length ? `${number(levels[0].free)} GPUs are free; the largest gang that fits in one` : "Not counted yet."}</p>
     <table><thead><tr><th>Level</th><th>Gang</th><th>Where</th></tr></thead>
       <tbody>${levels.map((each) => html`<tr key=${each.level}><td>${each.level}</td><td>${counted(each.largest_gang_gpus, "GPU")}</td>
-        <td>${each.domain && each.level !== "cluster" && html`<a href="?find=${encodeURIComponent(each.domain)}">${each.domain}</a>`}</td></tr>`)}</tbody></table>`}<//></section>`;
+        <td>${each.largest_gang_gpus > 0 && each.level !== "cluster" && html`<a href="?find=${encodeURIComponent(each.domain)}">${each.domain}</a>`}</td></tr>`)}</tbody></table>`}<//></section>`;
 };

@@ -8,8 +8,10 @@ import { Loaded } from "../../parts/problem.js";
 const DAY_MS = 86_400_000;
 const LINES = { gpus_allocated: "--gpu-allocated", gpus_busy: "--gpu-busy", gpus_idle: "--gpu-suspended", gpus_failed: "--gpu-failed" };
 
+const WORDS = { gpus_allocated: "allocated, not busy" };
+
 const linesOf = (series) =>
-  Object.entries(LINES).map(([name, colour]) => ({ name, label: name.replace("gpus_", ""), values: series.values[name] ?? [], colour: `var(${colour})` }));
+  Object.entries(LINES).map(([name, colour]) => ({ name, label: WORDS[name] ?? name.replace("gpus_", ""), values: series.values[name] ?? [], colour: `var(${colour})` }));
 
 export const History = () => {
   const since_ms = useMemo(() => Math.floor(serverNow() - DAY_MS), []);
