@@ -286,7 +286,7 @@ def test_the_policy_alone_is_changed_without_a_cluster_file(phalanx: Phalanx) ->
     assert phalanx("apply", "--policy", "sjf", "--dry-run").out == f"policy: {before} becomes sjf\n"
     assert phalanx("apply", "--policy", "sjf").code == Exit.REFUSED, "nobody is there to be asked"
     assert phalanx("apply", "--policy", "sjf", "--yes").code == 0
-    assert phalanx("apply", "--policy", "sjf").out == "nothing changes\n"
+    assert phalanx("apply", "--policy", "sjf").out == "No changes.\n"
     assert phalanx("apply", "--policy", "nonsense", "--yes").code == Exit.REFUSED
     assert phalanx("apply", "--policy", before, "--yes").code == 0
     assert phalanx("apply").code == 2
@@ -322,7 +322,7 @@ def test_which_of_several_files_is_refused_is_told_by_its_name_and_not_by_an_id_
         for files in ([str(good), str(bad)], [str(bad)]):
             result = phalanx(verb, *(part for file in files for part in (*option, file)))
             assert result.code == Exit.REFUSED
-            assert result.err.startswith(f"phalanx: {bad}: the job is for the queue 'reserch', which there is not")
+            assert result.err.startswith(f"phalanx: {bad}: Unknown queue 'reserch' of the job. Queues: ")
     assert phalanx("apply", str(whole), "--yes").code == 0
 
 
@@ -333,13 +333,13 @@ def test_queues_are_changed_by_a_file_that_has_nothing_else(phalanx: Phalanx, tm
     queues.write_text("queues:\n- {name: default}\n- {name: research, limit: {gpus: 2}}\n")
     wrong.write_text("queues:\n- {name: default}\n- {name: research, guaranteed: {gpus: 200}}\n")
     shown = phalanx("apply", str(queues), "--dry-run")
-    assert (shown.code, shown.out) == (0, "2 queues come: default, research\n"), shown.err
+    assert (shown.code, shown.out) == (0, "Queues added: default, research\n"), shown.err
     assert phalanx("apply", str(queues), "--yes").code == 0
     assert "research" in phalanx("queues", "-o", "name").out.split()
     assert len(phalanx("nodes", "-o", "name").out.split()) == 2
     refused = phalanx("apply", str(wrong), "--yes")
     assert (refused.code, f"{wrong}:" in refused.err) == (Exit.REFUSED, True)
-    assert phalanx("apply", str(whole), "--yes").out == "2 queues go: default, research\n"
+    assert phalanx("apply", str(whole), "--yes").out == "Queues removed: default, research\n"
 
 
 def test_a_cluster_file_with_a_mistake_is_refused_with_its_line(phalanx: Phalanx, tmp_path: Path) -> None:

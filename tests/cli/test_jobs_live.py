@@ -600,3 +600,14 @@ def test_times_and_jobs_that_are_none_are_refused_in_one_line(
 ) -> None:
     result = phalanx(*arguments)
     assert (result.code, told in result.err, result.out) == (code, True, ""), result.err
+
+
+def test_a_job_that_waits_is_pending_in_tables_waiting_for_programs_and_found_by_both_words(phalanx: Phalanx) -> None:
+    job = phalanx("submit", "-o", "json", "--begin", "+1h", "--", "true").data["id"]
+    for word in ("pending", "waiting"):
+        assert [each["state"] for each in phalanx("jobs", "--state", word, "-o", "json").data] == ["waiting"]
+        assert " pending " in phalanx("jobs", "--state", word).out
+    assert "pending" in phalanx("job", job).out
+    assert "pending" in phalanx("why", job).out
+    phalanx("cancel", job)
+    assert phalanx("jobs", "--name", "no-such").err == "No active jobs match. Use --all to include finished ones.\n"

@@ -32,8 +32,8 @@ def put(server: Server, text: str, **parameters: Any) -> Any:
 def test_a_difference_is_shown_and_nothing_changes(lab: Server) -> None:
     text = "name: lab\nnodes:\n- {name: n0, gpus: 8}\n- {name: n2, gpus: 4}\npolicy: priority\n"
     shown = put(lab, text, dry_run="true").raise_for_status().json()
-    assert "1 node comes: n2" in shown["changes"]
-    assert "1 node goes: n1" in shown["changes"]
+    assert "Nodes added: n2" in shown["changes"]
+    assert "Nodes removed: n1" in shown["changes"]
     assert "policy: fifo becomes priority" in shown["changes"]
     other = "name: other\nlevels: [rack, node]\nnodes:\n- {count: 2, name: n, gpus: 8, rack: r}\nbandwidth: {rack: 9}\n"
     shown = put(lab, f"{other}defragment: 10m\n", dry_run="true").raise_for_status().json()
@@ -183,7 +183,7 @@ def test_queues_alone_can_be_changed_and_the_rest_stays(lab: Server) -> None:
     queues = "queues:\n- {name: red, limit: {gpus: 12}, min_run: 1m}\n- {name: default}\n- {name: green, weight: 3}\n"
     shown = put(lab, queues, dry_run="true").raise_for_status().json()
     assert shown == {
-        "changes": ["1 queue comes: green", "queue red: limit none becomes gpus 12; min_run 0s becomes 60s"],
+        "changes": ["Queues added: green", "queue red: limit none becomes gpus 12; min_run 0s becomes 60s"],
         "stops": [],
         "strands": [],
         "warnings": [],
@@ -263,9 +263,9 @@ def test_policy_and_maintenance_can_be_changed_by_a_file_of_their_own(lab: Serve
     assert put(lab, "policy: srtf\n").raise_for_status().json()["changes"] == ["policy: fifo becomes srtf"]
     eventually(lambda: lab.client.get("/policy").json()["policy"] == "srtf")
     window = "maintenance:\n- {name: fans, nodes: ['a*'], start: 2040-01-01T00:00Z, for: 2h}\n"
-    assert put(lab, window).raise_for_status().json()["changes"] == ["1 maintenance comes: fans"]
+    assert put(lab, window).raise_for_status().json()["changes"] == ["Maintenance added: fans"]
     assert lab.client.get("/policy").json()["policy"] == "srtf"
-    assert put(lab, "maintenance: []\n").raise_for_status().json()["changes"] == ["1 maintenance goes: fans"]
+    assert put(lab, "maintenance: []\n").raise_for_status().json()["changes"] == ["Maintenance removed: fans"]
 
 
 @pytest.mark.parametrize("nodes", ["", "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n"])
@@ -273,7 +273,7 @@ def test_maintenance_that_is_told_from_now_on_begins_now_and_not_long_ago(lab: S
     whole = "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n"
     put(lab, whole).raise_for_status()
     window = "maintenance:\n- {name: fans, nodes: [a], start: +0s, for: 2h}\n"
-    assert put(lab, nodes + window).raise_for_status().json()["changes"] == ["1 maintenance comes: fans"]
+    assert put(lab, nodes + window).raise_for_status().json()["changes"] == ["Maintenance added: fans"]
     eventually(lambda: [each["health"] for each in lab.client.get("/nodes").json()["items"]] == ["draining", "healthy"])
     put(lab, whole).raise_for_status()
     eventually(lambda: [each["health"] for each in lab.client.get("/nodes").json()["items"]] == ["healthy", "healthy"])
@@ -283,7 +283,7 @@ def test_of_maintenance_that_is_over_it_is_said(lab: Server) -> None:
     put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n").raise_for_status()
     window = "maintenance:\n- {name: fans, nodes: [a], start: 2020-01-01T00:00Z, for: 2h}\n"
     shown = put(lab, window, dry_run="true").raise_for_status().json()["changes"]
-    assert shown == ["1 maintenance comes: fans", "1 maintenance is over already: fans"]
+    assert shown == ["Maintenance added: fans", "Maintenance already over: fans"]
 
 
 def test_maintenance_of_the_file_a_server_begins_with_counts_from_its_beginning(tmp_path: Path) -> None:

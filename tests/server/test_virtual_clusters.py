@@ -52,7 +52,7 @@ def test_what_a_job_has_of_its_own_cells_and_of_those_of_others_is_told_apart(la
 def test_another_configuration_shows_what_becomes_of_each_virtual_cluster(lab: Server) -> None:
     one = (LAB / "config-one-vc.yaml").read_text()
     shown = lab.client.put("/cluster", content=one, headers=YAML, params={"dry_run": "true"}).json()["changes"]
-    assert "1 virtual cluster goes: vc1" in shown
+    assert "Virtual clusters removed: vc1" in shown
     assert "virtual cluster default: 1 GPU-C-NODE becomes 2 GPU-NODE" in shown
     lab.client.put("/cluster", content=one, headers=YAML).raise_for_status()
     eventually(lambda: list(owners(lab)) == ["default"])

@@ -225,7 +225,7 @@ def test_a_device_that_tasks_share_counts_once(planned: Plan) -> None:
         ("gpus: 1\nafter:\n- b\n- nobody", "a.yaml:4: key 'after[1]': job 1 waits for job 'nobody', which does not"),
         ("gpus: 1\nafter:\n- {job: b}", "a.yaml:3: key 'after[0]': these jobs wait for one another"),
         ("gpus: 1\nafter: [same]\nname: other", "a.yaml:2: key 'after[0]': several jobs are named 'same'"),
-        ("gpus: 1\nqueue: none", "a.yaml: job 1 is for the queue 'none', which there is not"),
+        ("gpus: 1\nqueue: none", "a.yaml: Unknown queue 'none' of job 1. Queues: "),
     ],
 )
 def test_what_only_cluster_and_other_jobs_show_is_told_with_file_line_and_key(

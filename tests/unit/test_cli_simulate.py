@@ -318,7 +318,7 @@ def test_a_job_that_can_never_fit_its_virtual_cluster_is_counted_and_the_run_goe
 
 def test_a_queue_that_there_is_not_ends_the_run(of_two_sizes: Any, tmp_path: Path, refusal: Any) -> None:
     options = of_two_sizes(QUOTAS.replace("small", "tiny"))
-    assert "job big is for the queue 'small', which there is not; there are" in refusal("simulate", *options)
+    assert "Unknown queue 'small' of job big. Queues: " in refusal("simulate", *options)
 
 
 def test_a_run_without_those_who_never_fit_goes_on_where_it_was_saved(

@@ -228,7 +228,7 @@ def test_cpus_and_memory_have_quotas_too() -> None:
 @pytest.mark.parametrize(
     ("queue", "count", "message"),
     [
-        ("c", 1, "queue 'c', which there is not; there are a/x, b"),
+        ("c", 1, "Unknown queue 'c' of job .*\\. Queues: a/x, b"),
         ("a", 1, "queue a has others inside, submit to one of them: a/x"),
         ("b", 5, "queue b can have 4 at most: the cluster has 8, of which is guaranteed 4 to a"),
     ],

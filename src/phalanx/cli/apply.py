@@ -92,7 +92,7 @@ def _show(difference: dict[str, Any], output: Output) -> None:
     if output == "yaml":
         click.echo(as_yaml(difference), nl=False)
         return
-    for change in difference.get("changes") or ["nothing changes"]:
+    for change in difference.get("changes") or ["No changes."]:
         click.echo(change if isinstance(change, str) else as_json(change))
     stopped = difference.get("stops") or []
     if stopped:
@@ -100,7 +100,7 @@ def _show(difference: dict[str, Any], output: Output) -> None:
         click.echo(f"stops {len(stopped)} {what}: {', '.join(map(str, stopped))}")
     stranded = difference.get("strands") or []
     if stranded:
-        what = "waiting job asks" if len(stranded) == 1 else "waiting jobs ask"
+        what = "pending job asks" if len(stranded) == 1 else "pending jobs ask"
         could = "its queue" if len(stranded) == 1 else "their queues"
         named = f"{', '.join(stranded[:NAMED_MAX])}{', …' if len(stranded) > NAMED_MAX else ''}"
         click.echo(f"{len(stranded)} {what} for more than {could} could ever have then, and will not start: {named}")
@@ -108,6 +108,8 @@ def _show(difference: dict[str, Any], output: Output) -> None:
 
 def _confirm() -> None:
     if not sys.stdin.isatty():
-        raise Refused("nobody is there to be asked; look at it with --dry-run, then say --yes")
+        raise Refused(
+            "stdin is not a terminal, so the change cannot be confirmed; look with --dry-run, then pass --yes"
+        )
     if not click.confirm("Apply this?", err=True):
         raise click.Abort

@@ -8,11 +8,11 @@ import click
 
 from phalanx.cli.client import connect, job_path
 from phalanx.cli.complete import job_argument
-from phalanx.cli.output import Column, Output, emit_one, output_option
+from phalanx.cli.output import STATE, Column, Output, emit_one, output_option
 from phalanx.cli.when import ago, clock, now_ms, span
 from phalanx.cli.why_live import expected_start
 
-COLUMNS = (Column("job"), Column("state"), Column("starts"), Column("started"), Column("ends"), Column("ended"))
+COLUMNS = (Column("job"), STATE, Column("starts"), Column("started"), Column("ends"), Column("ended"))
 FINAL = ("succeeded", "failed", "cancelled")
 
 

@@ -9,7 +9,7 @@ import click
 from phalanx.cli.client import connect
 from phalanx.cli.complete import queue_names
 from phalanx.cli.job_rows import job_row
-from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.output import STATE, Column, Output, emit, output_option
 from phalanx.cli.when import clock, past
 
 FINAL = "succeeded,failed,cancelled"
@@ -19,7 +19,7 @@ LOOKED_AT_MAX = 100_000
 COLUMNS = (
     Column("id"),
     Column("name", least=8),
-    Column("state"),
+    STATE,
     Column("exit_code", "EXIT"),
     Column("user", least=6, spare=True),
     Column("queue", least=8, tail=True, spare=True),

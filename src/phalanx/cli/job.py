@@ -11,14 +11,14 @@ from phalanx.cli.client import connect, job_path
 from phalanx.cli.complete import job_argument
 from phalanx.cli.job_rows import COLUMNS as LIST_COLUMNS
 from phalanx.cli.job_rows import job_row
-from phalanx.cli.output import Column, Output, as_table, emit, emit_one, output_option
+from phalanx.cli.output import STATE, Column, Output, as_table, emit, emit_one, output_option
 from phalanx.cli.watch import shown, watch_option
 from phalanx.cli.when import ago, clock, now_ms, span
 
 COLUMNS = (
     Column("id"),
     Column("name"),
-    Column("state"),
+    STATE,
     Column("why"),
     Column("queue"),
     Column("user"),

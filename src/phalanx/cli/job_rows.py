@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from phalanx.cli.output import Column
+from phalanx.cli.output import STATE, Column
 from phalanx.cli.when import ago, clock, now_ms, span
 
 COLUMNS = (
     Column("id"),
     Column("name", least=8),
-    Column("state"),
+    STATE,
     Column("why"),
     Column("queue", least=8, tail=True, spare=True),
     Column("user", least=6, spare=True),

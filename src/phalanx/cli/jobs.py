@@ -1,4 +1,4 @@
-"""`phalanx jobs`: who waits, runs and is over."""
+"""`phalanx jobs`: which jobs are pending, running and finished."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from phalanx.cli.job_rows import LIVE, columns_of, job_row
 from phalanx.cli.output import Column, Output, emit, output_option
 from phalanx.cli.watch import shown, watch_option
 from phalanx.cli.when import clock
+
+NO_FILTERS = ("", "", "", "", None, "", "")
+NO_JOBS = "No active jobs. Use --all to include finished ones."
+NO_SUCH_JOBS = "No active jobs match. Use --all to include finished ones."
 
 FOUND_COLUMNS = (
     Column("job"),
@@ -28,8 +32,8 @@ FOUND_COLUMNS = (
 
 
 @click.command()
-@click.option("--all", "with_ended", is_flag=True, help="Those that are over, too.")
-@click.option("--state", default="", metavar="STATE[,…]", help="Only these states.")
+@click.option("--all", "with_ended", is_flag=True, help="Include finished jobs.")
+@click.option("--state", default="", metavar="STATE[,…]", help="Only these states: pending, running, …")
 @click.option("--queue", default="", shell_complete=queue_names, help="Only a queue and those below it.")
 @click.option("--user", default="", help="Only of one user.")
 @click.option("--name", default="", help="Only of one name.")
@@ -56,7 +60,7 @@ def jobs(
     watch: bool,
     output: Output,
 ) -> None:
-    """List jobs, the newest first: those that are not over, unless you ask for more.
+    """List jobs, the newest first. Finished jobs are left out, unless --all or --state asks for them.
     AGE is the time since a job was submitted, RAN the time that all its attempts together ran.
     PREEMPTIONS is shown where a job was preempted; `phalanx why ID` says for which job last.
     """
@@ -73,7 +77,9 @@ def jobs(
         rows = [job_row(job) for job in listed]
         emit(rows, columns_of(rows), output)
         if not rows and states == LIVE and output in ("table", "wide") and not watch:
-            click.echo("no such job waits or runs; `phalanx jobs --all` lists those that are over, too", err=True)
+            click.echo(
+                NO_JOBS if (state, queue, user, name, kind, label, array_of) == NO_FILTERS else NO_SUCH_JOBS, err=True
+            )
 
     shown(show, watch)
 

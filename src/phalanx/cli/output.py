@@ -42,9 +42,22 @@ class Column:
     spare: bool = False
     """In a narrow terminal it is left out, unless the wide table was asked for."""
 
+    words: Mapping[str, str] | None = None
+    """What a table calls values that programs know by another name."""
+
+    def text(self, row: Row) -> str:
+        """What a table shows of a row."""
+        value = row.get(self.key)
+        return cell(self.words.get(value, value) if self.words and isinstance(value, str) else value)
+
     @property
     def title(self) -> str:
         return self.header or self.key.replace("_", " ").upper()
+
+
+STATE_WORDS = {"waiting": "pending"}
+STATE = Column("state", words=STATE_WORDS)
+"""The state of a job. The API's `waiting` is what people call pending."""
 
 
 def output_option(function: Decorated) -> Decorated:
@@ -156,7 +169,7 @@ class Layout(NamedTuple):
 
 def laid_out(rows: Sequence[Row], columns: Sequence[Column], room: int) -> Layout | None:
     """A table within so many characters; None if there can be none in which anything could be read."""
-    texts = [[cell(row.get(column.key)) for row in rows] for column in columns]
+    texts = [[column.text(row) for row in rows] for column in columns]
     widths = fitted([_fit(column, values) for column, values in zip(columns, texts, strict=True)], room)
     if widths is None:
         return None
@@ -204,7 +217,7 @@ def _lines(row: Row, columns: Sequence[Column]) -> str:
     room = max(_room() - indent, PROSE_LEAST)
     lines = []
     for column in columns:
-        parts = textwrap.wrap(cell(row.get(column.key)), room, break_on_hyphens=False) or ["-"]
+        parts = textwrap.wrap(column.text(row), room, break_on_hyphens=False) or ["-"]
         lines += [f"{column.title if part is parts[0] else '':<{indent}}{part}" for part in parts]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 

@@ -12,7 +12,7 @@ import msgspec
 from phalanx.cli.complete import policy_names
 from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
-from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.output import STATE, Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
 from phalanx.cli.when import moment
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
@@ -34,7 +34,7 @@ from phalanx.workload.job import Job
 COLUMNS = (
     Column("job"),
     Column("name"),
-    Column("state"),
+    STATE,
     Column("gpus"),
     Column("asks"),
     Column("nodes"),
@@ -101,7 +101,7 @@ def plan(
 
 def _with_path(reason: str, paths: Mapping[str, str]) -> str:
     """What the engine says of a job that it does not take, with the file that the job is from."""
-    named = re.match(r"job ([0-9.]+)[ :,]", reason)
+    named = re.search(r"\bjob ([0-9.]*[0-9])\b", reason)
     return f"{paths[named[1]]}: {reason}" if named is not None and named[1] in paths else reason
 
 

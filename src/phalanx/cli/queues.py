@@ -20,7 +20,7 @@ UNITS = {"gpus_permille": 1000, "cpus_milli": 1000, "memory_mb": 1024}
 COLUMNS = (
     Column("name", least=16, tail=True),
     Column("running"),
-    Column("waiting"),
+    Column("waiting", "PENDING"),
     Column("gpus_used", "USED"),
     Column("gpus_waiting", "WANTED"),
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVERY_S = 2.0
 NODES_MAX, JOBS_MAX = 10_000, 200
 HEALTH_STYLE = {"healthy": "green", "suspect": "yellow", "draining": "cyan", "failed": "red"}
-STATE_STYLE = {"running": "green", "starting": "cyan", "stopping": "yellow", "suspended": "magenta", "waiting": "dim"}
+STATE_STYLE = {"running": "green", "starting": "cyan", "stopping": "yellow", "suspended": "magenta", "pending": "dim"}
 
 
 @click.command()
@@ -72,7 +72,7 @@ def _head(cluster: dict[str, Any], nodes: list[dict[str, Any]], live: list[Any],
     return (
         f"[bold]{escape(cell(cluster.get('name', 'cluster')))}[/]  {time.strftime('%H:%M:%S')}  "
         f"policy {escape(cell(cluster.get('policy')))}  nodes {len(nodes)}  "
-        f"running {len(live)}  waiting {len(waiting)}\n"
+        f"running {len(live)}  pending {len(waiting)}\n"
         f"GPUs {used}/{gpus} [green]{bar:·<20}[/] {share:.0%}" + (f"\n[yellow]{banner}[/]" if banner else "")
     )
 

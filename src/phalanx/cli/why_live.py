@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.cli.client import connect, job_path
-from phalanx.cli.output import Column, Output, emit_one
+from phalanx.cli.output import STATE, Column, Output, emit_one
 from phalanx.cli.when import clock, now_ms, span
 
 COLUMNS = tuple(
-    Column(key)
+    STATE if key == "state" else Column(key)
     for key in (
         "job",
         "state",

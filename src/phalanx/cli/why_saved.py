@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from phalanx.cli.exit import Exit
-from phalanx.cli.output import Column, Output, emit_one
+from phalanx.cli.output import STATE, Column, Output, emit_one
 from phalanx.cli.saved import experience_from, state_from
 from phalanx.engine.explain import Explanation
 from phalanx.engine.replica_price import next_replica
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("job"),
-    Column("state"),
+    STATE,
     Column("reason"),
     Column("why"),
     Column("expected_start"),

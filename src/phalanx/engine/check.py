@@ -302,7 +302,7 @@ def _check_queue(state: State, job: Job) -> None:
     account = state.quotas.accounts.get(job.queue)
     if account is None or not job.queue:
         known = ", ".join(state.quotas.leaves()[:20])
-        raise ValueError(f"job {job.id} is for the queue {job.queue!r}, which there is not; there are {known}")
+        raise ValueError(f"Unknown queue {job.queue!r} of job {job.id}. Queues: {known}")
     if account.inside:
         inside = ", ".join(each.path for each in account.inside[:20])
         raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")

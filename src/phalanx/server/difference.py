@@ -74,8 +74,8 @@ def difference(state: State, cluster: Cluster) -> dict[str, Any]:
 def _nodes(old: Cluster, new: Cluster) -> Iterator[str]:
     had = {node.name: node for node in old.nodes}
     has = {node.name: node for node in new.nodes}
-    yield from _listed("node comes", "nodes come", [name for name in has if name not in had])
-    yield from _listed("node goes", "nodes go", [name for name in had if name not in has])
+    yield from _listed("Nodes added", [name for name in has if name not in had])
+    yield from _listed("Nodes removed", [name for name in had if name not in has])
     for name in [name for name in has if name in had and has[name] != had[name]][:SHOWN_MAX]:
         yield f"node {name}: {_changed(had[name], has[name])}"
 
@@ -83,8 +83,8 @@ def _nodes(old: Cluster, new: Cluster) -> Iterator[str]:
 def _queues(old: Cluster, new: Cluster) -> Iterator[str]:
     had = {queue.path: queue for queue in old.queues}
     has = {queue.path: queue for queue in new.queues}
-    yield from _listed("queue comes", "queues come", [path for path in has if path not in had])
-    yield from _listed("queue goes", "queues go", [path for path in had if path not in has])
+    yield from _listed("Queues added", [path for path in has if path not in had])
+    yield from _listed("Queues removed", [path for path in had if path not in has])
     for path in [path for path in has if path in had and has[path] != had[path]][:SHOWN_MAX]:
         yield f"queue {path}: {_changed(had[path], has[path])}"
     if old.queues != new.queues:
@@ -107,17 +107,17 @@ def _windows(old: Cluster, new: Cluster, now_ms: int) -> Iterator[str]:
     had = {window.name: window for window in old.maintenance}
     has = {window.name: window for window in new.maintenance}
     changed = [name for name in has if name in had and has[name] != had[name]]
-    yield from _listed("maintenance comes", "maintenances come", [name for name in has if name not in had])
-    yield from _listed("maintenance goes", "maintenances go", [name for name in had if name not in has])
-    yield from _listed("maintenance changes", "maintenances change", changed)
+    yield from _listed("Maintenance added", [name for name in has if name not in had])
+    yield from _listed("Maintenance removed", [name for name in had if name not in has])
+    yield from _listed("Maintenance changed", changed)
     over = [name for name in has if has[name] != had.get(name) and has[name].end_ms <= now_ms]
-    yield from _listed("maintenance is over already", "maintenances are over already", over)
+    yield from _listed("Maintenance already over", over)
 
 
 def _virtual_clusters(old: Cluster, new: Cluster) -> Iterator[str]:
     had, has = _owned(old), _owned(new)
-    yield from _listed("virtual cluster comes", "virtual clusters come", [name for name in has if name not in had])
-    yield from _listed("virtual cluster goes", "virtual clusters go", [name for name in had if name not in has])
+    yield from _listed("Virtual clusters added", [name for name in has if name not in had])
+    yield from _listed("Virtual clusters removed", [name for name in had if name not in has])
     for name in [name for name in has if name in had and has[name] != had[name]][:SHOWN_MAX]:
         yield f"virtual cluster {name}: {had[name]} becomes {has[name]}"
 
@@ -212,7 +212,7 @@ def _value(name: str, value: object) -> str:
             return str(value)
 
 
-def _listed(one: str, several: str, names: list[str]) -> Iterator[str]:
+def _listed(what: str, names: list[str]) -> Iterator[str]:
     if names:
         more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-        yield f"{len(names)} {one if len(names) == 1 else several}: {', '.join(names[:SHOWN_MAX])}{more}"
+        yield f"{what}: {', '.join(names[:SHOWN_MAX])}{more}"

@@ -52,6 +52,8 @@ AT_ONCE_MS = 1_000
 """A start within this time after the submission is no forecast that anybody would look back on."""
 
 STATES = [state.value for state in JobState]
+PENDING = {"pending": JobState.WAITING.value}
+"""Another word for a state, which filters take too."""
 
 Ref = Annotated[str, Path(max_length=200, description="The id of a job, or a name that only one job has.")]
 Key = Annotated[
@@ -174,7 +176,13 @@ async def submit_batch(
 async def list_jobs(
     account: SignedIn,
     context: WorkerContext,
-    state: Annotated[str, Query(max_length=200, description="One state, or several with commas between.")] = "",
+    state: Annotated[
+        str,
+        Query(
+            max_length=200,
+            description="One state, or several with commas between; pending is another word for waiting.",
+        ),
+    ] = "",
     queue: Annotated[str, Query(max_length=1000, description="A queue, with all below it.")] = "",
     user: Annotated[str, Query(max_length=200)] = "",
     name: Annotated[str, Query(max_length=1000)] = "",
@@ -187,7 +195,7 @@ async def list_jobs(
     cursor: Cursor = "",
 ) -> Response:
     """List the jobs you may see, page by page."""
-    states = [word for word in state.split(",") if word]
+    states = [PENDING.get(word, word) for word in state.split(",") if word]
     for word in states:
         if word not in STATES:
             raise Refusal("invalid", f"there is no state {word!r} (there is: {', '.join(STATES)})")

@@ -363,7 +363,7 @@ class DifferenceModel(Answered):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "example": {"changes": ["1 node goes: n3"], "stops": ["4821/1"], "strands": [], "warnings": []}
+            "example": {"changes": ["Nodes removed: n3"], "stops": ["4821/1"], "strands": [], "warnings": []}
         },
     )
     changes: list[str]
