@@ -88,7 +88,7 @@ def test_a_change_needs_what_only_our_own_page_knows(browser: httpx2.Client) -> 
 
 def test_the_header_of_one_session_is_worthless_in_another(server: Server, browser: httpx2.Client) -> None:
     log_in_as_ada(browser)
-    with httpx2.Client(base_url=f"{server.url}/api/v1") as another:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", timeout=60) as another:
         header = log_in_as_ada(another)
     assert browser.post("/jobs", json={**JOB, "queue": "red"}, headers=header).status_code == 403
 
@@ -107,7 +107,7 @@ def test_a_page_of_another_site_changes_nothing(server: Server, browser: httpx2.
     header = log_in_as_ada(browser)
     assert browser.post("/jobs", json={**JOB, "queue": "red"}, headers={**header, **sign}).status_code == 403
     body = {"user": "ada", "password": PASSWORD}
-    with httpx2.Client(base_url=f"{server.url}/api/v1") as another:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", timeout=60) as another:
         refused = another.post("/session", json=body, headers=sign)
         assert refused.status_code == 403
         assert "Set-Cookie" not in refused.headers
@@ -140,7 +140,7 @@ def test_logging_out_ends_the_session_on_the_server(server: Server, browser: htt
 
 
 def test_a_cookie_that_was_planted_before_the_log_in_is_not_the_session(server: Server, browser: httpx2.Client) -> None:
-    with httpx2.Client(base_url=f"{server.url}/api/v1") as mallory:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", timeout=60) as mallory:
         log_in(mallory, token=person(server, "member of red").client.headers["Authorization"].split(" ")[1])
         planted = mallory.cookies["phalanx_session"]
         browser.cookies.set("phalanx_session", planted)
@@ -154,7 +154,7 @@ def test_a_cookie_that_was_planted_before_the_log_in_is_not_the_session(server: 
 def test_a_session_is_no_token_and_a_token_no_session(server: Server, browser: httpx2.Client) -> None:
     log_in_as_ada(browser)
     bearer = {"Authorization": f"Bearer {browser.cookies['phalanx_session']}"}
-    with httpx2.Client(base_url=f"{server.url}/api/v1") as stranger:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", timeout=60) as stranger:
         assert stranger.get("/me", headers=bearer).status_code == 401
         assert stranger.post("/session", json={"token": browser.cookies["phalanx_session"]}).status_code == 401
         token = (server.data / "admin.token").read_text().strip()
@@ -175,7 +175,7 @@ def test_a_session_ends_with_the_token_it_was_opened_with(server: Server, browse
 
 def test_sessions_are_listed_among_the_tokens_and_can_be_ended_there(server: Server, browser: httpx2.Client) -> None:
     header = log_in_as_ada(browser)
-    with httpx2.Client(base_url=f"{server.url}/api/v1") as laptop:
+    with httpx2.Client(base_url=f"{server.url}/api/v1", timeout=60) as laptop:
         log_in_as_ada(laptop)
         sessions = [each for each in browser.get("/tokens").json()["items"] if each["session_until_ms"]]
         newest = sessions[-1]["id"]
