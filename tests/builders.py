@@ -244,6 +244,7 @@ NOT_COMPARED = (
     "stoppable",
     "_settled_seq",
     "_views",
+    "class_index",
     "touched",
     "cells",
 )

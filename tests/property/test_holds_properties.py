@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from test_line_properties import History
+from test_pending_properties import History
 
 from phalanx.engine.draft import Draft
 from phalanx.engine.quotas import EVERY

@@ -174,7 +174,7 @@ def _rates(name: str, gangs: int, took_s: float) -> list[Row]:
     ]
 
 
-STEPS = {"line": "line_of", "place": "_place", "make room": "_make_room", "lack": "lack"}
+STEPS = {"candidates": "Candidates", "place": "_place", "make room": "_make_room", "lack": "lack"}
 """Steps of the cycle by the names they have there."""
 
 

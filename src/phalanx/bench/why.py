@@ -16,8 +16,8 @@ from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.held_out import Held, held_out
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.heads import whole_key
 from phalanx.engine.journal import Count
+from phalanx.engine.pending.order import whole_key
 from phalanx.engine.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.engine.why import why

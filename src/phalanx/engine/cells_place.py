@@ -5,11 +5,11 @@ The cells choose the leaves and who gives way: no search of victims is made, and
 
 from __future__ import annotations
 
-from phalanx.engine.any_line import AnyLine
 from phalanx.engine.cells_reserve import delays, due_ms
 from phalanx.engine.cells_seats import Found, search, shrink, tenancy_of
 from phalanx.engine.draft import Draft
 from phalanx.engine.elastic import surplus
+from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.room import Room
 from phalanx.placement.place import placement_of
@@ -25,45 +25,43 @@ Shrinks = tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]
 """Elastic attempts, and the members that they give back."""
 
 
-def place(line: AnyLine, draft: Draft, record: JobRecord) -> None:
-    """Gives the present job of the line its cells, with all that follows for others, or has it wait.
+def place(draft: Draft, candidate: Candidate) -> Outcome:
+    """Gives a candidate its cells, with all that follows for others, or has it wait.
 
     Where the policy does not let everybody pass a head, each virtual cluster has its own: no cluster waits for another.
     """
-    policy = draft.state.policy
+    policy, record = draft.state.policy, candidate.record
     rank = record.job.queue, record.job.priority < 0
     head, at_ms = draft.cell_heads.get(rank, (None, None))
     if head is record:
         head = at_ms = None
     if head is not None and not policy.backfill(head, record):
-        line.told(Reason.BEHIND)
-        return
+        return Outcome(Reason.BEHIND)
     mark = draft.trial.mark()
     given = _find(draft, record)
     if isinstance(given, Reason):
-        _refuse(line, draft, record, given)
-        return
+        return _refuse(draft, candidate, given)
     if head is not None and at_ms is not None and delays(draft, head, at_ms, record):
         draft.trial.undo_to(mark)
-        line.held_back(Reason.RESERVED, at_ms - draft.now)
-        return
+        return Outcome(Reason.RESERVED, spare_ms=at_ms - draft.now)
     _take(draft, record, *given)
-    line.placed()
+    return PLACED
 
 
-def _refuse(line: AnyLine, draft: Draft, record: JobRecord, reason: Reason) -> None:
+def _refuse(draft: Draft, candidate: Candidate, reason: Reason) -> Outcome:
     """Has a job wait. The first of its cluster that does may be a head, whom not everybody passes."""
     if reason is Reason.UNDECIDED:
         # Only who has got cells by this very plan is in its way: what it was told before stands.
-        if line.is_refused:
-            return
+        if candidate.was_refused:
+            return Outcome(reason)
         reason = Reason.GPUS
-    line.told(reason)
-    policy, rank = draft.state.policy, (record.job.queue, record.job.priority < 0)
+    policy, record = draft.state.policy, candidate.record
+    rank = record.job.queue, record.job.priority < 0
     reserves = policy.reserve is not Reserve.NOBODY
     if reason in EVERYBODY_PASSES or rank in draft.cell_heads or (policy.backfill is always and not reserves):
-        return
+        return Outcome(reason)
     draft.cell_heads[rank] = record, due_ms(draft, record) if reserves else None
+    return Outcome(reason)
 
 
 def _find(draft: Draft, record: JobRecord) -> tuple[Found, Shrinks] | Reason:

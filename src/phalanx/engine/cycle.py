@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from phalanx.engine.any_line import AnyLine, line_of
 from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.cells_place import place
 from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
 from phalanx.engine.maintenance import spare_ms
+from phalanx.engine.pending.candidates import Candidates
+from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
+from phalanx.engine.pending.reasons import reason_of
 from phalanx.engine.records import JobRecord
 from phalanx.engine.replicas import Replicas
-from phalanx.engine.room import Room, make_room, room_by_defragmenting, room_of_extras
+from phalanx.engine.room import Room, make_room, room_beside, room_by_defragmenting, room_of_extras
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.takeover import take_over, take_over_with_victims
@@ -24,13 +26,15 @@ from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, all_stay
 from phalanx.protocol.plan import Plan
-from phalanx.protocol.reason import Reason
+from phalanx.protocol.reason import LACK_REASON, Reason
 
 
 def decide(state: State, now: int) -> Plan:
     """What to start and stop at `now`, and why the rest waits."""
     if not state.unsettled:
         return Plan(head=state.head)
+    if state.policy.targets is not Targets.KEEP:
+        state.settle_standing()
     short = short_plan(state)
     if short is not None:
         return short
@@ -41,80 +45,86 @@ def decide(state: State, now: int) -> Plan:
         if state.elastic:
             draft.shed_lost_members()
             draft.shrink_to_sizes()
-        # 2. Who should run: the admitted, in the order of the policy. What runs is kept. Who would have more than the
-        #    quota of his queue is passed over.
-        line = line_of(state, draft)
+        # 2. What should run: the admitted jobs, in the order of the policy. What runs is kept. A job that would have
+        #    more than the quota of its queue is passed over.
+        candidates = Candidates(state, draft)
         if draft.reservations.vacant:
-            line.readmit()
+            candidates.readmit()
         replicas = Replicas(draft)
         # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
         #    reserves devices and a time for who waits, nobody is placed who would delay that. First of all ways to
         #    make room elastic jobs give back what they have beyond their minimum. Replicas that services lack by their
         #    load go before jobs of lower priorities.
-        _walk(line, draft, replicas)
+        _walk(candidates, draft, replicas)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
         draft.start_who_was_promised()
         draft.start_who_is_prepared()
-        if line.reconsider():
-            _walk(line, draft, replicas)
+        if candidates.reconsider():
+            _walk(candidates, draft, replicas)
         replicas.after_all()
         draft.holds.keep_from(None)
         # 5. Where a site wants it, others move now and then so that one of those who still wait has a place.
         if state.defragmented_ms == now and state.cells is None:
-            _defragment(line, draft)
+            _defragment(candidates, draft)
         # 6. What nobody waits for goes to those who could use more; or everybody gets the size that the policy sets.
-        if state.elastic and (line.nobody_waits or state.policy.sets_sizes):
+        if state.elastic and (candidates.none_waits or state.policy.sets_sizes):
             draft.grow_who_could_use_more()
         if state.revocable and state.cells is None:
             draft.promote_revocable()
-        if draft.fresh and line.nobody_waits and state.policy.relocates is not all_stay and state.cells is None:
+        if draft.fresh and candidates.none_waits and state.policy.relocates is not all_stay and state.cells is None:
             draft.relocate()
         if state.adjustments and state.cells is None:
             draft.adjust_shares()
         # 7. The difference between what is and what should be, and why the rest waits.
-        return draft.plan(line.verdicts, line.head, line.exhaustive)
+        return draft.plan(candidates.verdicts, candidates.head, candidates.exhaustive)
 
 
-def _walk(line: AnyLine, draft: Draft, replicas: Replicas) -> None:
-    reservations, holds = draft.reservations, draft.holds
-    for record in line:
-        replicas.before(record)
-        holds.keep_from(record)
-        if draft.state.cells is not None and record.asked.gang.gpus_min:
-            place(line, draft, record)
-            continue
-        if record.job.id in draft.discarded:
-            line.held_back(Reason.RESERVED, 0)
-            continue
-        short = draft.state.shortfall(record)
-        fits = short is None and line.may_fit and _place(draft, record)
-        if fits or _take_extras(draft, record) or _make_room(draft, record, line.fresh()):
-            line.placed()
-            holds.started(record)
-            if reservations.started(record, draft.newest_bookings, draft.newest_release):
-                line.readmit()
-        elif short is not None and holds.in_the_way_of(record, short):
-            line.held_back(Reason.RESERVED, 0)
-        elif short is not None and line.reason_of(record, short) is not Reason.GPUS:
-            line.over_quota(short)
-        elif _closes_too_soon(draft, record):
-            line.held_back(Reason.MAINTENANCE, spare_ms(draft.state, record))
-            if reservations.refused(record):
-                line.next_of_class()
-        elif reservations.hold_back(record):
-            line.held_back(Reason.RESERVED, reservations.spare_ms)
-            if reservations.refused(record):
-                line.next_of_class()
-        else:
-            missing = _lack(draft, record)
-            if draft.state.kept:
-                draft.discard_for(record)
-            line.refused(missing, short)
-            if missing is not Lack.NEVER and reservations.refused(record):
-                line.next_of_class()
+def _walk(candidates: Candidates, draft: Draft, replicas: Replicas) -> None:
+    while (candidate := candidates.next()) is not None:
+        replicas.before(candidate.record)
+        draft.holds.keep_from(candidate.record)
+        outcome = _try(draft, candidate)
+        if outcome.placed and _had_reservation(draft, candidate.record):
+            candidates.readmit()
+        candidates.settle(candidate, outcome)
 
 
-def _defragment(line: AnyLine, draft: Draft) -> None:
+def _try(draft: Draft, candidate: Candidate) -> Outcome:
+    """Places a candidate, makes room for it, or finds out why it stays pending."""
+    record, reservations, state = candidate.record, draft.reservations, draft.state
+    if state.cells is not None and record.asked.gang.gpus_min:
+        return place(draft, candidate)
+    if record.job.id in draft.discarded:
+        return Outcome(Reason.RESERVED, spare_ms=0)
+    short = state.shortfall(record)
+    fits = short is None and candidate.may_fit and _place(draft, record)
+    if fits or _take_extras(draft, record) or _make_room(draft, candidate):
+        return PLACED
+    if short is not None and draft.holds.in_the_way_of(record, short):
+        return Outcome(Reason.RESERVED, spare_ms=0)
+    if short is not None and (reason := reason_of(state, record, short)) is not Reason.GPUS:
+        return Outcome(reason, short)
+    if _closes_too_soon(draft, record):
+        return Outcome(Reason.MAINTENANCE, spare_ms=spare_ms(state, record), next_too=reservations.refused(record))
+    if reservations.hold_back(record):
+        left_ms = reservations.spare_ms
+        return Outcome(Reason.RESERVED, spare_ms=left_ms, next_too=reservations.refused(record))
+    missing = _lack(draft, record)
+    if state.kept:
+        draft.discard_for(record)
+    reserves = missing is not Lack.NEVER and reservations.refused(record)
+    return Outcome(LACK_REASON[missing], short, blocks=missing is not Lack.NEVER, next_too=reserves)
+
+
+def _had_reservation(draft: Draft, record: JobRecord) -> bool:
+    """Takes note that a job gets its devices; whether something was reserved for it, that others may have now."""
+    if draft.state.cells is not None and record.asked.gang.gpus_min:
+        return False
+    draft.holds.started(record)
+    return draft.reservations.started(record, draft.newest_bookings, draft.newest_release)
+
+
+def _defragment(candidates: Candidates, draft: Draft) -> None:
     for record in waiting(draft.state):
         room = None
         if not any(claim.job == record.job.id for claim in draft.claims):
@@ -122,7 +132,7 @@ def _defragment(line: AnyLine, draft: Draft) -> None:
         if room is not None:
             draft.promise(record, room)
             draft.reservations.started(record, draft.newest_bookings, draft.newest_release)
-            line.helped(record)
+            candidates.helped(record)
             return
 
 
@@ -167,12 +177,15 @@ def _take_extras(draft: Draft, record: JobRecord) -> bool:
     return True
 
 
-def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
+def _make_room(draft: Draft, candidate: Candidate) -> bool:
+    record = candidate.record
+    if not candidate.reclaims:
+        return _wait_beside(draft, record)
     if draft.state.cells is not None or not draft.could_make_room(record):
         return False
     if take_over(draft, record):
         return True
-    room = make_room(draft.trial, record, draft.context(record, fresh))
+    room = make_room(draft.trial, record, draft.context(record, candidate.fresh))
     if room is not None and draft.reservations.made and draft.reservations.delayed_by(record, room):
         room = _room_elsewhere(draft, record)
     if room is None:
@@ -182,6 +195,17 @@ def _make_room(draft: Draft, record: JobRecord, fresh: int | None) -> bool:
         if take_over_with_victims(draft, record):
             return True
         draft.reclaims_left -= 1
+        return False
+    draft.promise(record, room)
+    return True
+
+
+def _wait_beside(draft: Draft, record: JobRecord) -> bool:
+    """Promises a job what attempts leave that are terminating in any case."""
+    if not draft.leaving or draft.free_soon < record.gpus_min or draft.state.shortfall(record) is not None:
+        return False
+    room = room_beside(draft.trial, record, draft.leaving)
+    if room is None or (draft.reservations.made and draft.reservations.delayed_by(record, room)):
         return False
     draft.promise(record, room)
     return True

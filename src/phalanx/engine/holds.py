@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from phalanx.cluster.queues import ancestors
 from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import OVERDUE, State
+from phalanx.engine.records import OVERDUE, JobRecord
+from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 
 

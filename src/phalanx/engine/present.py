@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from phalanx.engine.cells_seats import search
 from phalanx.engine.evidence import Reserved, kept_for, reserved_for
-from phalanx.engine.heads import whole_key
 from phalanx.engine.holds import Holds
+from phalanx.engine.pending.order import whole_key
 from phalanx.engine.quotas import Shortfall
 from phalanx.engine.records import JobRecord
 from phalanx.engine.reserve import Reservations, Underway

@@ -6,7 +6,7 @@ and so on to the pool of the whole cluster, which has what nobody keeps. A queue
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import Cluster
@@ -172,15 +172,12 @@ class QueueAccount:
 class Quotas:
     """The tree of a cluster's queues. Where the cluster has none, everything is allowed.
 
-    `changes` counts how often any queue got more or less. `eased` is what queues had that have had less since somebody
-    last emptied it, without bound where somebody inside began to borrow: a queue may have more, or more back, only once
-    it or one that it lies in is among them, or the pool has more left.
+    `changes` counts how often any queue got more or less.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.accounts: dict[str, QueueAccount] = {}
         self.changes = 0
-        self.eased: dict[str, Most] = {}
         self.budgets = any(queue.budget_gpu_ms is not None for queue in cluster.queues)
         self.reclaims_in_time = any(queue.min_run_reclaim_ms is not None for queue in cluster.queues)
         if cluster.queues:
@@ -200,13 +197,7 @@ class Quotas:
         self.changes += 1
         account = self.accounts[path]
         for each in account.trail:
-            if sign < 0 and each.path not in self.eased:
-                self.eased[each.path] = list(each.used)
-            borrowed = each.borrows
             each.use(what, sign)
-            if each.borrows and not borrowed and each.above is not None and len(each.above.borrowing) <= 2:
-                # From now on something can be had back beside it, also by those in the one that borrowed before.
-                self.eased[each.above.path] = [UNBOUNDED] * len(RESOURCES)
         for resource in EVERY:
             if what[resource]:
                 _draw(account, resource, sign * what[resource])
@@ -491,27 +482,3 @@ def _draw(account: QueueAccount, resource: int, amount: int) -> None:
 def said(amount: int, resource: int) -> str:
     """An amount of a resource in the unit people use."""
     return f"{amount / UNITS[resource]:g}"
-
-
-def eased_queues(quotas: Quotas, asked: Container[str]) -> dict[str, bool]:
-    """Of the queues that are asked for those in which, or around which, one has less than before, or somebody began to
-    borrow; and whether that keeps or limits anything. From now on they are asked for what happens next.
-    """
-    found: dict[str, bool] = {}
-    for path, had in quotas.eased.items():
-        account = quotas.accounts[path]
-        if any(has < before for has, before in zip(account.used, had, strict=True)):
-            bounds = _keeps_or_limits(account)
-            if (account.above is None or not account.lendable) and not bounds and had[0] != UNBOUNDED:
-                # What those have together who deserve nothing as a whole says nothing of what anybody may have back.
-                continue
-            for each in account.within:
-                if each.path in asked:
-                    found[each.path] = bounds or found.get(each.path, False)
-    quotas.eased.clear()
-    return found
-
-
-def _keeps_or_limits(account: QueueAccount) -> bool:
-    """Whether a queue keeps something or has limits: then those in it may have more once it has less."""
-    return any(account.kept) or any(limit is not None for limit in account.queue.limit)

@@ -264,6 +264,7 @@ class _Translation:
 
 def change_policy(state: State, policy: str, placement: str) -> None:
     """Decides by another policy from now on. What the old one remembered is forgotten; what jobs have had is not."""
+    state.class_index = None
     in_line = _leave_line(state)
     state.policy = policy_named(policy)
     state.count_stoppable()
@@ -340,7 +341,7 @@ def _try_everybody(state: State) -> None:
     """Nothing that was found before holds any more."""
     state.capacity.grown = state.topology.everything
     state.newest_class = state.seq
+    state.class_index = None
     for kind in state.classes.values():
         kind.born = state.seq
         kind.verdict = Reason.UNDECIDED
-        kind.asks, kind.reach = (), None

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from phalanx.cluster.capacity import CPUS, MEMORY, Booking
-from phalanx.engine.demand import Demand
-from phalanx.engine.stake import Stake
 from phalanx.placement.cells.ask import LABELS as CELL_LABELS
-from phalanx.placement.fit import Ask
 from phalanx.placement.placement import Placement
 from phalanx.placement.sharing import share_permille
 from phalanx.policy.policy import Key, Minds
@@ -24,10 +21,8 @@ from phalanx.workload.job import Job, Kind
 Group = tuple[int, str]
 """Priority and queue."""
 
-Reach = tuple[Stake, Group, int, Usage, Demand]
-"""The stake of a kind of waiting jobs, its group, the GPUs without which it cannot start, what it needs of what queues
-have quotas of, and its demand."""
-
+OVERDUE = -(1 << 62)
+"""Comes before the first number of every policy's keys."""
 
 FOREVER_MS = 1 << 62
 """The length of a job of which nobody knows when it ends."""
@@ -327,19 +322,14 @@ class JobRecord:
 
 
 class WaitingClass:
-    """Waiting jobs of one shape in one queue: if the first does not fit, none does.
+    """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
 
-    `asks` and `reach` are worked out when they are first asked for.
-    """
-
-    __slots__ = ("asks", "born", "jobs", "lengths_ms", "reach", "verdict")
+    __slots__ = ("born", "jobs", "lengths_ms", "verdict")
 
     def __init__(self, born: int) -> None:
         self.born = born
         self.jobs: list[tuple[Key, str]] = []
         self.verdict = Reason.UNDECIDED
-        self.asks: tuple[Ask, ...] = ()
-        self.reach: Reach | None = None
         self.lengths_ms: list[int] = []
 
     @property

@@ -14,7 +14,7 @@ from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine.blocks import Blocks
 from phalanx.engine.ends import may_leave_ms, still_ms
-from phalanx.engine.heads import whole_key
+from phalanx.engine.pending.order import whole_key
 from phalanx.engine.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
 from phalanx.engine.room import Room
 from phalanx.engine.trial import Closed, Cut, Opened, Trial

@@ -7,14 +7,13 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 
 from phalanx.engine.begin import begin
-from phalanx.engine.heads import Entry
 from phalanx.engine.records import JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import lack, placement_of, slots_of
 from phalanx.placement.placement import Lack, Placement
-from phalanx.policy.policy import anywhere, never
+from phalanx.policy.policy import Key, anywhere, never
 from phalanx.protocol.action import ActionId, Resume, Start
 from phalanx.protocol.plan import Claim, Plan, Verdict
 from phalanx.protocol.reason import LACK_REASON
@@ -71,7 +70,7 @@ def start_in_order(state: State) -> Plan | None:
     if not _is_strict(state):
         return None
     classes = list(state.classes.values())
-    line: list[Entry] = [(*waiting.jobs[0], i) for i, waiting in enumerate(classes)]
+    line: list[tuple[Key, str, int]] = [(*waiting.jobs[0], i) for i, waiting in enumerate(classes)]
     heapify(line)
     placed = [0] * len(classes)
     claims: list[Claim] = []

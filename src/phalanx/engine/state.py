@@ -17,8 +17,18 @@ from phalanx.engine.ends import Ends
 from phalanx.engine.gangs import Gangs
 from phalanx.engine.history import History
 from phalanx.engine.journal import Digest
+from phalanx.engine.pending.classes import ClassIndex, index_of
 from phalanx.engine.quotas import Quotas, Shortfall
-from phalanx.engine.records import UNSAID_MS, AttemptRecord, Group, JobRecord, Phase, StopReason, WaitingClass
+from phalanx.engine.records import (
+    OVERDUE,
+    UNSAID_MS,
+    AttemptRecord,
+    Group,
+    JobRecord,
+    Phase,
+    StopReason,
+    WaitingClass,
+)
 from phalanx.engine.spending import Spending
 from phalanx.engine.standing import Standing
 from phalanx.engine.stoppable import Stoppable
@@ -36,9 +46,6 @@ from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 
 NOTHING = Usage()
-
-OVERDUE = -(1 << 62)
-"""Comes before the first number of every policy's keys."""
 
 
 class Timer(NamedTuple):
@@ -62,6 +69,7 @@ class State:
         self.digest = Digest()
         self.jobs: dict[str, JobRecord] = {}
         self.classes: dict[Hashable, WaitingClass] = {}
+        self.class_index: ClassIndex | None = None
         self.runs: dict[Group, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
@@ -91,7 +99,6 @@ class State:
         self.reservations: tuple[Reservation, ...] = ()
         self.surprised = False
         self.waits_are_limited = False
-        self.touched: dict[str, None] = {}
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
         self.spending = Spending()
@@ -114,7 +121,7 @@ class State:
 
     def __getstate__(self) -> dict[str, Any]:
         """What a saved State holds: the policy by its name."""
-        return {**self.__dict__, "policy": self.policy.spec, "_views": {}}
+        return {**self.__dict__, "policy": self.policy.spec, "_views": {}, "class_index": None}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:
         self.__dict__.update(saved)
@@ -126,6 +133,7 @@ class State:
         self.topology = Topology(cluster)
         self.capacity = Capacity(self.topology)
         self.fit = Fit(self.capacity)
+        self.class_index = None
         self.gangs = Gangs()
         self.packing = Packing()
         self.stoppable = Stoppable(len(cluster.nodes))
@@ -231,7 +239,6 @@ class State:
 
     def suppose(self, queue: str, what: Usage, sign: int) -> None:
         """As if a queue used so much more or less, at this moment."""
-        self.touched[queue] = None
         had = self._usage[queue]
         self._usage[queue] = Usage(
             had.gpu_permille + sign * what.gpu_permille,
@@ -310,15 +317,16 @@ class State:
 
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Who runs and stands behind a key in the order, the last first."""
-        self._settle_standing()
+        self.settle_standing()
         return self.standing.behind(key)
 
     def gpus_behind(self, key: Key) -> int:
         """GPUs of those who run and stand behind a key in the order."""
-        self._settle_standing()
+        self.settle_standing()
         return self.standing.gpus_behind(key)
 
-    def _settle_standing(self) -> None:
+    def settle_standing(self) -> None:
+        """Puts running attempts in the places that their keys say now, where these change with time."""
         if self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
             self._settled_seq = self.seq
             self.standing.settle(lambda attempt: self.order(self.jobs[attempt.job.id]))
@@ -371,6 +379,14 @@ class State:
     def tells_apart(self) -> Minds:
         """By what jobs are told apart, other than for their places in the order."""
         return Minds.QUEUES if self.quotas or self.cells is not None else self.policy.tells_apart
+
+    def pending_classes(self) -> ClassIndex:
+        """The pending classes by queue and request. It follows from `classes`, and is kept as these change."""
+        index = self.class_index
+        if index is None or index.is_sparse:
+            index = index_of(self.fit, self.tells_apart, self.classes.values(), self.jobs)
+            self.class_index = index
+        return index
 
     def kin(self, job: Job) -> Group:
         """Those to whom the same attempts give way as to a job: of its priority, and of its queue if that matters."""

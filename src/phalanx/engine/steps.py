@@ -19,13 +19,17 @@ Step = tuple[Callable[[Any], None], Any]
 
 
 class Steps:
-    """Changes to the State that end with the `with` block, or earlier by `undo_to`."""
+    """Changes to the State that end with the `with` block, or earlier by `undo_to`.
+
+    `touched` are the queues that got or lost something by them, one after the other, also by what is undone.
+    """
 
     def __init__(self, state: State) -> None:
         self.state = state
         self._undo: list[Step] = []
         self._grown = 0
         self.cell_steps: list[CellStep] = []
+        self.touched: list[str] = []
 
     def __enter__(self) -> Self:
         self._grown = self.state.capacity.grown
@@ -58,8 +62,12 @@ class Steps:
 
     def use(self, queue: str, what: Usage, sign: int) -> None:
         """As if a queue used so much more (1) or less (-1)."""
+        self._use(queue, what, sign)
+        self._undo.append((lambda used: self._use(queue, used, -sign), what))
+
+    def _use(self, queue: str, what: Usage, sign: int) -> None:
+        self.touched.append(queue)
         self.state.suppose(queue, what, sign)
-        self._undo.append((lambda used: self.state.suppose(queue, used, -sign), what))
 
     def withhold(self, amounts: list[tuple[str, int]], resource: int, sign: int) -> None:
         """As if so much of what queues may have were kept for somebody (1), or no longer (-1)."""

@@ -81,6 +81,8 @@ class Supposition:
             self._undo.append(state.cells.close)
         self._undo.append(lambda: setattr(state.capacity, "grown", grown))
         self._undo.append(lambda: vars(state).update(saved))
+        # What is kept beside the classes stays as it is for when they are as they were.
+        state.class_index = None
         return self
 
     def __exit__(
@@ -204,6 +206,7 @@ class Supposition:
         if state.reserves:
             alone.lengths_ms = [record.estimate_ms]
         state.classes = {record.shape: alone}
+        state.class_index = None
         state.newest_class = state.seq
         state.in_line, state.in_line_gpus = 1, record.gpus
         state.reservations = ()
@@ -217,6 +220,7 @@ class Supposition:
             usages = [(queue, state.usage(queue)) for queue in state.queues()]
             state.quotas = Quotas(cluster)
             state.quotas.take_over(usages)
+            state.class_index = None
         closed = {name: state.capacity.health[state.topology.number[name]] for name in state.closed}
         state.cluster = cluster
         if closed:

@@ -50,6 +50,8 @@ def line_up(state: State, record: JobRecord) -> None:
         waiting.born = state.newest_class = state.seq
         state.classes[record.shape] = state.classes.pop(record.shape)
     waiting.add(record.queued, record.job.id)
+    if state.class_index is not None:
+        state.class_index.enqueue(waiting, record)
     if state.reserves:
         insort(waiting.lengths_ms, record.estimate_ms)
     state.in_line += 1
@@ -184,6 +186,8 @@ def leave(state: State, record: JobRecord) -> None:
         state.capacity.grown |= state.topology.everything
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
+    if state.class_index is not None:
+        state.class_index.dequeue(waiting)
     if state.reserves:
         state.surprised |= any(reservation.job == record.job.id for reservation in state.reservations)
         del waiting.lengths_ms[bisect_left(waiting.lengths_ms, record.estimate_ms)]

@@ -1,4 +1,4 @@
-"""The line under random histories of queues with quotas: shortcuts change nothing of what is decided."""
+"""The pending index under random histories: what it skips changes nothing of what is decided."""
 
 from __future__ import annotations
 
@@ -10,29 +10,34 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import any_line, draft, line, offers, wards
+from phalanx.engine import cycle, draft
 from phalanx.engine.cycle import decide
-from phalanx.engine.heads import Heads, queue_key
 from phalanx.engine.journal import Count
-from phalanx.engine.line import Line
+from phalanx.engine.pending import potential
+from phalanx.engine.pending.classes import ClassIndex, index_of
 from phalanx.engine.present import present, present_reason
 from phalanx.engine.records import Phase
 from phalanx.engine.state import State
 from phalanx.engine.trial import Trial
 from phalanx.engine.turn import record, turn
 from phalanx.policy.policy import Minds, Policy
+from phalanx.policy.registry import BUILTIN
 from phalanx.protocol.action import ActionId
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome
+from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task, Topology
 from phalanx.workload.job import Job
 from phalanx.workload.share import fraction_ask
-from reference.quota_line import PlainQuotaLine
+from reference.pending import PlainCandidates
 
 POLICIES = ("fair", "fair", "fair:preempt=true", "fifo:skip=true", "drf", "kai")
+VARIANTS = ("fair:preempt=true", "fair:backfill=easy", "fifo:skip=true", "priority:backfill=easy")
+EVERY_POLICY = (*(name for name in BUILTIN if name != "tiresias-gittins"), "tiresias-gittins:samples=1/2/3", *VARIANTS)
 BY_QUOTA = ("fair", "drf", "fair-tree")
 """Policies under which nobody leaves for another but to give back what he borrows."""
 
@@ -154,70 +159,81 @@ def _with_cpus(queue: Queue) -> Queue:
 
 
 @contextmanager
-def nobody_sleeps() -> Iterator[None]:
+def every_class_is_looked_at() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Line, "_sleeps", lambda *_, **__: False)
-        yield
-
-
-@contextmanager
-def everybody_is_looked_at() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(any_line, "QuotaLine", PlainQuotaLine)
+        patch.setattr(cycle, "Candidates", PlainCandidates)
         yield
 
 
 @contextmanager
 def other_bounds(rng: Random) -> Iterator[None]:
-    """As on a large cluster, where nodes are not looked at one by one, kinds are too many to have wards, and not all
-    who may have something back are tried.
-    """
+    """As on a large cluster, where nodes are not looked at one by one, and not all that may reclaim are tried."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offers, "FRESH_MAX", rng.choice([0, offers.FRESH_MAX]))
-        patch.setattr(wards, "KINDS_MAX", rng.choice([1, wards.KINDS_MAX]))
+        patch.setattr(potential, "NODES_MAX", rng.choice([0, potential.NODES_MAX]))
         patch.setattr(draft, "RECLAIMS_MAX", rng.choice([1, 3, draft.RECLAIMS_MAX]))
         yield
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@pytest.mark.parametrize("policy", EVERY_POLICY)
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
-def test_what_is_decided_is_the_same_as_if_nobody_slept_whatever_the_bounds(rng: Random) -> None:
-    history = History(rng)
+def test_what_is_decided_is_the_same_as_if_every_class_were_looked_at_whenever_the_next_is_wanted(
+    policy: str, rng: Random
+) -> None:
+    kind = rng.choice([History, Mixed])
+    history = kind(rng, (policy,), rng.choice([None, *MAX_WAITS_MS]), quotas=rng.random() < 0.6)
     for _ in range(6):
         with other_bounds(rng):
             plan = decide(history.state, history.now)
-            with nobody_sleeps():
-                assert decide(history.state, history.now) == plan
+            with every_class_is_looked_at():
+                plainly = decide(history.state, history.now)
+        assert replace_verdicts(plan) == replace_verdicts(plainly)
         history.decide()
         history.go_on()
+
+
+def replace_verdicts(plan: Plan) -> Plan:
+    """Of classes that are not tried the reason is not told anew: whoever asks has it worked out."""
+    return structs.replace(plan, verdicts=())
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.randoms(use_true_random=False))
-def test_what_is_decided_is_the_same_as_if_nobody_slept(rng: Random) -> None:
-    history = History(rng)
-    for _ in range(8):
-        plan = decide(history.state, history.now)
-        with nobody_sleeps():
-            assert decide(history.state, history.now) == plan
-        history.decide()
-        history.go_on()
-
-
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-@given(st.randoms(use_true_random=False))
-def test_what_is_decided_by_quota_is_the_same_as_if_everybody_were_looked_at_whenever_the_next_is_wanted(
-    rng: Random,
-) -> None:
+def test_what_is_decided_by_quota_is_the_same_as_if_every_class_were_looked_at(rng: Random) -> None:
     history = History(rng, BY_QUOTA)
     for _ in range(8):
         with other_bounds(rng):
             plan = decide(history.state, history.now)
-            with everybody_is_looked_at():
+            with every_class_is_looked_at():
                 plainly = decide(history.state, history.now)
-        assert (plan.claims, plan.actions, plan.withdrawn) == (plainly.claims, plainly.actions, plainly.withdrawn)
+        assert replace_verdicts(plan) == replace_verdicts(plainly)
         history.decide()
         history.go_on()
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_the_index_of_classes_is_kept_as_it_would_be_built(rng: Random) -> None:
+    history = History(
+        rng, ("fair", "priority", "fifo"), max_wait_ms=rng.choice(MAX_WAITS_MS), quotas=rng.random() < 0.5
+    )
+    history.state.pending_classes()
+    for _ in range(8):
+        history.decide()
+        history.go_on()
+        assert told_apart(history.state, history.state.pending_classes()) == told_apart(
+            history.state,
+            index_of(history.state.fit, history.state.tells_apart, history.state.classes.values(), history.state.jobs),
+        )
+
+
+def told_apart(state: State, index: ClassIndex) -> dict[str, list[tuple[str, bool]]]:
+    """The first job of every class of a queue, and whether it goes before all others."""
+    return {
+        path: sorted((waiting.jobs[0][1], bool(each.late >> number & 1)) for number, waiting in each.by_number.items())
+        for path, each in index.queues.items()
+        if each.mask == sum(1 << number for number in each.by_number)
+    }
 
 
 @pytest.mark.parametrize("max_wait_ms", MAX_WAITS_MS)
@@ -288,26 +304,6 @@ def test_why_a_job_waits_is_right_whenever_it_is_asked(max_wait_ms: int | None, 
 
 
 @contextmanager
-def each_kind_is_looked_at() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(line, "Entrance", lambda *_: None)
-        yield
-
-
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(st.randoms(use_true_random=False))
-def test_what_is_decided_is_the_same_as_if_each_kind_were_looked_at_for_itself(rng: Random) -> None:
-    history = History(rng, ("fifo:skip=true", "priority"), quotas=False)
-    for _ in range(8):
-        with other_bounds(rng):
-            plan = decide(history.state, history.now)
-            with each_kind_is_looked_at():
-                assert decide(history.state, history.now) == plan
-        history.decide()
-        history.go_on()
-
-
-@contextmanager
 def queues_are_told_apart() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Policy, "tells_apart", Minds.QUEUES)
@@ -361,22 +357,3 @@ def test_the_groups_of_queues_are_those_of_all_who_have_devices(rng: Random) -> 
             groups = found.setdefault(attempt.job.queue, {})
             groups[attempt.group] = groups.get(attempt.group, 0) + len(attempt.bookings)
         assert {queue: groups for queue, groups in history.state.stoppable.groups.items() if groups} == found
-
-
-@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
-@given(st.randoms(use_true_random=False))
-def test_heads_come_in_the_order_of_the_keys_of_queues_as_they_are_at_each_moment(rng: Random) -> None:
-    history = History(rng)
-    state = history.state
-    history.decide()
-    entries = [(*waiting.jobs[0], i) for i, waiting in enumerate(state.classes.values())]
-    heads = Heads(state)
-    heads.add(entries)
-    while heads:
-        entry = heads.pop()
-        order = [((*queue_key(state, state.jobs[job].job.queue), *key), job, i) for key, job, i in entries]
-        assert min(order)[2] == entry[2]
-        entries.remove(entry)
-        if rng.random() < 0.5:
-            queue = rng.choice(history.queues)
-            state.suppose(queue, state.jobs[entry[1]].need, 1)

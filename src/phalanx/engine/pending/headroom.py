@@ -1,0 +1,79 @@
+"""Headroom: which requests a queue may have by its quota, and which of them it may reclaim, as masks.
+
+A larger need is never allowed where a smaller one is not, so that of each queue and resource the most that is allowed
+says it all. Queues that are guaranteed nothing and have no limits share one mask: that of the lendable quota.
+"""
+
+from __future__ import annotations
+
+from phalanx.engine.pending.queue import QueueCandidates
+from phalanx.engine.pending.requests import ALL, Requests
+from phalanx.engine.state import State
+from phalanx.policy.policy import no_bound
+
+
+class Headroom:
+    """That of the queues as they are; what was worked out is void once any of them has more or less."""
+
+    def __init__(self, state: State, requests: Requests) -> None:
+        self.state = state
+        self._requests = requests
+        self._is_bounded = state.policy.allows is not no_bound
+        self._changes = -1
+        self._lendable = 0
+        self._affordable: dict[str, int] = {}
+        self._reclaimable: dict[str, int] = {}
+        self._spent: dict[str, bool] = {}
+
+    def affordable(self, queue: QueueCandidates) -> int:
+        """The requests that a queue may have."""
+        self._catch_up()
+        found = self._lendable
+        if not queue.draws_on_all:
+            known = self._affordable.get(queue.path)
+            if known is None:
+                most = self.state.quotas.allowed(queue.path)
+                known = self._affordable[queue.path] = self._requests.affordable(most)
+            found = known
+        if self.state.quotas.budgets and self._is_spent(queue.path):
+            found &= self._requests.without_gpus
+        return found & self._allowed(queue) if self._is_bounded else found
+
+    def reclaimable(self, queue: str) -> int:
+        """The requests for which a queue may reclaim what others borrow."""
+        self._catch_up()
+        found = self._reclaimable.get(queue)
+        if found is None:
+            found = 0
+            for most in self.state.quotas.reclaimable(queue):
+                found |= self._requests.affordable(most)
+            self._reclaimable[queue] = found
+        return found
+
+    def draws_on_all(self, path: str) -> bool:
+        """Whether what a queue may have is what the cluster has left to lend: nothing is guaranteed or limited."""
+        account = self.state.quotas.accounts[path]
+        return not account.limited and not any(any(each.kept) for each in account.trail[1:])
+
+    def _is_spent(self, path: str) -> bool:
+        if path not in self._spent:
+            state = self.state
+            spent = state.quotas.spent_out(path, lambda each: state.spending.spent(each, state.now))
+            self._spent[path] = spent is not None
+        return self._spent[path]
+
+    def _allowed(self, queue: QueueCandidates) -> int:
+        """Class by class, where the policy bounds what jobs may have."""
+        jobs, found = self.state.jobs, 0
+        for pending in queue:
+            if self.state.shortfall(jobs[pending.job]) is None:
+                found |= pending.bit
+        return found
+
+    def _catch_up(self) -> None:
+        quotas = self.state.quotas
+        if self._changes != quotas.changes:
+            self._changes = quotas.changes
+            self._affordable.clear()
+            self._reclaimable.clear()
+            self._lendable = self._requests.affordable(quotas.pool()) if quotas else ALL

@@ -1,0 +1,30 @@
+"""How pending jobs are retried under a policy: whether a refusal lasts, and what must be tried to be known."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.engine.draft import Draft
+from phalanx.engine.state import State
+from phalanx.policy.policy import Reserve, Targets, always
+
+
+class Rules(NamedTuple):
+    """`lasts`: a refusal holds until capacity grows where that may help. `plain`: nothing leaves or is reserved for a
+    job that does not fit, so that a class is only tried where there is capacity and quota. `by_quota`: it needs quota.
+    """
+
+    lasts: bool
+    plain: bool
+    by_quota: bool
+
+
+def rules_of(state: State, draft: Draft) -> Rules:
+    """Those of a decision."""
+    policy = state.policy
+    # In cells, what grows on one node may let a virtual cell be bound to another; extras come from wherever they are.
+    elsewhere = state.cells is not None or draft.extras_are_lent
+    passes = policy.backfill is always and not elsewhere
+    lasts = passes and policy.targets is not Targets.DRIFT and not policy.victims_vary
+    plain = passes and policy.reserve is Reserve.NOBODY and not policy.preempts
+    return Rules(lasts, plain, plain and bool(state.quotas))

@@ -1,0 +1,338 @@
+"""The walk over the queues of a decision: which classes are candidates at the moment, and which of them is first.
+
+Every queue has masks over the requests of its classes. Its candidates are those that are pending, feasible and
+affordable, or that may reclaim and have not tried it in vain; and those that are tried in any case: past their max_wait
+or held back for a reason of their own. Queues are looked into in the order of the policy, as they are at the moment.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+
+from phalanx.engine.draft import Draft
+from phalanx.engine.need import need_of_others
+from phalanx.engine.pending.headroom import Headroom
+from phalanx.engine.pending.order import QueueKeys
+from phalanx.engine.pending.potential import Potential
+from phalanx.engine.pending.queue import Entry, PendingClass, QueueCandidates, turn_of
+from phalanx.engine.pending.queue_tree import QueueTree
+from phalanx.engine.pending.requests import ALL, Request
+from phalanx.engine.pending.rules import rules_of
+from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state import State
+from phalanx.placement.cells.ask import priority_of
+from phalanx.policy.policy import Key
+from phalanx.protocol.reason import LACK_REASON, Reason
+
+TRIED_FOR_QUOTA_OR_PLACE = (*LACK_REASON.values(), Reason.QUOTA, Reason.UNDECIDED)
+"""Reasons that end only once there is quota and a place; classes with others are tried in any case."""
+
+
+class Walk:
+    """The queues of a decision. Requests that are `full` were refused for lack of a place, which holds for all queues.
+
+    `undecided` are classes that were never told why they are pending. In virtual clusters higher priorities come first,
+    so that no job of a plan gives way to another of it: `_ranks` are their masks.
+    """
+
+    def __init__(self, state: State, draft: Draft) -> None:
+        self.state = state
+        self.draft = draft
+        self.rules = rules_of(state, draft)
+        self.full = 0
+        self._index = state.pending_classes()
+        requests = self._requests = self._index.requests
+        self._headroom = Headroom(state, requests)
+        self._potential = Potential(state, draft, requests)
+        self._keys = QueueKeys(state)
+        self._tree = QueueTree(self._keys, self._first_at)
+        self._queues: dict[int, QueueCandidates] = {}
+        self._fresh, self._since = draft.fresh, draft.growths
+        self._growths = draft.growths
+        self._touched = len(draft.trial.touched)
+        self._borrowing = self._borrowers()
+        self._moment = 0
+        self._all = False
+        self._alone_bit, self._alone = 1 << len(requests.every), 0
+        self._ranks = {0: ALL}
+        if state.cells is not None:
+            self._ranks = dict(sorted(requests.by_priority.items(), reverse=True))
+        self._rank = 0
+        self._late: list[Entry] = []
+        self._late_cursor = 0
+        self.undecided: list[WaitingClass] = []
+        self._new = self._new_classes()
+        self._paths: dict[int, str] = {self._keys.place(path): path for path in self._index.queues}
+        for path, classes in self._index.queues.items() if state.waits_are_limited else ():
+            if classes.late:
+                self._queue(self._keys.place(path))
+
+    def __iter__(self) -> Iterator[PendingClass]:
+        for place in list(self._paths):
+            yield from self._queue(place).everything
+
+    def _new_classes(self) -> dict[str, int]:
+        """By queue the classes that were not yet there, or not evaluated, when all were last; they come last."""
+        masks: dict[str, int] = {}
+        for waiting in reversed(self.state.classes.values()):
+            if waiting.born <= self.state.clean_seq and waiting.verdict is not Reason.UNDECIDED:
+                break
+            queue = self._index.queue_of(self.state.jobs[waiting.jobs[0][1]])
+            masks[queue] = masks.get(queue, 0) | 1 << self._index.number_of(waiting)
+            if waiting.verdict is Reason.UNDECIDED:
+                self.undecided.append(waiting)
+        return masks
+
+    def _queue(self, place: int) -> QueueCandidates:
+        """The candidates of the queue at a place, put together when it is first looked into."""
+        queue = self._queues.get(place)
+        if queue is None:
+            path = self._paths.get(place, "")
+            queue = self._queues[place] = QueueCandidates(path, place, self._index.queues.get(path))
+            queue.draws_on_all = bool(self.state.quotas) and self._headroom.draws_on_all(path)
+            queue.growths = -1 if self._fresh else self._since
+            if self.rules.lasts and not self._all:
+                queue.settled = queue.known = queue.open & ~self._new.get(path, 0)
+            for pending in queue if self.rules.plain else ():
+                reason = pending.waiting.verdict
+                if pending.is_late or reason not in TRIED_FOR_QUOTA_OR_PLACE:
+                    queue.straight |= pending.bit
+                elif reason is Reason.GPUS:
+                    queue.lacking |= pending.bit
+            for entry in queue.entries if queue.late else ():
+                if entry[2].bit & queue.late:
+                    self._put_first(entry)
+        return queue
+
+    def _put_first(self, entry: Entry) -> None:
+        """A job past its max_wait goes before all queues."""
+        insort(self._late, entry, key=turn_of)
+        self._late_cursor = 0
+
+    def request_of(self, pending: PendingClass) -> Request | None:
+        """The request of a class; None for one that stands alone."""
+        return None if pending.bit >= self._alone_bit else self._requests.every[pending.bit.bit_length() - 1]
+
+    def is_known(self, pending: PendingClass) -> bool:
+        """Whether a class was refused when all were last evaluated, and only grown capacity can have changed that."""
+        return bool(pending.queue.known & pending.bit) and not self._all and not self.state.quotas
+
+    def is_blocked(self, pending: PendingClass) -> bool:
+        """Whether a class was refused in this decision, and nothing has grown since that may help it."""
+        if pending.queue.growths != self._growths:
+            self._unblock(pending.queue)
+        return bool(pending.queue.blocked & pending.bit)
+
+    def first(self) -> Entry | None:
+        """The first candidate at this moment."""
+        self._moment += 1
+        while True:
+            found = self._first_late()
+            if found is not None:
+                return found
+            place = self._tree.best()
+            if place is not None:
+                return self._queues[place].found
+            if self._rank + 1 >= len(self._ranks):
+                return None
+            self._rank += 1
+            self._look_at_all()
+
+    def _look_at_all(self) -> None:
+        self._moment += 1
+        self._late_cursor = 0
+        self._tree.forget()
+
+    def expand(self) -> None:
+        """There may be more candidates in any queue than before."""
+        self._rank = 0
+        self._look_at_all()
+
+    def look_again(self, queue: QueueCandidates) -> None:
+        """Something has changed of the classes of a queue."""
+        self._tree.look_again(queue.place)
+
+    def move(self, pending: PendingClass, at: int) -> None:
+        """Has a class go on with another of its jobs."""
+        queue = pending.queue
+        queue.move(pending, at)
+        if queue.late & queue.open & pending.bit:
+            self._put_first((*pending.waiting.jobs[at], pending))
+
+    def stand_alone(self, record: JobRecord, attempt: AttemptRecord | None = None) -> None:
+        """Takes in a job as a class of its own, or an attempt that is stopped."""
+        alone = WaitingClass(self.state.seq)
+        alone.add(self.state.key(record) if attempt is None else attempt.standing or (), record.job.id)
+        path = self._index.queue_of(record)
+        place = self._keys.place(path)
+        self._paths.setdefault(place, path)
+        pending = PendingClass(self._queue(place), self._alone_bit << self._alone, alone)
+        pending.attempt = attempt
+        self._alone += 1
+        pending.queue.stand_alone(pending)
+        if attempt is None:
+            self.call(pending)
+        if pending.queue.late & pending.bit:
+            self._put_first((*alone.jobs[0], pending))
+        if self.state.cells is not None:
+            rank = priority_of(record.job)
+            self._ranks = dict(sorted({**self._ranks, rank: self._ranks.get(rank, 0) | pending.bit}.items())[::-1])
+        self.expand()
+
+    def call(self, pending: PendingClass) -> None:
+        """Has a class tried in any case, where it would not be."""
+        if self.rules.plain:
+            pending.queue.straight |= pending.bit
+
+    def may_reclaim(self, record: JobRecord) -> bool:
+        """Whether a job may reclaim what others borrow, once jobs of its own queue are preempted for it."""
+        quotas = self.state.quotas
+        return bool(quotas) and quotas.may_reclaim(record.job.queue, need_of_others(self.state, record))
+
+    def unsettle(self) -> None:
+        """Refusals of earlier decisions do not count any more."""
+        self._all = True
+        for queue in self._queues.values():
+            queue.settled = 0
+        self.expand()
+
+    def unblock_all(self) -> None:
+        """Nor do those of this one."""
+        for queue in self._queues.values():
+            queue.blocked = 0
+        self.expand()
+
+    def note_usage(self) -> None:
+        """Queues have got or lost something: keys change, and jobs beside a queue that borrows may reclaim."""
+        log = self.draft.trial.touched
+        if len(log) == self._touched:
+            return
+        touched = dict.fromkeys(log[self._touched :])
+        self._touched = len(log)
+        self._tree.reorder(self._keys.catch_up(touched))
+        accounts = self.state.quotas.accounts
+        begins = False
+        for queue in touched if accounts else ():
+            for account in accounts[queue].trail:
+                if account.borrows and account.path not in self._borrowing:
+                    self._borrowing[account.path] = None
+                    begins = begins or (account.above is not None and len(account.above.borrowing) <= 2)
+        if begins:
+            self.expand()
+
+    def note_growth(self) -> bool:
+        """Whether capacity has grown: what that may help is not blocked any more."""
+        if self.draft.growths == self._growths:
+            return False
+        since, self._growths = self._growths, self.draft.growths
+        self._potential.look_anew()
+        self._borrowing = self._borrowers()
+        if self.full:
+            self.full &= ~self._potential.helped(self._nodes(since))
+        self.expand()
+        return True
+
+    def _borrowers(self) -> dict[str, None]:
+        return {path: None for path, each in self.state.quotas.accounts.items() if each.borrows}
+
+    def _nodes(self, since: int) -> int:
+        """The nodes on which capacity has grown since so many growths."""
+        nodes = 0
+        for each in self.draft.grown[since:]:
+            nodes |= each
+        return nodes
+
+    def _first_at(self, place: int) -> tuple[Key, str] | None:
+        queue = self._queues.get(place) or self._queue(place)
+        found = queue.found = queue.first(self._mask(queue) & ~queue.late)
+        return None if found is None else turn_of(found)
+
+    def _first_late(self) -> Entry | None:
+        late = self._late
+        while self._late_cursor < len(late):
+            entry = late[self._late_cursor]
+            pending = entry[2]
+            if pending.has_more and pending.job == entry[1] and self._mask(pending.queue) & pending.bit:
+                return entry
+            self._late_cursor += 1
+        return None
+
+    def _mask(self, queue: QueueCandidates) -> int:
+        """The candidates of a queue."""
+        if queue.moment == self._moment:
+            return queue.mask
+        if queue.growths != self._growths:
+            self._unblock(queue)
+        is_open = queue.open if self.state.cells is None else queue.open & list(self._ranks.values())[self._rank]
+        found = is_open & ~queue.blocked & ~queue.settled
+        if found and self.rules.plain:
+            # Without quotas a class that was told something else is told that it lacks GPUs. Something may be reserved
+            # for one past its max_wait.
+            told_else = 0 if self.rules.by_quota else ~queue.lacking
+            found &= (self._requests.with_gpus(self.draft.free_soon) | told_else) & ~self.full | queue.late
+            if found and self.rules.by_quota:
+                found &= self._headroom.affordable(queue)
+        quiet = queue.settled if queue.quiet else 0
+        found |= queue.straight & is_open & ~quiet
+        found |= self._reclaiming(queue, is_open & ~queue.reclaimed & ~quiet & ~found)
+        if queue.alone:
+            found |= self._standing_alone(queue, is_open)
+        queue.moment, queue.mask = self._moment, found
+        return found
+
+    def _reclaiming(self, queue: QueueCandidates, may: int) -> int:
+        """Of some classes those that may reclaim what others borrow."""
+        if not may or not self.state.quotas or self.draft.reclaims_left <= 0:
+            return 0
+        if self.rules.plain:
+            return may & self._headroom.reclaimable(queue.path)
+        # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
+        found = 0
+        for pending in queue:
+            if pending.bit & may and self.may_reclaim(self.state.jobs[pending.job]):
+                found |= pending.bit
+        return found
+
+    def _standing_alone(self, queue: QueueCandidates, is_open: int) -> int:
+        """Classes without a number are looked at one by one."""
+        found = 0
+        for pending in queue.alone:
+            if pending.bit & is_open and (pending.attempt is not None or self._is_candidate(queue, pending)):
+                found |= pending.bit
+        return found
+
+    def _is_candidate(self, queue: QueueCandidates, pending: PendingClass) -> bool:
+        record = self.state.jobs[pending.job]
+        needs_quota = self.rules.by_quota and self.state.shortfall(record) is not None
+        if not queue.blocked & pending.bit and not needs_quota:
+            return True
+        reclaims = self.draft.reclaims_left > 0 and not queue.reclaimed & pending.bit
+        return reclaims and self.may_reclaim(record)
+
+    def _unblock(self, queue: QueueCandidates) -> None:
+        """Capacity has grown since a queue was looked at: classes that this may help are not blocked any more.
+
+        Of a queue with quota it may be this that was released, and where something may be reserved for a class it is
+        this that it is tried for, wherever capacity has grown.
+        """
+        nodes = self._nodes(max(queue.growths, self._since)) | (self._fresh if queue.growths < 0 else 0)
+        queue.growths, queue.quiet = self._growths, False
+        if self.state.quotas or not self.rules.lasts or self.draft.reservations.depth:
+            queue.settled = queue.blocked = 0
+            return
+        refused = queue.settled | queue.blocked
+        helped = self._helped(queue, refused, nodes) if refused else 0
+        queue.settled &= ~helped
+        queue.blocked &= ~helped
+
+    def _helped(self, queue: QueueCandidates, refused: int, nodes: int) -> int:
+        """The classes that nodes with freed capacity may help; those without a number always."""
+        found = -self._alone_bit
+        if not self.state.policy.preempts:
+            return found | self._potential.helped(nodes)
+        for pending in queue:
+            request = self.request_of(pending) if pending.bit & refused else None
+            if request is not None and self._potential.helps(self.state.jobs[pending.job], request, nodes):
+                found |= pending.bit
+        return found
