@@ -49,3 +49,10 @@ def test_the_user_that_listens_at_a_port_is_told() -> None:
         port = listener.getsockname()[1]
         assert _listener_of(f"http://127.0.0.1:{port}") == os.getuid()
     assert _listener_of(f"http://127.0.0.1:{port}") is None
+
+
+def test_whoami_names_the_user_the_server_and_the_roles(phalanx: Phalanx, server: Server) -> None:
+    me = phalanx("whoami", "-o", "json")
+    assert (me.code, me.data["user"], me.data["server"]) == (0, "admin", server.url)
+    assert "admin of every queue" in phalanx("whoami").out
+    assert phalanx("whoami", "-o", "name").out == "admin\n"

@@ -83,6 +83,7 @@ VERBS: dict[str, Verb] = {
     "wait": Verb("phalanx.cli.wait:wait", "Wait for jobs to finish."),
     "what-if": Verb("phalanx.cli.what_if:what_if", "Compare two forecasts: as it is, and with a change."),
     "when": Verb("phalanx.cli.expected:when", "Show when a job is expected to start or end."),
+    "whoami": Verb("phalanx.cli.whoami:whoami", "Show your user, roles and scopes on the server."),
     "why": Verb("phalanx.cli.why:why", "Explain why a job is pending and what would start it sooner."),
 }
 

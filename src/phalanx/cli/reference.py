@@ -161,6 +161,7 @@ CLIENT_VERBS = (
     "users",
     "wait",
     "when",
+    "whoami",
 )
 
 PAGES = {"cli": reference, "client-verbs": client_verbs, "records": records}
