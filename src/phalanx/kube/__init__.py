@@ -1,0 +1,1 @@
+"""Kubernetes: phalanx as the scheduler of a cluster of it."""

@@ -1,0 +1,156 @@
+"""Bundles: the pods that are scheduled as one job, a gang or a pod alone, and that job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from phalanx.kube.demand import Demand, demand_of
+from phalanx.kube.nodes import NO_VALUE, YES
+from phalanx.kube.objects import Pod, PodToleration
+from phalanx.kube.selection import affinity_label, affinity_of
+from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
+from phalanx.workload.job import Job, Toleration
+
+GRACE_MAX_S = 3600
+GpuTypes = Mapping[str, tuple[str, ...]]
+"""The GPU types of a cluster, by the resource that they are."""
+
+
+class RefusedError(ValueError):
+    """Pods that cannot be scheduled, whatever else happens; the text says what about them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Pods that start together. `topology` is the label that their nodes must have alike."""
+
+    id: str
+    pods: tuple[Pod, ...]
+    queue: str = "default"
+    topology: str = ""
+
+
+def oldest_first(pod: Pod) -> tuple[str, str]:
+    """Orders pods by when they were created, then by name."""
+    return pod.metadata.creation_timestamp, pod.metadata.name
+
+
+def bundle_id(name: str, pods: tuple[Pod, ...]) -> str:
+    """A name for a job that no other pods have: those that come after a preemption are another job."""
+    return f"{name}@{pods[0].metadata.uid[:8]}"
+
+
+def check_supported(pod: Pod) -> None:
+    """Raises RefusedError for a pod that asks for what phalanx does not look at, and so might place wrongly."""
+    spec, affinity = pod.spec, pod.spec.affinity
+    containers = (*spec.containers, *(spec.init_containers or ()))
+    asked = {
+        "pod affinity": affinity is not None and affinity.pod_affinity and affinity.pod_affinity.required,
+        "pod anti-affinity": affinity is not None
+        and affinity.pod_anti_affinity
+        and affinity.pod_anti_affinity.required,
+        "topology spread": any(
+            each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()
+        ),
+        "host ports": any(port.host_port for container in containers for port in container.ports or ()),
+        "persistent volume claims": any(
+            volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes or ()
+        ),
+        "resource claims": bool(spec.resource_claims),
+    }
+    for what, is_asked in asked.items():
+        if is_asked:
+            raise RefusedError(f"phalanx does not schedule pods with required {what} yet: use another schedulerName")
+
+
+def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
+    """The job of a bundle. Pods that cannot be scheduled together raise RefusedError."""
+    first = bundle.pods[0]
+    for pod in bundle.pods:
+        check_supported(pod)
+        if _limits(pod) != _limits(first):
+            raise RefusedError(
+                f"pods {first.metadata.name} and {pod.metadata.name} of one gang differ in node selector, node "
+                "affinity or tolerations; phalanx needs them alike"
+            )
+    selector, tolerations = _limits(first)
+    gang = Gang(roles_of(bundle.pods, gpu_types), Topology(required=bundle.topology) if bundle.topology else ANYWHERE)
+    return Job(
+        bundle.id,
+        gang,
+        name=bundle.id.rpartition("@")[0],
+        queue=bundle.queue,
+        user=first.metadata.namespace,
+        priority=min(pod.spec.priority for pod in bundle.pods),
+        node_selector=selector,
+        tolerations=tolerations,
+        grace_ms=1000 * grace_s(bundle.pods),
+        movable=False,
+    )
+
+
+def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
+    """The job of pods that are bound already: wherever they are, they are allowed to be there."""
+    return Job(
+        bundle.id,
+        Gang(roles_of(bundle.pods, gpu_types)),
+        name=bundle.id.rpartition("@")[0],
+        queue=bundle.queue,
+        user=bundle.pods[0].metadata.namespace,
+        priority=min(pod.spec.priority for pod in bundle.pods),
+        tolerations=(Toleration(),),
+        grace_ms=1000 * grace_s(bundle.pods),
+        movable=False,
+    )
+
+
+def grace_s(pods: tuple[Pod, ...]) -> int:
+    """How long the slowest of some pods may take to end."""
+    return min(max(pod.spec.termination_grace_period_seconds for pod in pods), GRACE_MAX_S)
+
+
+def roles_of(pods: tuple[Pod, ...], gpu_types: GpuTypes) -> tuple[Role, ...]:
+    """One role for the pods that ask for the same."""
+    return tuple(
+        Role(name, len(members), len(members), _task(demand, gpu_types))
+        for name, (demand, members) in by_role(pods).items()
+    )
+
+
+def by_role(pods: tuple[Pod, ...]) -> dict[str, tuple[Demand, list[Pod]]]:
+    """Pods that ask for the same, by the name of their role."""
+    found: dict[Demand, list[Pod]] = {}
+    for pod in pods:
+        try:
+            found.setdefault(demand_of(pod), []).append(pod)
+        except ValueError as error:
+            raise RefusedError(f"pod {pod.metadata.key}: {error}") from error
+    return {f"pods-{i}" if i else "pods": each for i, each in enumerate(found.items())}
+
+
+def _task(demand: Demand, gpu_types: GpuTypes) -> Task:
+    if demand.gpus and not gpu_types.get(demand.gpu_resource):
+        raise RefusedError(f"no node has {demand.gpu_resource}")
+    return Task(
+        demand.gpus,
+        # Where all GPUs are of one resource, any of them will do.
+        gpu_types=gpu_types[demand.gpu_resource] if demand.gpus and len(gpu_types) > 1 else (),
+        cpus_milli=demand.cpus_milli,
+        memory_mb=demand.memory_mb,
+        storage_gb=demand.others,
+    )
+
+
+def _limits(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:
+    selector = tuple(sorted((pod.spec.node_selector or {}).items()))
+    affinity = affinity_of(pod)
+    if affinity is not None:
+        selector = (*selector, (affinity_label(affinity), YES))
+    return selector, tuple(map(_toleration, pod.spec.tolerations or ()))
+
+
+def _toleration(toleration: PodToleration) -> Toleration:
+    if toleration.operator == "Exists":
+        return Toleration(toleration.key, "", toleration.effect)
+    return Toleration(toleration.key, toleration.value or NO_VALUE, toleration.effect)

@@ -1,0 +1,130 @@
+"""Nodes of Kubernetes as nodes of ours: what they have, what keeps jobs off them, and in which domains they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+
+from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
+from phalanx.kube.demand import GPU_RESOURCES, UNCOUNTED, is_bytes
+from phalanx.kube.objects import KubeNode, NodeSelector
+from phalanx.kube.quantity import BYTES_PER_MB, down, quantity
+from phalanx.kube.selection import affinity_label, meets
+
+TOPOLOGY_LABELS = (
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "network.topology.nvidia.com/datacenter",
+    "network.topology.nvidia.com/core",
+    "network.topology.nvidia.com/spine",
+    "network.topology.nvidia.com/leaf",
+    "network.topology.nvidia.com/block",
+    "network.topology.nvidia.com/accelerator",
+    "nvidia.com/gpu.clique",
+)
+"""Labels that name the domain of a node, outermost first."""
+
+PRODUCT_LABELS = ("nvidia.com/gpu.product", "amd.com/gpu.product-name")
+
+HEALTH_TAINTS = (
+    "node.kubernetes.io/unschedulable",
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+)
+"""Taints that say what the health of a node says."""
+
+NO_VALUE = "-"
+"""Stands for the empty value of a taint, which a toleration without a value would not tell from any other."""
+
+YES = "yes"
+Unit = tuple[tuple[str, int], ...]
+
+
+def cluster_of(
+    nodes: Iterable[KubeNode],
+    affinities: Iterable[NodeSelector] = (),
+    topology: tuple[str, ...] = TOPOLOGY_LABELS,
+    used: Mapping[str, Mapping[str, int]] | None = None,
+) -> Cluster:
+    """The cluster of some nodes. `affinities` are those that pods require; `used` is what pods of other schedulers use
+    of resources that are known by name alone, by node.
+    """
+    found = sorted(nodes, key=lambda node: node.metadata.name)
+    levels = tuple(key for key in topology if any(key in (node.metadata.labels or {}) for node in found))
+    known = {affinity_label(each): each for each in affinities}
+    taken = used or {}
+    return Cluster(
+        tuple(_node(node, levels, known, taken.get(node.metadata.name, {})) for node in found),
+        levels=(*levels, NODE),
+        name="kubernetes",
+    )
+
+
+def _node(
+    node: KubeNode, levels: tuple[str, ...], affinities: Mapping[str, NodeSelector], used: Mapping[str, int]
+) -> Node:
+    name, labels = node.metadata.name, node.metadata.labels or {}
+    has = allocatable(node)
+    resource = gpu_resource(node)
+    met = ((label, YES) for label, affinity in affinities.items() if meets(affinity, node))
+    return Node(
+        name,
+        # A node without a label is a domain by itself: nothing is known to be near it.
+        tuple(labels.get(level) or f"{NODE} {name}" for level in levels),
+        gpus=down(has.get(resource, Decimal(0))),
+        gpu_type=gpu_type(node),
+        cpus_milli=down(1000 * has.get("cpu", Decimal(0))),
+        memory_mb=down(has.get("memory", Decimal(0)) / BYTES_PER_MB),
+        storage_gb=tuple((key, max(amount - used.get(key, 0), 0)) for key, amount in _others(has)),
+        labels=(*sorted(labels.items()), *sorted(met)),
+        taints=tuple(
+            Taint(taint.key, taint.value or NO_VALUE, taint.effect)
+            for taint in node.spec.taints or ()
+            if taint.key not in HEALTH_TAINTS
+        ),
+    )
+
+
+def allocatable(node: KubeNode) -> dict[str, Decimal]:
+    """What pods may have of a node. A quantity that is none counts as nothing."""
+    found = {}
+    for name, written in (node.status.allocatable or {}).items():
+        try:
+            found[name] = max(quantity(written), Decimal(0))
+        except ValueError:
+            found[name] = Decimal(0)
+    return found
+
+
+def gpu_resource(node: KubeNode) -> str:
+    """The resource that the GPUs of a node are; empty for a node without any."""
+    has = allocatable(node)
+    return next((name for name in GPU_RESOURCES if has.get(name)), "")
+
+
+def gpu_type(node: KubeNode) -> str:
+    """The product that the GPUs of a node are, or else their resource."""
+    labels = node.metadata.labels or {}
+    return next((labels[key] for key in PRODUCT_LABELS if key in labels), "") or gpu_resource(node)
+
+
+def _others(has: Mapping[str, Decimal]) -> Unit:
+    return tuple(
+        (name, down(amount / BYTES_PER_MB) if is_bytes(name) else down(amount))
+        for name, amount in sorted(has.items())
+        if name not in UNCOUNTED
+    )
+
+
+def health_of(node: KubeNode) -> tuple[Health, str]:
+    """Whether a node takes new pods, and why not."""
+    if node.spec.unschedulable:
+        return Health.DRAINING, "cordoned"
+    for condition in node.status.conditions or ():
+        if condition.type == "Ready" and condition.status != "True":
+            return Health.SUSPECT, condition.reason or "not ready"
+    tainted = {taint.key for taint in node.spec.taints or ()}
+    for key in HEALTH_TAINTS[1:]:
+        if key in tainted:
+            return Health.SUSPECT, key.rpartition("/")[2]
+    return Health.HEALTHY, ""

@@ -1,0 +1,64 @@
+"""Which nodes a pod may go to: its node selector and its required node affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+
+from phalanx.kube.objects import KubeNode, NodeSelector, NodeSelectorTerm, Pod, Selector
+
+AFFINITY_LABEL = "phalanx/affinity-"
+"""A node that meets a required affinity has the label of it in our cluster: the engine compares labels alone."""
+
+
+def affinity_of(pod: Pod) -> NodeSelector | None:
+    """The required node affinity of a pod."""
+    affinity = pod.spec.affinity
+    return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+
+
+def affinity_label(affinity: NodeSelector) -> str:
+    """The label of the nodes that meet an affinity: equal ones have one label."""
+    written = msgspec.json.encode(affinity, order="deterministic")
+    return AFFINITY_LABEL + blake2b(written, digest_size=6).hexdigest()
+
+
+def meets(affinity: NodeSelector, node: KubeNode) -> bool:
+    """Whether a node meets one of the terms. A term that says nothing is met by no node."""
+    return any(_meets_term(term, node) for term in affinity.node_selector_terms)
+
+
+def _meets_term(term: NodeSelectorTerm, node: KubeNode) -> bool:
+    expressions, fields = term.match_expressions or [], term.match_fields or []
+    if not expressions and not fields:
+        return False
+    return all(_meets(each, node.metadata.labels or {}) for each in expressions) and all(
+        _meets(each, {"metadata.name": node.metadata.name}) for each in fields
+    )
+
+
+def _meets(selector: Selector, labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(selector.key), selector.values or []
+    match selector.operator:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return _compares(selector.operator, value, values)
+        case _:
+            return False
+
+
+def _compares(operator: str, value: str | None, values: list[str]) -> bool:
+    try:
+        has, bound = int(value or ""), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return has > bound if operator == "Gt" else has < bound
