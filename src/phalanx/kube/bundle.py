@@ -69,12 +69,12 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
     first = bundle.pods[0]
     for pod in bundle.pods:
         check_supported(pod)
-        if _limits(pod) != _limits(first):
+        if limits_of(pod) != limits_of(first):
             raise RefusedError(
                 f"pods {first.metadata.name} and {pod.metadata.name} of one gang differ in node selector, node "
                 "affinity or tolerations; phalanx needs them alike"
             )
-    selector, tolerations = _limits(first)
+    selector, tolerations = limits_of(first)
     gang = Gang(roles_of(bundle.pods, gpu_types), Topology(required=bundle.topology) if bundle.topology else ANYWHERE)
     return Job(
         bundle.id,
@@ -142,7 +142,8 @@ def _task(demand: Demand, gpu_types: GpuTypes) -> Task:
     )
 
 
-def _limits(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:
+def limits_of(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:
+    """What says to which nodes a pod may go: labels they must have, and taints they may have."""
     selector = tuple(sorted((pod.spec.node_selector or {}).items()))
     affinity = affinity_of(pod)
     if affinity is not None:

@@ -169,6 +169,7 @@ class Condition(Wire, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class PodStatus(Wire, frozen=True):
@@ -189,6 +190,14 @@ class Pod(Wire, frozen=True):
     def is_over(self) -> bool:
         """Whether it has ended, so that it uses nothing of its node any more."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def bound_at(self) -> str:
+        """When it was bound, as the server wrote it down; for want of that, when it was created."""
+        for condition in self.status.conditions or ():
+            if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
+                return condition.last_transition_time
+        return self.metadata.creation_timestamp
 
     @property
     def is_leaving(self) -> bool:

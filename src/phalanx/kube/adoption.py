@@ -1,0 +1,116 @@
+"""Adoption: pods that are bound already when the scheduler starts become jobs that run where they are.
+
+The engine is asked for a place for each and then told where it really is, so that its journal tells the same story.
+What it finds no place for counts as used by others. A gang of which only a part was bound is released whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.kube.binder import JOB_ANNOTATION
+from phalanx.kube.bundle import Bundle, GpuTypes, RefusedError, bundle_id, by_role, oldest_first, running_job_of
+from phalanx.kube.engine import Engine
+from phalanx.kube.groups import GroupRef
+from phalanx.kube.mirror import Family, Mirror, family_of
+from phalanx.kube.objects import Pod
+from phalanx.kube.tracked import Step, Tracked
+from phalanx.placement.placement import Placement, Slot
+from phalanx.protocol.action import Start
+from phalanx.protocol.event import DevicesAssigned, Done, Failed, JobCancelled, JobSubmitted
+
+NO_PLACE = "it runs where there is no place for it"
+
+
+class Adoption:
+    """Has an engine know of every gang that is bound. `released` are pods of gangs that were bound in part."""
+
+    def __init__(self, engine: Engine, mirror: Mirror, gpu_types: GpuTypes, now: int) -> None:
+        self.released: tuple[Pod, ...] = ()
+        self._engine = engine
+        self._mirror = mirror
+        self._gpu_types = gpu_types
+        self._now = now
+        self._used: dict[str, int] = {}
+
+    def adopted(self) -> Iterator[Tracked]:
+        """Adopts one gang after the other."""
+        for family, pods in _bound_families(self._mirror):
+            if _is_half_bound(self._mirror, family, pods):
+                self.released += pods
+                continue
+            for bundle in _bundles(family, pods):
+                tracked = self._adopt(bundle, family)
+                if tracked is not None:
+                    yield tracked
+
+    def _adopt(self, bundle: Bundle, family: Family) -> Tracked | None:
+        engine, now = self._engine, self._now
+        try:
+            job = running_job_of(bundle, self._gpu_types)
+        except RefusedError:
+            return None
+        if engine.take((JobSubmitted(job),), now):
+            return None
+        start = next((each for each in engine.decide(now).actions if isinstance(each, Start)), None)
+        if start is None:
+            engine.take((JobCancelled(job.id, NO_PLACE),), now)
+            return None
+        slots = _real_slots(bundle, start.placement, self._used)
+        refused = engine.take((DevicesAssigned(job.id, start.id.attempt, slots),), now)
+        if refused or f"{job.id}/{start.id.attempt}" in engine.state.to_stop:
+            engine.take((JobCancelled(job.id, NO_PLACE), Failed(start.id, NO_PLACE)), now)
+            return None
+        engine.take((Done(start.id),), now)
+        for slot in slots:
+            self._used[slot.node] = self._used.get(slot.node, 0) + len(slot.devices)
+        nodes = {pod.metadata.key: pod.spec.node_name for pod in bundle.pods}
+        return Tracked(bundle, family, step=Step.BOUND, attempt=start.id.attempt, nodes=nodes)
+
+
+def _bound_families(mirror: Mirror) -> Iterator[tuple[Family, tuple[Pod, ...]]]:
+    found: dict[Family, list[Pod]] = {}
+    for pod in sorted(mirror.pods.values(), key=oldest_first):
+        if mirror.is_ours(pod) and pod.spec.node_name in mirror.nodes and not pod.is_over:
+            found.setdefault(family_of(pod), []).append(pod)
+    return ((family, tuple(pods)) for family, pods in found.items())
+
+
+def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bool:
+    """Whether fewer pods are bound than start together, and the others wait since before that: the scheduler was killed
+    between two of them. A pod that came later stands in for one that ended.
+    """
+    group = mirror.groups.get(family) if isinstance(family, GroupRef) else None
+    if group is None or len(bound) >= group.least:
+        return False
+    latest = max(pod.bound_at for pod in bound)
+    waiting = [
+        pod
+        for pod in (mirror.pods[key] for key in mirror.by_family[family])
+        if not pod.spec.node_name and pod.metadata.creation_timestamp <= latest
+    ]
+    return len(bound) + len(waiting) >= group.least
+
+
+def _bundles(family: Family, pods: tuple[Pod, ...]) -> Iterator[Bundle]:
+    """The pods that were bound for one job, as they themselves say."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault((pod.metadata.annotations or {}).get(JOB_ANNOTATION, ""), []).append(pod)
+    name = family.key if isinstance(family, GroupRef) else family
+    for job, members in found.items():
+        together = tuple(members)
+        yield Bundle(job or bundle_id(name, together), together)
+
+
+def _real_slots(bundle: Bundle, planned: Placement, used: dict[str, int]) -> tuple[Slot, ...]:
+    """The slots on the nodes where the pods are. Kubernetes does not say which devices they have: the next ones."""
+    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle.pods).items()}
+    taken = dict(used)
+    slots = []
+    for slot in planned.slots:
+        node = next(waiting[slot.role]).spec.node_name
+        first = taken.get(node, 0)
+        taken[node] = first + len(slot.devices)
+        slots.append(Slot(slot.rank, slot.role, node, tuple(range(first, taken[node]))))
+    return tuple(slots)

@@ -1,0 +1,180 @@
+"""The binder: binds whole gangs, several pods at a time, and evicts them. Its answers come from threads of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from phalanx.kube.client import Client
+from phalanx.kube.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
+from phalanx.kube.objects import Pod
+
+WORKERS = 8
+JOB_ANNOTATION = "phalanx.dev/job"
+"""The job that a pod was bound for: by it a scheduler that was restarted knows which pods belong together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """All `pods` that were to be bound are; or `error` says why not, and `undone` were bound and are deleted again."""
+
+    job: str
+    attempt: int
+    pods: tuple[str, ...]
+    error: str = ""
+    undone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """All pods of a gang were asked to end; or `error` says why some were not."""
+
+    job: str
+    attempt: int
+    error: str = ""
+
+
+Answer = Bound | Evicted
+
+
+class Binder:
+    """Carries out on the API server what the engine decided. `tell` hears of every end."""
+
+    def __init__(self, client: Client, tell: Callable[[Answer], None]) -> None:
+        self._client = client
+        self._tell = tell
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="bind")
+
+    def bind(self, job: str, attempt: int, places: tuple[tuple[Pod, str], ...]) -> None:
+        """Binds all pods to their nodes, or has none of them bound."""
+        gang = _Gang(self._client, self._tell, job, attempt, places)
+        for pod, node in places:
+            self._pool.submit(gang.bind, pod, node)
+
+    def evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
+        """Asks pods to end, with their grace; those whose nodes are `gone` are deleted at once."""
+        self._pool.submit(self._evict, job, attempt, pods, gone)
+
+    def delete(self, pods: tuple[Pod, ...]) -> None:
+        """Deletes pods that are not to be kept."""
+        for pod in pods:
+            self._pool.submit(_delete, self._client, pod, None)
+
+    def close(self) -> None:
+        """Waits for what is under way."""
+        self._pool.shutdown()
+
+    def _evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
+        error = ""
+        try:
+            # A budget that refuses one refuses the gang: none is evicted then.
+            for pod in pods:
+                self._evict_one(pod, dry=True)
+            for pod in pods:
+                self._evict_one(pod, dry=False)
+            for pod in gone:
+                _delete(self._client, pod, 0)
+        except ApiError as refused:
+            error = str(refused)
+        self._tell(Evicted(job, attempt, error))
+
+    def _evict_one(self, pod: Pod, dry: bool) -> None:
+        options = {"preconditions": {"uid": pod.metadata.uid}, **({"dryRun": ["All"]} if dry else {})}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+            "deleteOptions": options,
+        }
+        try:
+            self._client.post(f"{_path(pod)}/eviction", body)
+        except (NotFoundError, ConflictError):
+            # It is gone already, or another pod has its name.
+            return
+        except TooManyRequestsError as error:
+            raise TooManyRequestsError(error.status, f"pod {pod.metadata.key} may not be evicted: {error}") from error
+
+
+class _Gang:
+    """One gang that is being bound. The thread that binds the last of it undoes it, if one could not be bound."""
+
+    def __init__(
+        self,
+        client: Client,
+        tell: Callable[[Answer], None],
+        job: str,
+        attempt: int,
+        places: tuple[tuple[Pod, str], ...],
+    ) -> None:
+        self._client = client
+        self._tell = tell
+        self._job, self._attempt = job, attempt
+        self._lock = threading.Lock()
+        self._left = len(places)
+        self._keys = tuple(pod.metadata.key for pod, _ in places)
+        self._bound: list[Pod] = []
+        self._error = ""
+
+    def bind(self, pod: Pod, node: str) -> None:
+        """Binds one pod, unless another could not be bound."""
+        error = ""
+        if not self._error:
+            try:
+                _bind(self._client, self._job, pod, node)
+            except ApiError as refused:
+                error = str(refused)
+        else:
+            error = self._error
+        with self._lock:
+            self._left -= 1
+            if error:
+                self._error = self._error or error
+            else:
+                self._bound.append(pod)
+            is_last = not self._left
+        if is_last:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._error:
+            self._tell(Bound(self._job, self._attempt, self._keys))
+            return
+        for pod in self._bound:
+            _delete(self._client, pod, None)
+        undone = tuple(pod.metadata.key for pod in self._bound)
+        self._tell(Bound(self._job, self._attempt, self._keys, self._error, undone))
+
+
+def _bind(client: Client, job: str, pod: Pod, node: str) -> None:
+    metadata = {
+        "name": pod.metadata.name,
+        "namespace": pod.metadata.namespace,
+        # A pod of the same name that came since is not bound.
+        "uid": pod.metadata.uid,
+        "annotations": {JOB_ANNOTATION: job},
+    }
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    try:
+        client.post(f"{_path(pod)}/binding", body)
+    except ConflictError:
+        # A request that was repeated after a broken connection finds what it did itself.
+        found = client.get(_path(pod), Pod)
+        if found.metadata.uid != pod.metadata.uid or found.spec.node_name != node:
+            raise
+
+
+def _delete(client: Client, pod: Pod, grace_s: int | None) -> None:
+    options: dict[str, object] = {"preconditions": {"uid": pod.metadata.uid}}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    try:
+        client.delete(_path(pod), options)
+    except (NotFoundError, ConflictError):
+        return
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"

@@ -1,0 +1,151 @@
+"""The client: requests over a pool of connections that are kept open, and watches that each have one of their own."""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections import deque
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from phalanx.kube.access import Access
+from phalanx.kube.errors import BY_STATUS, ApiError, TooManyRequestsError, UnreachableError
+from phalanx.kube.objects import Bookmark
+
+TIMEOUT_S = 30.0
+WATCH_SILENCE_S = 90.0
+"""A watch on which not even a bookmark came for so long is dead; the server sends one a minute."""
+
+TRIES = 5
+BACKOFF_FIRST_S = 0.2
+
+T = TypeVar("T")
+
+
+class Client:
+    """Talks to one API server. May be used by several threads at once."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._idle: deque[http.client.HTTPConnection] = deque()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends all connections that nothing waits on."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def get(self, path: str, as_type: type[T], **query: str) -> T:
+        """Reads an object."""
+        return msgspec.json.decode(self.ask("GET", _target(path, query)), type=as_type)
+
+    def post(self, path: str, body: Any, **query: str) -> bytes:
+        """Creates an object, or asks for what a subresource does."""
+        return self.ask("POST", _target(path, query), msgspec.json.encode(body))
+
+    def patch(self, path: str, body: Any, kind: str = "strategic-merge-patch") -> bytes:
+        """Changes some fields of an object."""
+        return self.ask("PATCH", path, msgspec.json.encode(body), f"application/{kind}+json")
+
+    def delete(self, path: str, body: Any = None) -> bytes:
+        """Deletes an object."""
+        return self.ask("DELETE", path, msgspec.json.encode(body) if body is not None else None)
+
+    def ask(self, method: str, target: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
+        """One request. One that the server has no time for is repeated a few times; any other error is raised."""
+        for attempt in range(TRIES):
+            try:
+                return self._ask_once(method, target, body, kind)
+            except TooManyRequestsError:
+                # A refused eviction is an answer: the disruption budget says no.
+                if attempt == TRIES - 1 or target.endswith("/eviction"):
+                    raise
+                time.sleep(BACKOFF_FIRST_S * 2**attempt)
+        raise AssertionError("the last try returns or raises")
+
+    def _ask_once(self, method: str, target: str, body: bytes | None, kind: str) -> bytes:
+        while True:
+            reused = bool(self._idle)
+            connection = self._take()
+            try:
+                connection.request(method, target, body, self._headers(kind if body is not None else None))
+                response = connection.getresponse()
+                answer = response.read()
+            except (OSError, http.client.HTTPException) as error:
+                connection.close()
+                if reused and isinstance(
+                    error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError
+                ):
+                    # The server closes connections that were idle for long. All requests here may be repeated.
+                    continue
+                raise self._unreachable(error) from error
+            self._idle.append(connection)
+            if response.status >= 400:
+                raise _error(response.status, method, target, answer)
+            return answer
+
+    def _take(self) -> http.client.HTTPConnection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.connect(TIMEOUT_S)
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection outside of the pool."""
+        access = self.access
+        if access.tls is None:
+            return http.client.HTTPConnection(access.host, access.port, timeout=timeout_s)
+        return http.client.HTTPSConnection(access.host, access.port, timeout=timeout_s, context=access.tls)
+
+    def _headers(self, kind: str | None) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": "phalanx"}
+        if kind is not None:
+            headers["Content-Type"] = kind
+        token = self.access.token()
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        said = str(error) or type(error).__name__
+        return UnreachableError(0, f"the API server at {self.access} does not answer: {said}")
+
+    def watch(self, connection: http.client.HTTPConnection, path: str, version: str) -> Iterator[bytes]:
+        """Lines of a watch from a version on, until the server ends it. One that breaks raises UnreachableError."""
+        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
+        target = _target(path, query)
+        try:
+            connection.request("GET", target, headers=self._headers(None))
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise _error(response.status, "GET", target, response.read())
+            while line := response.readline():
+                yield line
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            # A connection that another thread closes fails in any of these ways.
+            raise self._unreachable(error) from error
+
+
+def _target(path: str, query: dict[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _error(status: int, method: str, target: str, answer: bytes) -> ApiError:
+    try:
+        said = msgspec.json.decode(answer, type=Bookmark)
+        message = said.message or said.reason
+    except msgspec.MsgspecError:
+        message = answer[:200].decode(errors="replace").strip()
+    where = target.partition("?")[0]
+    return BY_STATUS.get(status, ApiError)(status, f"{method} {where}: {status}: {message or 'no reason given'}")

@@ -1,0 +1,162 @@
+"""The mirror: what the API server says there is, and what of it has changed since it was last looked at."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from phalanx.kube.demand import Demand, demand_of
+from phalanx.kube.groups import GroupRef, Groups, group_of
+from phalanx.kube.objects import KubeNode, NodeSelector, Pod, PodGroup
+from phalanx.kube.reflector import Changed, Listed
+from phalanx.kube.selection import affinity_of
+
+PODS, NODES = "pods", "nodes"
+
+Family = GroupRef | str
+"""Pods that are looked at together: those of one group, or one pod alone, by its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """What some pods use of a node."""
+
+    gpus: int = 0
+    cpus_milli: int = 0
+    memory_mb: int = 0
+    others: tuple[tuple[str, int], ...] = ()
+
+
+class Mirror:
+    """Nodes, pods and groups. `families` and `nodes_used` are those to look at again; `nodes_changed` whether nodes, or
+    what is required of them, are others than before.
+    """
+
+    def __init__(self, scheduler: str) -> None:
+        self.scheduler = scheduler
+        self.nodes: dict[str, KubeNode] = {}
+        self.pods: dict[str, Pod] = {}
+        self.groups: Groups = {}
+        self.by_family: dict[Family, dict[str, None]] = defaultdict(dict)
+        self.by_node: dict[str, dict[str, None]] = defaultdict(dict)
+        self.families: dict[Family, None] = {}
+        self.nodes_used: dict[str, None] = {}
+        self.nodes_changed = False
+        self.listed: set[str] = set()
+
+    def take(self, news: Listed[Any] | Changed[Any]) -> None:
+        """Takes in what a reflector tells."""
+        if isinstance(news, Changed):
+            self._put(news.kind, news.object, gone=news.gone)
+            return
+        self.listed.add(news.kind)
+        there = {each.metadata.key for each in news.objects}
+        for old in list(self._of_kind(news.kind)):
+            if old.metadata.key not in there:
+                self._put(news.kind, old, gone=True)
+        for each in news.objects:
+            self._put(news.kind, each, gone=False)
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether a pod asks for this scheduler."""
+        return pod.spec.scheduler_name == self.scheduler
+
+    def affinities(self) -> Iterable[NodeSelector]:
+        """The affinities that our pending pods require."""
+        for pod in self.pods.values():
+            if self.is_ours(pod) and not pod.spec.node_name and (affinity := affinity_of(pod)) is not None:
+                yield affinity
+
+    def uses(self, node: str, besides: Container[str]) -> Uses:
+        """What pods use of a node, but for those that are known otherwise."""
+        gpus = cpus_milli = memory_mb = 0
+        others: dict[str, int] = {}
+        for key in self.by_node.get(node, ()):
+            pod = self.pods[key]
+            if key in besides or pod.is_over:
+                continue
+            demand = _demand(pod)
+            gpus += demand.gpus
+            cpus_milli += demand.cpus_milli
+            memory_mb += demand.memory_mb
+            for name, amount in demand.others:
+                others[name] = others.get(name, 0) + amount
+        return Uses(gpus, cpus_milli, memory_mb, tuple(sorted(others.items())))
+
+    def _of_kind(self, kind: str) -> Iterable[Pod | KubeNode | PodGroup]:
+        if kind == PODS:
+            return self.pods.values()
+        if kind == NODES:
+            return self.nodes.values()
+        return [group for ref, group in self.groups.items() if ref.dialect == kind]
+
+    def _put(self, kind: str, it: Pod | KubeNode | PodGroup, gone: bool) -> None:
+        if isinstance(it, Pod):
+            self._put_pod(it, gone)
+        elif isinstance(it, KubeNode):
+            self._put_node(it, gone)
+        else:
+            self._put_group(kind, it, gone)
+
+    def _put_pod(self, pod: Pod, gone: bool) -> None:
+        key = pod.metadata.key
+        old = self.pods.get(key)
+        if old is not None:
+            self._forget(key, old)
+        if not gone:
+            self.pods[key] = pod
+            if pod.spec.node_name:
+                self.by_node[pod.spec.node_name][key] = None
+            if self.is_ours(pod):
+                self.by_family[family_of(pod)][key] = None
+        for each in (old, pod):
+            if each is None:
+                continue
+            if each.spec.node_name:
+                self.nodes_used[each.spec.node_name] = None
+            if self.is_ours(each):
+                self.families[family_of(each)] = None
+        if self.is_ours(pod) and old is None and affinity_of(pod) is not None:
+            self.nodes_changed = True
+
+    def _forget(self, key: str, pod: Pod) -> None:
+        del self.pods[key]
+        if pod.spec.node_name:
+            self.by_node[pod.spec.node_name].pop(key, None)
+        if self.is_ours(pod):
+            family = family_of(pod)
+            self.by_family[family].pop(key, None)
+            if not self.by_family[family]:
+                del self.by_family[family]
+
+    def _put_node(self, node: KubeNode, gone: bool) -> None:
+        name = node.metadata.name
+        if gone:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = node
+        self.nodes_changed = True
+        self.nodes_used[name] = None
+
+    def _put_group(self, kind: str, group: PodGroup, gone: bool) -> None:
+        ref = GroupRef(kind, group.metadata.namespace, group.metadata.name)
+        if gone:
+            self.groups.pop(ref, None)
+        else:
+            self.groups[ref] = group
+        self.families[ref] = None
+
+
+def family_of(pod: Pod) -> Family:
+    """The group of a pod, or the pod alone."""
+    return group_of(pod) or pod.metadata.key
+
+
+def _demand(pod: Pod) -> Demand:
+    try:
+        return demand_of(pod)
+    except ValueError:
+        # Of a pod that another scheduler bound, what cannot be read counts as nothing.
+        return Demand()

@@ -1,0 +1,173 @@
+"""Reflector: lists one kind of object and watches it from there, in a thread of its own.
+
+A watch that ends goes on from the last version that it told; where that is compacted (410) everything is listed again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from phalanx.kube.client import WATCH_SILENCE_S, Client
+from phalanx.kube.errors import ApiError, ForbiddenError, GoneError, NotFoundError, UnauthorizedError
+from phalanx.kube.objects import Bookmark, KubeNode, ListMetadata, Pod, PodGroup, Wire
+
+PAGE = 2000
+RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
+
+T = TypeVar("T", Pod, KubeNode, PodGroup)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Generic[T]):
+    """All objects of a kind that there are: what is not among them is gone."""
+
+    kind: str
+    objects: tuple[T, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed(Generic[T]):
+    """An object was created, changed or, with `gone`, deleted."""
+
+    kind: str
+    object: T
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The API server refuses what cannot be done without."""
+
+    error: ApiError
+
+
+News = Listed[Any] | Changed[Any] | Broken
+
+
+class WatchEvent(Wire, frozen=True):
+    """One line of a watch, its object not yet parsed."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Page(Wire, frozen=True):
+    """One page of a list, its objects not yet parsed."""
+
+    metadata: ListMetadata = ListMetadata()
+    items: list[msgspec.Raw] | None = None
+
+
+class Reflector(Generic[T]):
+    """Tells `tell` of one kind of object, first of all there are and then of changes, until it is closed."""
+
+    def __init__(self, client: Client, kind: str, path: str, as_type: type[T], tell: Callable[[News], None]) -> None:
+        self.kind = kind
+        self.lists = 0
+        self._client = client
+        self._path = path
+        self._as_type: type[T] = as_type
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(as_type)
+        self._tell = tell
+        self._closed = threading.Event()
+        self._connection: http.client.HTTPConnection | None = None
+        self._version = ""
+        self._thread = threading.Thread(target=self._run, name=f"watch {kind}", daemon=True)
+
+    def start(self) -> None:
+        """Begins to list and watch."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the watch, and waits for its thread."""
+        self._closed.set()
+        self.cut()
+        self._thread.join()
+
+    def cut(self) -> None:
+        """Breaks the connection of the watch: it goes on by another."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            # Only a shutdown wakes a thread that reads.
+            try:
+                connection.sock.shutdown(2)
+            except OSError:
+                return
+
+    def _run(self) -> None:
+        delay_s = RETRY_FIRST_S
+        while not self._closed.is_set():
+            try:
+                if not self._version:
+                    self._list()
+                self._watch()
+                delay_s = RETRY_FIRST_S
+            except GoneError:
+                self._version = ""
+            except (UnauthorizedError, ForbiddenError, NotFoundError) as error:
+                self._tell(Broken(error))
+                return
+            except ApiError:
+                self._closed.wait(delay_s)
+                delay_s = min(2 * delay_s, RETRY_MAX_S)
+
+    def _list(self) -> None:
+        objects: list[T] = []
+        query = {"limit": str(PAGE)}
+        while True:
+            page = self._client.get(self._path, Page, **query)
+            objects += filter(None, map(self._decoded, page.items or ()))
+            if not page.metadata.continue_:
+                break
+            query["continue"] = page.metadata.continue_
+        self.lists += 1
+        self._version = page.metadata.resource_version
+        self._tell(Listed(self.kind, tuple(objects)))
+
+    def _watch(self) -> None:
+        connection = self._connection = self._client.connect(WATCH_SILENCE_S)
+        try:
+            for line in self._client.watch(connection, self._path, self._version):
+                self._take(msgspec.json.decode(line, type=WatchEvent))
+                if self._closed.is_set():
+                    return
+        except msgspec.MsgspecError:
+            # A line that breaks off: the watch goes on behind the last whole one.
+            return
+        finally:
+            self._connection = None
+            connection.close()
+
+    def _take(self, event: WatchEvent) -> None:
+        match event.type:
+            case "BOOKMARK":
+                self._version = msgspec.json.decode(event.object, type=Bookmark).metadata.resource_version
+            case "ERROR":
+                status = msgspec.json.decode(event.object, type=Bookmark)
+                raise (GoneError if status.code == 410 else ApiError)(status.code, status.message)
+            case _:
+                self._change(event)
+
+    def _change(self, event: WatchEvent) -> None:
+        changed = self._decoded(event.object)
+        if changed is None:
+            # As if it were not there: it may have been another before.
+            metadata = msgspec.json.decode(event.object, type=Bookmark).metadata
+            changed, is_gone = self._as_type(metadata=metadata), True
+        else:
+            is_gone = event.type == "DELETED"
+        self._version = changed.metadata.resource_version
+        self._tell(Changed(self.kind, changed, is_gone))
+
+    def _decoded(self, written: msgspec.Raw) -> T | None:
+        """An object; None for one whose fields are not what they should be, which a custom resource may be."""
+        try:
+            return self._decoder.decode(written)
+        except msgspec.ValidationError:
+            return None

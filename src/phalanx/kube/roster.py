@@ -1,0 +1,90 @@
+"""The roster: which pods belong to which job, and which of them are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.kube.mirror import Family, Mirror
+from phalanx.kube.objects import Pod
+from phalanx.kube.tracked import Step, Tracked
+
+
+class Roster:
+    """The jobs that were formed, by id, by pod and by family."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self.tracked: dict[str, Tracked] = {}
+        self.owner: dict[str, Tracked] = {}
+        self._by_family: dict[Family, dict[str, Tracked]] = {}
+        self._doomed: dict[str, str] = {}
+
+    def add(self, tracked: Tracked) -> None:
+        """Takes a job in."""
+        self.tracked[tracked.job] = tracked
+        self._by_family.setdefault(tracked.family, {})[tracked.job] = tracked
+        for key in tracked.uids:
+            self.owner[key] = tracked
+
+    def remove(self, tracked: Tracked) -> None:
+        """Forgets a job: its pods belong to none."""
+        del self.tracked[tracked.job]
+        family = self._by_family[tracked.family]
+        del family[tracked.job]
+        if not family:
+            del self._by_family[tracked.family]
+        for key in tracked.uids:
+            if self.owner.get(key) is tracked:
+                del self.owner[key]
+
+    def stand_in(self, tracked: Tracked, pod: Pod, member: str) -> str:
+        """Has a pod take the place of a member of a job, and says on which node that is."""
+        self.owner.pop(member, None)
+        self.owner[pod.metadata.key] = tracked
+        return tracked.stand_in(pod, member)
+
+    def of_family(self, family: Family) -> list[Tracked]:
+        """The jobs of one family."""
+        return list(self._by_family.get(family, {}).values())
+
+    def doom(self, pods: Iterable[Pod]) -> None:
+        """Takes note of pods that are deleted by now, although the watch has not said so yet."""
+        self._doomed.update((pod.metadata.uid, pod.metadata.key) for pod in pods)
+
+    def pods_of(self, family: Family) -> list[Pod]:
+        """The pods of a family that are there, but for those that are deleted already."""
+        pods = [self._mirror.pods[key] for key in self._mirror.by_family.get(family, ())]
+        for uid, key in list(self._doomed.items()):
+            there = self._mirror.pods.get(key)
+            if there is None or there.metadata.uid != uid:
+                del self._doomed[uid]
+        return [pod for pod in pods if pod.metadata.uid not in self._doomed]
+
+    def is_free(self, pod: Pod) -> bool:
+        """Whether a pod is pending and of no job so far, and nothing else holds it back."""
+        is_taken = pod.metadata.key in self.owner or pod.spec.node_name or pod.spec.scheduling_gates
+        return not (is_taken or pod.is_leaving or pod.is_over)
+
+    def is_placed(self, pod: Pod) -> bool:
+        """Whether a pod is bound and has not failed; what was bound a moment ago may not have been heard of yet."""
+        owner = self.owner.get(pod.metadata.key)
+        if pod.status.phase == "Failed" or pod.is_leaving or (owner is not None and owner.step is Step.STOPPING):
+            return False
+        return bool(pod.spec.node_name) or (owner is not None and owner.step is Step.BOUND)
+
+    def there(self, tracked: Tracked) -> dict[str, Pod]:
+        """The pods of a job that the API server has, also those that have ended."""
+        found = {}
+        for key, uid in tracked.uids.items():
+            pod = self._mirror.pods.get(key)
+            if pod is not None and pod.metadata.uid == uid:
+                found[key] = pod
+        return found
+
+    def present(self, tracked: Tracked) -> dict[str, Pod]:
+        """The pods of a job that have not ended. Of one on a node that is gone no kubelet will say that it has."""
+        return {
+            key: pod
+            for key, pod in self.there(tracked).items()
+            if not pod.is_over and not (pod.is_leaving and tracked.nodes.get(key) not in self._mirror.nodes)
+        }

@@ -1,0 +1,110 @@
+"""A run of the scheduler: watches feed one inbox, and one loop takes turns until it is told to end."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from phalanx.kube.binder import Answer, Binder, Bound, Evicted
+from phalanx.kube.client import Client
+from phalanx.kube.discovery import served_groups
+from phalanx.kube.mirror import NODES, PODS, Mirror
+from phalanx.kube.objects import KubeNode, Pod, PodGroup
+from phalanx.kube.reflector import Broken, News, Reflector
+from phalanx.kube.reporter import Reporter
+from phalanx.kube.scheduler import Scheduler, Settings
+
+IDLE_S = 5.0
+BATCH_MAX = 5000
+
+
+class Close:
+    """Ends the run."""
+
+
+Inbox = queue.SimpleQueue[News | Answer | Close]
+
+
+class Run:
+    """Schedules until `close` is called. An API server that refuses us raises what it said."""
+
+    def __init__(self, client: Client, settings: Settings, journal: BinaryIO | None = None) -> None:
+        self._client = client
+        self._journal = journal
+        self._inbox: Inbox = queue.SimpleQueue()
+        self.mirror = Mirror(settings.scheduler)
+        self.binder = Binder(client, self._inbox.put)
+        self._reporter = Reporter(client)
+        self.scheduler = Scheduler(self.mirror, self.binder, self._reporter, settings)
+        self.reflectors: dict[str, Reflector[Any]] = {}
+
+    def close(self) -> None:
+        """Has the run end after the present turn. May be called from any thread, and in a signal handler."""
+        self._inbox.put(Close())
+
+    def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Lists, adopts what is bound, and takes turns."""
+        try:
+            self._watch()
+            while self.mirror.listed < self.reflectors.keys():
+                if not self._receive(IDLE_S):
+                    return
+            self.scheduler.begin(_now_ms(), self._journal)
+            on_ready()
+            self.scheduler.turn(_now_ms())
+            while self._receive(self._wait_s()):
+                self.scheduler.turn(_now_ms())
+        finally:
+            for reflector in self.reflectors.values():
+                reflector.close()
+            self.binder.close()
+            self._reporter.close()
+
+    def _watch(self) -> None:
+        kinds: dict[str, tuple[str, type[Any]]] = {
+            NODES: ("/api/v1/nodes", KubeNode),
+            PODS: ("/api/v1/pods", Pod),
+            **{dialect: (path, PodGroup) for dialect, path in served_groups(self._client).items()},
+        }
+        for kind, (path, as_type) in kinds.items():
+            self.reflectors[kind] = Reflector(self._client, kind, path, as_type, self._inbox.put)
+        for reflector in self.reflectors.values():
+            reflector.start()
+
+    def _wait_s(self) -> float:
+        """How long there is nothing to do unless something happens."""
+        if self.scheduler.is_due:
+            return 0.0
+        assert self.scheduler.engine is not None, "begin comes before turn"
+        due_ms = self.scheduler.engine.wakes_at_ms()
+        return IDLE_S if due_ms is None else min(max(due_ms - _now_ms(), 0) / 1000, IDLE_S)
+
+    def _receive(self, wait_s: float) -> bool:
+        """Takes in what has come, or comes within some time; False if the run is to end."""
+        try:
+            news = self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
+            for _ in range(BATCH_MAX):
+                if not self._take(news):
+                    return False
+                news = self._inbox.get_nowait()
+        except queue.Empty:
+            pass
+        return True
+
+    def _take(self, news: News | Answer | Close) -> bool:
+        match news:
+            case Close():
+                return False
+            case Broken(error=error):
+                raise error
+            case Bound() | Evicted():
+                self.scheduler.answer(news)
+            case _:
+                self.mirror.take(news)
+        return True
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,315 @@
+"""The scheduler: what the API server says becomes events, the engine decides, and whole gangs are bound or evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from phalanx.cluster.cluster import Health
+from phalanx.engine.explain import explain
+from phalanx.kube.adoption import Adoption
+from phalanx.kube.binder import Answer, Binder, Bound, Evicted
+from phalanx.kube.bundle import Bundle, RefusedError, by_role, job_of
+from phalanx.kube.capacity import Capacity
+from phalanx.kube.engine import Engine
+from phalanx.kube.forming import form
+from phalanx.kube.groups import GroupRef
+from phalanx.kube.mirror import Family, Mirror
+from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
+from phalanx.kube.objects import Pod, PodGroup
+from phalanx.kube.reporter import Reporter
+from phalanx.kube.roster import Roster
+from phalanx.kube.tracked import Step, Tracked
+from phalanx.placement.placement import Placement
+from phalanx.protocol.action import Action, Start, Stop
+from phalanx.protocol.event import (
+    AttemptEnded,
+    ClusterChanged,
+    Done,
+    Event,
+    Failed,
+    JobCancelled,
+    JobSubmitted,
+    Outcome,
+)
+from phalanx.protocol.reason import Reason
+from phalanx.words.reason import because_in
+
+EXPLAINED_MAX = 20
+"""Jobs of which a turn works out why they wait: the rest is told by the turns after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a cluster is scheduled."""
+
+    scheduler: str = "phalanx"
+    policy: str = "phalanx"
+    topology: tuple[str, ...] = TOPOLOGY_LABELS
+
+
+class Scheduler:
+    """One thread calls `turn`; `answer` and the mirror are fed by the same thread."""
+
+    def __init__(self, mirror: Mirror, binder: Binder, reporter: Reporter, settings: Settings) -> None:
+        self._mirror = mirror
+        self._binder = binder
+        self._reporter = reporter
+        self._settings = settings
+        self.roster = Roster(mirror)
+        self._capacity = Capacity(mirror, settings.topology, self.roster.owner)
+        self._events: list[Event] = []
+        self._told: dict[str, Reason | None] = {}
+        self._unfit: dict[Family, None] = {}
+        self.engine: Engine | None = None
+
+    def begin(self, now: int, journal: BinaryIO | None = None) -> None:
+        """Takes over what there is: pods that are bound already run on as what they are."""
+        engine = self.engine = Engine(self._capacity.define(), self._settings.policy, now, journal)
+        adoption = Adoption(engine, self._mirror, self._capacity.gpu_types, now)
+        for each in adoption.adopted():
+            self.roster.add(each)
+        self.roster.doom(adoption.released)
+        self._binder.delete(adoption.released)
+
+    def answer(self, answer: Answer) -> None:
+        """Takes in what became of a gang that was bound or evicted."""
+        tracked = self.roster.tracked.get(answer.job)
+        if tracked is None or tracked.attempt != answer.attempt:
+            return
+        match answer:
+            case Bound(pods=(key,), error=error) if key in tracked.stand_ins:
+                if error:
+                    tracked.stands_not_in(key)
+                else:
+                    del tracked.stand_ins[key]
+                self._mirror.families[tracked.family] = None
+            case Bound(error=""):
+                self._bound(tracked)
+            case Bound():
+                self._unbound(tracked, answer)
+            case Evicted(error=error) if error and tracked.stop is not None:
+                self._events.append(Failed(tracked.stop, error))
+                tracked.stop = None
+            case Evicted():
+                self._mirror.families[tracked.family] = None
+
+    def turn(self, now: int) -> None:
+        """Tells the engine what has changed, and carries out what it decides."""
+        engine = self.engine
+        assert engine is not None, "begin comes before turn"
+        of_nodes = list(self._capacity.events())
+        if any(isinstance(event, ClusterChanged) for event in of_nodes):
+            self._mirror.families.update(self._unfit)
+            self._unfit.clear()
+        families = list(self._mirror.families)
+        self._mirror.families.clear()
+        for family in families:
+            self._look_at(family)
+        events, self._events = self._events, []
+        # What ends comes first, since its devices are free then; what is submitted comes after the nodes it may need.
+        ended = [event for event in events if not isinstance(event, JobSubmitted)]
+        submitted = [event for event in events if isinstance(event, JobSubmitted)]
+        for event, why in engine.take((*ended, *of_nodes, *submitted), now):
+            self._refused(event, why)
+        plan = engine.decide(now)
+        for action in plan.actions:
+            self._carry_out(action)
+        self._explain(engine)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to tell the engine already."""
+        return bool(self._events or self._mirror.families or self._mirror.nodes_used or self._mirror.nodes_changed)
+
+    def _look_at(self, family: Family) -> None:
+        """Compares the pods of a family with what is known of them."""
+        group = self._mirror.groups.get(family) if isinstance(family, GroupRef) else None
+        for tracked in self.roster.of_family(family):
+            self._follow(tracked, group)
+        pods, known = self.roster.pods_of(family), self.roster.of_family(family)
+        self._stand_in(known, [pod for pod in pods if self.roster.is_free(pod)])
+        is_pending = any(each.least and each.step in (Step.PENDING, Step.BINDING) for each in known)
+        placed = sum(1 for pod in pods if self.roster.is_placed(pod))
+        formed = form(family, group, [pod for pod in pods if self.roster.is_free(pod)], placed, is_pending)
+        for bundle in formed.bundles:
+            self._submit(bundle, family, group.least if group is not None and group.least > placed else 0)
+        for pod, line in formed.waiting:
+            self._reporter.pending(pod, line)
+
+    def _stand_in(self, known: Iterable[Tracked], free: list[Pod]) -> None:
+        """Binds pods that came for members of a gang which have ended where these were: that is held for the gang."""
+        for tracked in known:
+            for pod in free if tracked.vacant and tracked.step is Step.BOUND else ():
+                try:
+                    member = tracked.place_for(pod, self._healthy)
+                except ValueError:
+                    continue
+                if member and pod.metadata.key not in self.roster.owner:
+                    node = self.roster.stand_in(tracked, pod, member)
+                    self._binder.bind(tracked.job, tracked.attempt, ((pod, node),))
+
+    @property
+    def _healthy(self) -> dict[str, None]:
+        return {name: None for name, node in self._mirror.nodes.items() if health_of(node)[0] is Health.HEALTHY}
+
+    def _submit(self, bundle: Bundle, family: Family, least: int) -> None:
+        try:
+            job = job_of(bundle, self._capacity.gpu_types)
+        except RefusedError as error:
+            self._unfit[family] = None
+            for pod in bundle.pods:
+                self._reporter.pending(pod, str(error))
+            return
+        if self.engine is not None and job.id in self.engine.state.jobs:
+            # The same pods again, after their gang was formed in vain.
+            generation = sum(1 for each in self.engine.state.jobs if each.startswith(f"{job.id}.")) + 2
+            bundle = Bundle(f"{job.id}.{generation}", bundle.pods, bundle.queue, bundle.topology)
+            job = job_of(bundle, self._capacity.gpu_types)
+        self.roster.add(Tracked(bundle, family, least=least))
+        self._events.append(JobSubmitted(job))
+
+    def _drop(self, tracked: Tracked) -> None:
+        """Forgets a job. Pods of it that are still there are looked at anew."""
+        self.roster.remove(tracked)
+        self._told.pop(tracked.job, None)
+        for uid in tracked.uids.values():
+            self._reporter.forget(uid)
+        for node in tracked.nodes.values():
+            self._mirror.nodes_used[node] = None
+        self._mirror.families[tracked.family] = None
+
+    def _refused(self, event: Event, why: str) -> None:
+        if isinstance(event, JobSubmitted):
+            tracked = self.roster.tracked[event.job.id]
+            for pod in tracked.bundle.pods:
+                self._reporter.pending(pod, why)
+            # It is tried again when the nodes or one of its pods change.
+            self.roster.remove(tracked)
+            self._unfit[tracked.family] = None
+
+    def _follow(self, tracked: Tracked, group: PodGroup | None) -> None:
+        """Takes note of what happened to the pods of a job, and to their group."""
+        present = self.roster.present(tracked)
+        match tracked.step:
+            case Step.PENDING:
+                is_another = bool(tracked.least) and (group is None or group.least != tracked.least)
+                if (
+                    is_another
+                    or len(present) < len(tracked.uids)
+                    or any(
+                        pod.spec.node_name or pod.is_leaving or pod.spec.scheduling_gates for pod in present.values()
+                    )
+                ):
+                    self._events.append(JobCancelled(tracked.job, "its pods or their group are others now"))
+                    self._drop(tracked)
+            case Step.BOUND if not present:
+                self._events.append(self._ended(tracked))
+                self._drop(tracked)
+            case Step.BOUND if len(present) < len(tracked.uids):
+                there = self.roster.there(tracked)
+                tracked.vacate(present, [key for key, pod in there.items() if pod.status.phase == "Succeeded"])
+            case Step.STOPPING if not present and tracked.stop is not None:
+                self._events += (JobCancelled(tracked.job, f"evicted: {tracked.stop_reason}"), Done(tracked.stop))
+                self._drop(tracked)
+            case _:
+                pass
+
+    def _ended(self, tracked: Tracked) -> AttemptEnded:
+        count = len(tracked.uids) - sum(
+            1 for pod in self.roster.there(tracked).values() if pod.status.phase == "Succeeded"
+        )
+        if not count:
+            return AttemptEnded(tracked.job, tracked.attempt, Outcome.SUCCEEDED, cause="exit")
+        reason = f"{count} of {len(tracked.uids)} pods failed or were deleted"
+        return AttemptEnded(tracked.job, tracked.attempt, Outcome.FAILED, exit_code=1, reason=reason, cause="exit")
+
+    def _bound(self, tracked: Tracked) -> None:
+        if tracked.start is not None:
+            self._events.append(Done(tracked.start))
+            tracked.start = None
+        for uid in tracked.uids.values():
+            self._reporter.forget(uid)
+        if tracked.stop is not None:
+            self._evict(tracked)
+            return
+        tracked.step = Step.BOUND
+        self._mirror.families[tracked.family] = None
+
+    def _unbound(self, tracked: Tracked, answer: Bound) -> None:
+        """A pod could not be bound. Where others were, they are deleted: what is left is another gang."""
+        if answer.undone or tracked.stop is not None:
+            self._events.append(JobCancelled(tracked.job, answer.error))
+            self.roster.doom(tuple(pod for pod in tracked.bundle.pods if pod.metadata.key in answer.undone))
+        for action in (tracked.start, tracked.stop):
+            if action is not None:
+                self._events.append(Failed(action, answer.error))
+        for pod in tracked.bundle.pods:
+            self._reporter.pending(pod, f"it could not be bound: {answer.error}")
+        if answer.undone or tracked.stop is not None:
+            self._drop(tracked)
+            return
+        tracked.start, tracked.nodes, tracked.step = None, {}, Step.PENDING
+        self._mirror.families[tracked.family] = None
+
+    def _carry_out(self, action: Action) -> None:
+        tracked = self.roster.tracked.get(action.id.job)
+        match action:
+            case Stop() if tracked is None:
+                self._events.append(Done(action.id))
+            case _ if tracked is None:
+                self._events.append(Failed(action.id, "its pods are gone", retryable=False))
+            case Start(placement=placement):
+                self._start(tracked, action, placement)
+            case Stop(reason="misplaced"):
+                # It runs where Kubernetes says that it does: from now on it counts as use by others.
+                self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
+                self._drop(tracked)
+            case Stop(reason=reason):
+                tracked.stop, tracked.stop_reason = action.id, reason
+                if tracked.step is not Step.BINDING:
+                    self._evict(tracked)
+            case _:
+                self._events.append(Failed(action.id, "Kubernetes cannot do that", retryable=False))
+
+    def _start(self, tracked: Tracked, action: Start, placement: Placement) -> None:
+        tracked.start, tracked.attempt = action.id, action.id.attempt
+        tracked.step = Step.BINDING
+        places = tuple(places_of(tracked.bundle, placement))
+        tracked.nodes = {pod.metadata.key: node for pod, node in places}
+        self._binder.bind(tracked.job, tracked.attempt, places)
+
+    def _evict(self, tracked: Tracked) -> None:
+        tracked.step = Step.STOPPING
+        present = self.roster.present(tracked)
+        nodes = self._mirror.nodes
+        staying = tuple(pod for key, pod in present.items() if tracked.nodes.get(key) in nodes)
+        gone = tuple(pod for key, pod in self.roster.there(tracked).items() if tracked.nodes.get(key) not in nodes)
+        for pod in staying:
+            self._reporter.preempted(pod, f"evicted with all pods of {tracked.bundle.id}: {tracked.stop_reason}")
+        self._binder.evict(tracked.job, tracked.attempt, staying, gone)
+
+    def _explain(self, engine: Engine) -> None:
+        """Writes why jobs wait, where that is another reason than was written."""
+        left = EXPLAINED_MAX
+        for job, tracked in self.roster.tracked.items():
+            if tracked.step is not Step.PENDING:
+                continue
+            reason = engine.state.reason(job)
+            if reason is None or self._told.get(job) == reason:
+                continue
+            if not left:
+                break
+            left -= 1
+            self._told[job] = reason
+            line = because_in(engine.state, explain(engine.state, job))
+            for pod in tracked.bundle.pods:
+                self._reporter.pending(pod, line)
+
+
+def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:
+    """Each pod of a bundle with its node: pods of one role take its slots in order."""
+    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle.pods).items()}
+    for slot in placement.slots:
+        yield next(waiting[slot.role]), slot.node

@@ -1,0 +1,319 @@
+"""The scheduler between the watch and the engine: orders of events that a real API server gives only by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from kube_objects import as_group, as_node, as_pod, group, node, pod
+from phalanx.kube.binder import JOB_ANNOTATION, Bound, Evicted
+from phalanx.kube.groups import PLUGINS
+from phalanx.kube.mirror import NODES, PODS, Mirror
+from phalanx.kube.objects import Pod
+from phalanx.kube.reflector import Changed, Listed
+from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.tracked import Step
+
+
+class Notebook:
+    """Takes down what the scheduler asks of the API server, and does nothing."""
+
+    def __init__(self) -> None:
+        self.binds: list[tuple[str, int, dict[str, str]]] = []
+        self.evictions: list[tuple[str, int, list[str], list[str]]] = []
+        self.deleted: list[str] = []
+        self.lines: dict[str, str] = {}
+
+    def bind(self, job: str, attempt: int, places: tuple[tuple[Pod, str], ...]) -> None:
+        self.binds.append((job, attempt, {pod.metadata.name: node for pod, node in places}))
+
+    def evict(self, job: str, attempt: int, pods: Iterable[Pod], gone: Iterable[Pod]) -> None:
+        names = [pod.metadata.name for pod in pods], [pod.metadata.name for pod in gone]
+        self.evictions.append((job, attempt, *names))
+
+    def delete(self, pods: Iterable[Pod]) -> None:
+        self.deleted += [pod.metadata.name for pod in pods]
+
+    def pending(self, pod: Pod, message: str) -> None:
+        self.lines[pod.metadata.name] = message
+
+    def preempted(self, pod: Pod, message: str) -> None:
+        pass
+
+    def forget(self, uid: str) -> None:
+        pass
+
+
+class Site:
+    """A scheduler, what it asked for, and what the API server would say."""
+
+    def __init__(self, nodes: int = 2, pods: Iterable[Pod] = (), groups: Iterable[dict[str, Any]] = ()) -> None:
+        self.now = 1_000_000
+        self.asked = Notebook()
+        self.mirror = Mirror("phalanx")
+        self.mirror.take(Listed(NODES, tuple(as_node(node(f"n{i}")) for i in range(nodes))))
+        self.mirror.take(Listed(PODS, tuple(pods)))
+        self.mirror.take(Listed(PLUGINS, tuple(map(as_group, groups))))
+        self.scheduler = Scheduler(self.mirror, self.asked, self.asked, Settings())  # type: ignore[arg-type]
+        self.scheduler.begin(self.now)
+        self.turn()
+
+    def turn(self) -> None:
+        for _ in range(10):
+            self.now += 1
+            self.scheduler.turn(self.now)
+            if not self.scheduler.is_due:
+                return
+        raise AssertionError("the scheduler comes to no rest")
+
+    def say(self, *pods: Pod, gone: bool = False) -> None:
+        for each in pods:
+            self.mirror.take(Changed(PODS, each, gone))
+        self.turn()
+
+    def bound(self, error: str = "", undone: tuple[str, ...] = ()) -> None:
+        """The binder has carried out what it was asked for last."""
+        job, attempt, places = self.asked.binds[-1]
+        keys = tuple(f"default/{name}" for name in places)
+        self.scheduler.answer(Bound(job, attempt, keys, error, tuple(f"default/{name}" for name in undone)))
+        self.turn()
+
+    @property
+    def state(self) -> Any:
+        assert self.scheduler.engine is not None
+        return self.scheduler.engine.state
+
+
+def gang(count: int, gpus: int = 8) -> tuple[Pod, ...]:
+    return tuple(as_pod(pod(f"g{i}", gpus, "g")) for i in range(count))
+
+
+def on(each: Pod, where: str, phase: str = "Running", job: str = "") -> Pod:
+    """A pod after it was bound."""
+    metadata = msgspec.structs.replace(each.metadata, annotations={JOB_ANNOTATION: job} if job else None)
+    return msgspec.structs.replace(
+        each,
+        metadata=metadata,
+        spec=msgspec.structs.replace(each.spec, node_name=where),
+        status=msgspec.structs.replace(each.status, phase=phase),
+    )
+
+
+def test_a_gang_is_bound_once_all_of_it_is_there() -> None:
+    site = Site(groups=[group("g", 2)])
+    first, second = gang(2)
+    site.say(first)
+    assert site.asked.binds == []
+    assert site.asked.lines["g0"].startswith("2 pods of PodGroup default/g (scheduling.x-k8s.io) start together, and 1")
+    site.say(second)
+    assert [places for _, _, places in site.asked.binds] == [{"g0": "n0", "g1": "n1"}]
+
+
+def test_a_group_that_comes_after_its_pods_is_waited_for() -> None:
+    site = Site(pods=gang(2))
+    assert site.asked.lines["g1"] == "PodGroup default/g (scheduling.x-k8s.io) is not there yet"
+    site.mirror.take(Changed(PLUGINS, as_group(group("g", 2))))
+    site.turn()
+    assert len(site.asked.binds) == 1
+
+
+def test_a_gang_that_does_not_fit_says_what_it_lacks() -> None:
+    site = Site(nodes=1, pods=gang(2), groups=[group("g", 2)])
+    assert site.asked.binds == []
+    assert "no part of this cluster could ever hold it" in site.asked.lines["g0"]
+
+
+def test_pods_beyond_the_least_start_each_by_itself_after_the_gang() -> None:
+    site = Site(nodes=2, pods=gang(3, gpus=4), groups=[group("g", 2)])
+    assert [sorted(places) for _, _, places in site.asked.binds] == [["g0", "g1"]]
+    site.bound()
+    assert [sorted(places) for _, _, places in site.asked.binds] == [["g0", "g1"], ["g2"]]
+
+
+def test_pods_of_other_schedulers_count_as_used() -> None:
+    foreign = as_pod(pod("theirs", 4, schedulerName="default-scheduler"), node="n0", phase="Running")
+    site = Site(nodes=1, pods=[foreign, as_pod(pod("ours", 8))])
+    assert site.asked.binds == []
+    site.say(foreign, gone=True)
+    assert [places for _, _, places in site.asked.binds] == [{"ours": "n0"}]
+
+
+def test_a_gated_pod_is_scheduled_once_its_gates_are_gone() -> None:
+    site = Site(pods=[as_pod(pod("a", schedulingGates=[{"name": "wait"}]))])
+    assert site.asked.binds == []
+    site.say(as_pod(pod("a")))
+    assert len(site.asked.binds) == 1
+
+
+def test_a_gang_of_which_a_bind_failed_is_formed_anew_without_the_pods_that_were_deleted() -> None:
+    """The watch still shows the deleted pod as pending: were it counted, half a gang would be bound."""
+    site = Site(pods=gang(2), groups=[group("g", 2)])
+    site.bound("POST …: 409", undone=("g0",))
+    assert len(site.asked.binds) == 1
+    assert site.asked.lines["g1"].endswith("start together, and 1 are there")
+    site.say(gang(2)[0], gone=True)
+    site.say(as_pod(pod("g0", 8, "g"), uid="another"))
+    assert sorted(site.asked.binds[-1][2]) == ["g0", "g1"]
+    assert len(site.asked.binds) == 2
+
+
+def test_a_gang_of_which_no_pod_was_bound_is_tried_again_after_a_pause() -> None:
+    site = Site(pods=gang(2), groups=[group("g", 2)])
+    site.bound("the API server does not answer")
+    assert len(site.asked.binds) == 1
+    site.now += 2_000
+    site.turn()
+    assert [attempt for _, attempt, _ in site.asked.binds] == [1, 2]
+
+
+def test_a_gang_that_ends_frees_its_nodes_for_the_next() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.bound()
+    site.say(as_pod(pod("next", 8)))
+    assert len(site.asked.binds) == 1
+    site.say(*(on(each, f"n{i}", "Succeeded") for i, each in enumerate(pods)))
+    assert sorted(site.asked.binds[-1][2]) == ["next"]
+
+
+def test_a_more_important_gang_has_a_whole_gang_evicted_and_takes_its_place_when_that_is_gone() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    job = site.asked.binds[0][0]
+    site.bound()
+    running = [on(each, f"n{i}") for i, each in enumerate(pods)]
+    site.say(*running)
+    site.say(as_pod(pod("urgent", 8, priority=1000)))
+    assert site.asked.evictions == [(job, 1, ["g0", "g1"], [])]
+    site.scheduler.answer(Evicted(job, 1))
+    site.say(running[0], gone=True)
+    assert len(site.asked.binds) == 1
+    site.say(running[1], gone=True)
+    assert sorted(site.asked.binds[-1][2]) == ["urgent"]
+
+
+def test_an_eviction_that_a_budget_refuses_is_asked_for_again() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    job = site.asked.binds[0][0]
+    site.bound()
+    site.say(*(on(each, f"n{i}") for i, each in enumerate(pods)))
+    site.say(as_pod(pod("urgent", 8, priority=1000)))
+    site.scheduler.answer(Evicted(job, 1, "pod default/g0 may not be evicted"))
+    site.turn()
+    site.now += 2_000
+    site.turn()
+    assert [evicted for _, _, evicted, _ in site.asked.evictions] == [["g0", "g1"]] * 2
+
+
+def test_pods_that_come_for_a_gang_that_is_being_evicted_are_a_gang_of_their_own() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    job = site.asked.binds[0][0]
+    site.bound()
+    running = [on(each, f"n{i}") for i, each in enumerate(pods)]
+    site.say(*running)
+    site.say(as_pod(pod("urgent", 8, priority=1000)))
+    site.scheduler.answer(Evicted(job, 1, "pod default/g1 may not be evicted"))
+    site.say(running[0], gone=True)
+    site.say(as_pod(pod("g2", 8, "g"), created=30))
+    assert len(site.asked.binds) == 1
+    assert site.asked.lines["g2"].endswith("start together, and 1 are there")
+
+
+def test_a_gang_on_a_node_that_is_deleted_is_undone_whole() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.mirror.take(Changed(NODES, as_node(node("n1")), gone=True))
+    site.turn()
+    assert site.asked.evictions == []
+    site.say(*(on(each, f"n{i}", "Pending") for i, each in enumerate(pods)))
+    site.bound()
+    assert [(evicted, gone) for _, _, evicted, gone in site.asked.evictions] == [(["g0"], ["g1"])]
+
+
+def test_a_scheduler_that_starts_anew_knows_what_is_bound() -> None:
+    bound = [on(each, f"n{i}", job="default/g@1") for i, each in enumerate(gang(2))]
+    site = Site(pods=bound, groups=[group("g", 2)])
+    assert site.asked.binds == []
+    assert site.state.free_gpus == 0
+    assert [(each.job, each.step) for each in site.scheduler.roster.tracked.values()] == [("default/g@1", Step.BOUND)]
+    site.say(as_pod(pod("urgent", 8, priority=1000)))
+    assert [evicted for _, _, evicted, _ in site.asked.evictions] == [["g0", "g1"]]
+
+
+def test_half_a_gang_that_a_killed_scheduler_left_is_released() -> None:
+    first, second = gang(2)
+    site = Site(pods=[on(first, "n0"), second], groups=[group("g", 2)])
+    assert site.asked.deleted == ["g0"]
+    assert site.asked.binds == []
+
+
+def test_a_gang_that_lost_a_pod_is_not_taken_for_half_a_gang() -> None:
+    first, _ = gang(2)
+    later = as_pod(pod("g2", 8, "g"), created=30)
+    site = Site(pods=[on(first, "n0"), later], groups=[group("g", 2)])
+    assert site.asked.deleted == []
+    assert [places for _, _, places in site.asked.binds] == [{"g2": "n1"}]
+
+
+def test_a_pod_that_comes_for_one_that_failed_is_bound_in_its_place() -> None:
+    """The gang still holds the place: in a full cluster nothing else would ever become free for the newcomer."""
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.bound()
+    site.say(on(pods[0], "n0"), on(pods[1], "n1", "Failed"))
+    newcomer = as_pod(pod("g2", 8, "g"), created=30)
+    site.say(newcomer)
+    assert [places for _, _, places in site.asked.binds[1:]] == [{"g2": "n1"}]
+    site.bound()
+    site.say(on(pods[0], "n0", "Succeeded"), on(newcomer, "n1"))
+    assert site.state.free_gpus == 0
+    site.say(on(newcomer, "n1", "Succeeded"))
+    assert site.state.free_gpus == 16
+
+
+def test_a_stand_in_that_cannot_be_bound_leaves_the_place_to_the_next() -> None:
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.bound()
+    site.say(on(pods[0], "n0"), on(pods[1], "n1", "Failed"))
+    first = as_pod(pod("g2", 8, "g"), created=30)
+    site.say(first)
+    site.mirror.take(Changed(PODS, first, gone=True))
+    site.bound("404")
+    site.say(as_pod(pod("g3", 8, "g"), created=40))
+    assert [places for _, _, places in site.asked.binds[1:]] == [{"g2": "n1"}, {"g3": "n1"}]
+
+
+def test_a_pending_gang_whose_group_wants_more_pods_waits_for_them() -> None:
+    site = Site(nodes=1, pods=gang(2), groups=[group("g", 2)])
+    site.mirror.take(Changed(PLUGINS, as_group(group("g", 3))))
+    site.turn()
+    assert site.asked.lines["g0"].endswith("start together, and 2 are there")
+
+
+def test_a_pod_that_cannot_be_read_gets_a_line_and_harms_no_other() -> None:
+    odd = pod("odd")
+    odd["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "many"
+    site = Site(pods=[as_pod(odd), as_pod(pod("fine"))])
+    assert site.asked.lines["odd"] == "pod default/odd: expected a quantity such as 16, 500m or 64Gi, got 'many'"
+    assert [sorted(places) for _, _, places in site.asked.binds] == [["fine"]]
+
+
+def test_a_pod_for_gpus_that_no_node_has_is_placed_when_such_a_node_comes() -> None:
+    site = Site(nodes=0, pods=[as_pod(pod("a"))])
+    assert site.asked.lines["a"] == "no node has nvidia.com/gpu"
+    site.mirror.take(Changed(NODES, as_node(node("n0"))))
+    site.turn()
+    assert [places for _, _, places in site.asked.binds] == [{"a": "n0"}]
+
+
+def test_pods_of_a_pending_gang_that_are_deleted_are_waited_for_again() -> None:
+    pods = gang(2, gpus=8)
+    site = Site(nodes=2, pods=[on(as_pod(pod("runs", 8)), "n0"), *pods], groups=[group("g", 2)])
+    assert site.asked.binds == []
+    site.say(pods[1], gone=True)
+    assert site.asked.lines["g0"].endswith("and 1 are there")
