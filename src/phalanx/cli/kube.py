@@ -1,0 +1,69 @@
+"""`phalanx kube`: phalanx as the scheduler of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+if TYPE_CHECKING:
+    from phalanx.kube.access import Access
+    from phalanx.kube.scheduler import Settings
+
+
+@click.command()
+@click.option(
+    "--kubeconfig", metavar="FILE", help="How to reach the API server. [KUBECONFIG, the pod's, ~/.kube/config]"
+)
+@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
+@click.option("--scheduler-name", default="phalanx", show_default=True, help="Schedules pods that name this one.")
+@click.option("--policy", default="phalanx", show_default=True, metavar="NAME", help="What decides.")
+@click.option("--topology", multiple=True, metavar="LABEL", help="Labels that name domains of nodes, outermost first.")
+@click.option("--journal", metavar="FILE", help="Where events and decisions are written; an older one is replaced.")
+def kube(
+    kubeconfig: str | None,
+    context: str | None,
+    scheduler_name: str,
+    policy: str,
+    topology: tuple[str, ...],
+    journal: str | None,
+) -> None:
+    """Schedule the pods of a Kubernetes cluster that name this scheduler: gangs whole, or not at all."""
+    from phalanx.kube.access import find_access
+    from phalanx.kube.nodes import TOPOLOGY_LABELS
+    from phalanx.kube.scheduler import Settings
+    from phalanx.simulate.plugins import resolve_policy
+
+    access = find_access(kubeconfig, context, os.environ)
+    settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS)
+    with contextlib.ExitStack() as stack:
+        file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
+        _schedule(access, settings, file)
+
+
+def _schedule(access: Access, settings: Settings, journal: BinaryIO | None) -> None:
+    """Schedules until SIGTERM or SIGINT."""
+    from phalanx.kube.client import Client
+    from phalanx.kube.run import Run
+
+    with Client(access) as client:
+        run = Run(client, settings, journal)
+
+        def end(signum: int, frame: FrameType | None) -> None:
+            run.close()
+
+        def ready() -> None:
+            nodes, bound = len(run.mirror.nodes), len(run.scheduler.roster.owner)
+            click.echo(f"scheduling {access}: nodes {nodes}, pods of ours that are bound {bound}", err=True)
+
+        before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            run.run(ready)
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
