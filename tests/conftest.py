@@ -77,6 +77,12 @@ def has_s3_server() -> bool:
     return has_modules("s3fs") and program().exists()
 
 
+def has_kubernetes() -> bool:
+    from kube_cluster import is_here
+
+    return is_here()
+
+
 NEEDS = {
     "polars": Need(lambda: has_modules("polars"), "uv sync --extra traces"),
     "plotly": Need(lambda: has_modules("plotly"), "uv sync --extra report"),
@@ -84,10 +90,7 @@ NEEDS = {
     "podman": Need(lambda: has_programs("podman"), "apt-get install podman crun runc"),
     "torch": Need(lambda: has_modules("torch"), "uv sync --extra train"),
     "s3": Need(has_s3_server, "uv sync --extra s3 && scripts/s3-server"),
-    "kubernetes": Need(
-        lambda: has_modules("kubernetes") and has_programs("etcd", "kube-apiserver"),
-        "uv sync --extra kubernetes, and etcd and kube-apiserver on PATH",
-    ),
+    "kubernetes": Need(has_kubernetes, "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver"),
     "slurm": Need(
         lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"
     ),

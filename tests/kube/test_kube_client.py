@@ -1,0 +1,135 @@
+"""The client and its watches against a real API server."""
+
+from __future__ import annotations
+
+import queue
+from dataclasses import replace
+
+import pytest
+
+from kube_cluster import KubeCluster, create, wait_for
+from kube_objects import group, node, pod
+from phalanx.kube.client import Client
+from phalanx.kube.discovery import served_groups
+from phalanx.kube.errors import (
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+    UnauthorizedError,
+    UnreachableError,
+)
+from phalanx.kube.groups import NATIVE, PLUGINS
+from phalanx.kube.mirror import NODES, PODS
+from phalanx.kube.objects import KubeNode, Pod, PodGroup
+from phalanx.kube.reflector import Broken, Changed, Listed, News, Reflector
+
+pytestmark = pytest.mark.needs("kubernetes")
+
+
+def test_the_server_says_which_dialects_of_pod_groups_it_has(api: Client) -> None:
+    assert served_groups(api) == {
+        NATIVE: "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        PLUGINS: "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    }
+
+
+def test_errors_say_what_was_asked_and_what_the_server_said(api: Client, cluster: KubeCluster) -> None:
+    with pytest.raises(NotFoundError, match=r'GET /api/v1/nodes/none: 404: nodes "none" not found'):
+        api.get("/api/v1/nodes/none", KubeNode)
+    create(api, node("n0"))
+    with pytest.raises(ConflictError, match=r'POST /api/v1/nodes: 409: nodes "n0" already exists'):
+        create(api, node("n0"))
+    with Client(replace(cluster.access(), token=lambda: "wrong")) as stranger, pytest.raises(UnauthorizedError):
+        stranger.get("/api/v1/nodes/n0", KubeNode)
+    with Client(replace(cluster.access(), token=lambda: "weak")) as weak, pytest.raises(ForbiddenError, match="weak"):
+        weak.get("/api/v1/nodes/n0", KubeNode)
+
+
+def test_a_server_that_is_not_there_is_named(cluster: KubeCluster) -> None:
+    with (
+        Client(replace(cluster.access(), port=1)) as nowhere,
+        pytest.raises(UnreachableError, match=r"the API server at https://127\.0\.0\.1:1 does not answer"),
+    ):
+        nowhere.get("/api/v1/nodes/n0", KubeNode)
+
+
+def test_a_watch_goes_on_where_it_was_after_its_connection_broke(api: Client) -> None:
+    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+    reflector = Reflector(api, NODES, "/api/v1/nodes", KubeNode, inbox.put)
+    reflector.start()
+    try:
+        assert inbox.get(timeout=10) == Listed(NODES, ())
+        create(api, node("n0"))
+        assert _name(inbox.get(timeout=10)) == "n0"
+        _drain(inbox)
+        reflector.cut()
+        create(api, node("n1"))
+        wait_for("n1 is told", lambda: _name(inbox.get(timeout=10)) == "n1")
+        assert reflector.lists == 1
+    finally:
+        reflector.close()
+
+
+def test_a_watch_whose_version_is_compacted_lists_everything_again(api: Client, cluster: KubeCluster) -> None:
+    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+    create(api, node("n0"))
+    reflector = Reflector(api, NODES, "/api/v1/nodes", KubeNode, inbox.put)
+    reflector.start()
+    try:
+        assert isinstance(inbox.get(timeout=10), Listed)
+        cluster.kill_apiserver()
+        reflector._version = "1"
+        cluster.etcd_compact()
+        cluster.start_apiserver()
+        wait_for("all is listed again", lambda: reflector.lists == 2)
+        listed = [news for news in _drain(inbox) if isinstance(news, Listed)]
+        assert [each.metadata.name for each in listed[-1].objects] == ["n0"]
+    finally:
+        reflector.close()
+
+
+def test_an_object_whose_fields_are_not_what_they_should_be_counts_as_absent(api: Client) -> None:
+    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+    odd = {**group("odd", 2), "spec": {"minMember": "two"}}
+    create(api, odd)
+    path = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+    reflector = Reflector(api, PLUGINS, path, PodGroup, inbox.put)
+    reflector.start()
+    try:
+        assert inbox.get(timeout=10) == Listed(PLUGINS, ())
+        create(api, {**odd, "metadata": {"name": "odder", "namespace": "default"}}, group("fine", 2))
+        told = [inbox.get(timeout=10) for _ in range(2)]
+        assert [(each.object.metadata.name, each.gone) for each in told if isinstance(each, Changed)] == [
+            ("odder", True),
+            ("fine", False),
+        ]
+    finally:
+        reflector.close()
+
+
+def test_a_watch_that_is_forbidden_ends_with_what_the_server_said(cluster: KubeCluster) -> None:
+    inbox: queue.SimpleQueue[News] = queue.SimpleQueue()
+    with Client(replace(cluster.access(), token=lambda: "weak")) as weak:
+        reflector = Reflector(weak, PODS, "/api/v1/pods", Pod, inbox.put)
+        reflector.start()
+        told = inbox.get(timeout=10)
+        reflector.close()
+    assert isinstance(told, Broken)
+    assert isinstance(told.error, ForbiddenError)
+
+
+def test_pods_are_received_with_what_scheduling_reads(api: Client) -> None:
+    create(api, node("n0"), pod("a", 2))
+    found = api.get("/api/v1/namespaces/default/pods/a", Pod)
+    assert (found.spec.scheduler_name, found.spec.priority, found.status.phase) == ("phalanx", 0, "Pending")
+
+
+def _name(news: News) -> str:
+    return news.object.metadata.name if isinstance(news, Changed) else ""
+
+
+def _drain(inbox: queue.SimpleQueue[News]) -> list[News]:
+    found = []
+    while not inbox.empty():
+        found.append(inbox.get())
+    return found

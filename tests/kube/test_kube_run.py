@@ -1,0 +1,286 @@
+"""`phalanx kube` against a real API server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from kube_cluster import BUDGETS, KubeCluster, create, wait_for
+from kube_objects import group, node, pod
+from phalanx.kube.client import Client
+from phalanx.kube.errors import NotFoundError
+from phalanx.kube.mirror import PODS
+from phalanx.kube.objects import Pod
+from phalanx.kube.reflector import Page
+from phalanx.kube.run import Run
+from phalanx.kube.scheduler import Settings
+
+pytestmark = pytest.mark.needs("kubernetes")
+
+POD_PATH = "/api/v1/namespaces/default/pods"
+
+
+@contextmanager
+def scheduling(cluster: KubeCluster) -> Iterator[Run]:
+    """A scheduler that runs meanwhile, in a thread."""
+    failures: list[BaseException] = []
+    with cluster.scheduler_client() as client:
+        run = Run(client, Settings())
+        ready = threading.Event()
+
+        def work() -> None:
+            try:
+                run.run(ready.set)
+            except BaseException as error:
+                failures.append(error)
+                ready.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        ready.wait(20)
+        try:
+            yield run
+        finally:
+            run.close()
+            thread.join(20)
+    if failures:
+        raise failures[0]
+
+
+def pods(api: Client) -> dict[str, Pod]:
+    found = (msgspec.json.decode(raw, type=Pod) for raw in api.get(POD_PATH, Page).items or ())
+    return {each.metadata.name: each for each in found}
+
+
+def nodes_of(api: Client) -> dict[str, str]:
+    return {name: each.spec.node_name for name, each in pods(api).items() if each.spec.node_name}
+
+
+def reason(api: Client, name: str) -> str:
+    """What the condition PodScheduled of a pod says."""
+    for condition in pods(api)[name].status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return ""
+
+
+def events(api: Client, name: str) -> list[str]:
+    found: Any = api.get("/api/v1/namespaces/default/events", dict[str, Any])
+    return [each["message"] for each in found["items"] if each["involvedObject"]["name"] == name]
+
+
+def gang(name: str, count: int, gpus: int = 8, **spec: Any) -> list[dict[str, Any]]:
+    return [group(name, count), *(pod(f"{name}-{i}", gpus, name, **spec) for i in range(count))]
+
+
+def test_a_gang_is_bound_whole_and_its_pods_run(api: Client, cluster: KubeCluster) -> None:
+    create(api, *(node(f"n{i}") for i in range(4)), *gang("g", 4))
+    with scheduling(cluster):
+        wait_for("four pods run", lambda: [each.status.phase for each in pods(api).values()] == ["Running"] * 4)
+    assert sorted(nodes_of(api).values()) == ["n0", "n1", "n2", "n3"]
+
+
+def test_a_native_gang_is_bound_whole(api: Client, cluster: KubeCluster) -> None:
+    native = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "native", "namespace": "default"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    create(api, node("n0"), node("n1"), native)
+    with scheduling(cluster):
+        create(api, pod("a", 8, schedulingGroup={"podGroupName": "native"}))
+        wait_for("the first waits for the second", lambda: "2 pods of PodGroup default/native" in reason(api, "a"))
+        create(api, pod("b", 8, schedulingGroup={"podGroupName": "native"}))
+        wait_for("both are bound", lambda: len(nodes_of(api)) == 2)
+
+
+def test_a_gang_that_does_not_fit_stays_unbound_and_says_why(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), *gang("large", 3), pod("small", 4))
+    with scheduling(cluster):
+        wait_for("the small one is bound", lambda: "small" in nodes_of(api))
+        wait_for("the gang says why", lambda: "no part of this cluster could ever hold it" in reason(api, "large-2"))
+        wait_for("so does an event", lambda: any("no part" in each for each in events(api, "large-0")))
+    assert list(nodes_of(api)) == ["small"]
+
+
+def test_oversubscribed_gangs_are_each_bound_whole_or_not_at_all(api: Client, cluster: KubeCluster) -> None:
+    waves = [gang(f"g{i}", 2) for i in range(5)]
+    create(api, *(node(f"n{i}") for i in range(4)))
+    with scheduling(cluster):
+        # The members of all gangs come in turns, so that a scheduler of single pods would bind parts of each.
+        create(api, *(each for members in zip(*waves, strict=True) for each in members))
+        wait_for("two gangs are bound", lambda: len(nodes_of(api)) == 4)
+        wait_for("the others say why", lambda: sum(bool(reason(api, name)) for name in pods(api)) == 6)
+    bound = sorted(name.partition("-")[0] for name in nodes_of(api))
+    assert bound[0] == bound[1] != bound[2] == bound[3]
+
+
+def test_a_more_important_pod_has_a_whole_gang_evicted(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), *gang("low", 2))
+    with scheduling(cluster):
+        wait_for("the gang runs", lambda: [each.status.phase for each in pods(api).values()] == ["Running"] * 2)
+        create_priority(api, "urgent", 1000)
+        create(api, pod("urgent", 8, priorityClassName="urgent"))
+        wait_for("the urgent pod is alone", lambda: list(nodes_of(api)) == ["urgent"])
+        wait_for("an event says so", lambda: any("preempted" in each for each in events(api, "low-1")))
+
+
+def test_a_disruption_budget_keeps_a_gang_from_being_evicted_in_part(api: Client, cluster: KubeCluster) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"scheduling.x-k8s.io/pod-group": "low"}}},
+    }
+    create(api, node("n0"), node("n1"), *gang("low", 2))
+    with scheduling(cluster):
+        wait_for("the gang runs", lambda: [each.status.phase for each in pods(api).values()] == ["Running"] * 2)
+        # No controller counts here, so the budget allows nothing.
+        api.post(BUDGETS, budget)
+        create_priority(api, "urgent", 1000)
+        create(api, pod("urgent", 8, priorityClassName="urgent"))
+        wait_for("it waits for the gang to leave", lambda: "has left" in reason(api, "urgent"))
+        assert sorted(nodes_of(api)) == ["low-0", "low-1"]
+        api.delete(f"{BUDGETS}/keep")
+        wait_for("the gang is evicted whole", lambda: list(nodes_of(api)) == ["urgent"])
+
+
+def test_pods_of_other_schedulers_are_counted(api: Client, cluster: KubeCluster) -> None:
+    theirs = pod("theirs", 4, schedulerName="default-scheduler", nodeName="n0")
+    create(api, node("n0"), theirs, pod("ours", 8))
+    with scheduling(cluster):
+        wait_for("ours waits", lambda: "4 are free" in reason(api, "ours") or "GPU" in reason(api, "ours"))
+        assert "ours" not in nodes_of(api)
+        api.delete(f"{POD_PATH}/theirs", {"gracePeriodSeconds": 0})
+        wait_for("ours is bound", lambda: nodes_of(api).get("ours") == "n0")
+
+
+def test_a_gang_is_undone_whole_when_a_node_goes_between_plan_and_bind(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"))
+    with scheduling(cluster) as run:
+        bind = run.binder.bind
+
+        def bind_late(*arguments: Any) -> None:
+            api.delete("/api/v1/nodes/n1")
+            bind(*arguments)
+
+        run.binder.bind = bind_late  # type: ignore[method-assign]
+        create(api, *gang("g", 2))
+        wait_for("no pod of the gang is left", lambda: not pods(api))
+
+
+def test_a_gang_is_undone_whole_when_one_pod_cannot_be_bound(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"))
+    with scheduling(cluster) as run:
+        bind = run.binder.bind
+
+        def bind_late(*arguments: Any) -> None:
+            api.delete(f"{POD_PATH}/g-1", {"gracePeriodSeconds": 0})
+            bind(*arguments)
+
+        run.binder.bind = bind_late  # type: ignore[method-assign]
+        create(api, *gang("g", 2))
+        wait_for("its other pod is deleted too", lambda: not pods(api))
+
+
+def test_a_scheduler_that_starts_again_goes_on_with_what_is_bound(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), *gang("g", 2, 4))
+    with scheduling(cluster):
+        wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
+    before = nodes_of(api)
+    create(api, pod("next", 8))
+    with scheduling(cluster):
+        wait_for("the next says why or runs", lambda: bool(reason(api, "next")) or "next" in nodes_of(api))
+        assert {name: where for name, where in nodes_of(api).items() if name != "next"} == before
+
+
+def test_the_api_server_may_be_restarted_and_etcd_compacted_meanwhile(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"))
+    with scheduling(cluster) as run:
+        cluster.kill_apiserver()
+        run.reflectors[PODS]._version = "1"
+        cluster.etcd_compact()
+        cluster.start_apiserver()
+        create(api, *gang("g", 2))
+        wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
+        assert run.reflectors[PODS].lists == 2
+
+
+def test_half_a_gang_that_a_killed_scheduler_left_is_released(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), *gang("g", 2))
+    binding = {"metadata": {"name": "g-0"}, "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"}}
+    api.post(f"{POD_PATH}/g-0/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
+    with scheduling(cluster):
+        wait_for("the bound half is released", lambda: list(pods(api)) == ["g-1"])
+        create(api, pod("g-0", 8, "g"))
+        wait_for("the whole gang is bound", lambda: len(nodes_of(api)) == 2)
+
+
+def test_the_verb_schedules_until_it_is_told_to_end_and_survives_a_kill(
+    api: Client, cluster: KubeCluster, tmp_path: Path
+) -> None:
+    create(api, node("n0"), node("n1"), *gang("g", 2))
+    journal = tmp_path / "journal"
+    with verb(cluster, "--journal", str(journal)) as process:
+        wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
+        process.kill()
+    with verb(cluster) as process:
+        create(api, pod("next", 8))
+        wait_for("it knows that both nodes are full", lambda: "GPU" in reason(api, "next"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    verified = phalanx("replay", "--verify", str(journal), "-o", "json")
+    assert msgspec.json.decode(verified.stdout)["verified"] is True
+
+
+def test_the_verb_ends_with_what_the_server_says_to_a_stranger(cluster: KubeCluster, tmp_path: Path) -> None:
+    cluster.write_kubeconfig(tmp_path / "stranger", "wrong")
+    cluster.write_kubeconfig(tmp_path / "weak", "weak")
+    refused = phalanx("kube", "--kubeconfig", str(tmp_path / "stranger"), check=False)
+    assert refused.returncode == 1
+    assert b"401: Unauthorized" in refused.stderr
+    refused = phalanx("kube", "--kubeconfig", str(tmp_path / "weak"), check=False)
+    assert refused.returncode == 1
+    assert (
+        b'403: nodes is forbidden: User "weak" cannot list' in refused.stderr or b"pods is forbidden" in refused.stderr
+    )
+
+
+def phalanx(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "phalanx", *arguments], check=check, capture_output=True, timeout=60, env=ENV
+    )
+
+
+ENV = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+
+
+@contextmanager
+def verb(cluster: KubeCluster, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "phalanx", "kube", "--kubeconfig", str(cluster.kubeconfig), *options]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENV)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def create_priority(api: Client, name: str, value: int) -> None:
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+    try:
+        api.get(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}", dict[str, Any])
+    except NotFoundError:
+        api.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)
