@@ -38,6 +38,7 @@ from phalanx.words.evidence import evidence
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import Array, Job, Toleration
 from phalanx.workload.parallel import ParallelPlan
+from phalanx.workload.scale import Metric, Scale
 from phalanx.workload.share import fraction_ask, mig_ask, mps_ask
 
 CASES = [
@@ -122,7 +123,13 @@ def named(name: str, shape: object, step: dict[str, Any]) -> list[Job]:
 
 
 TASK_FIELDS = (*(each.name for each in fields(Task)), "fraction", "mps", "mig")
-JOB_NAMES = {"begin_s": "begin_ms", "tolerates": "tolerations", "selects": "node_selector", "at_a_time": "array"}
+JOB_NAMES = {
+    "begin_s": "begin_ms",
+    "tolerates": "tolerations",
+    "selects": "node_selector",
+    "at_a_time": "array",
+    "at_zero_of": "scale",
+}
 FIELDS: dict[str, Any] = {
     "begin_s": lambda seconds: 1000 * seconds,
     "after": lambda others: tuple(after(*other.split()) for other in others),
@@ -130,6 +137,7 @@ FIELDS: dict[str, Any] = {
     "selects": lambda labels: tuple(labels.items()),
     "at_a_time": lambda numbers: Array(tuple(range(numbers[0])), numbers[1]),
     "parallel": lambda plan: ParallelPlan(*plan),
+    "at_zero_of": lambda most: Scale(Metric.QUERY, 1.0, 0, most, query="load", replicas=0),
 }
 
 
