@@ -30,6 +30,7 @@ COLUMNS = (
     Column("where", "NODES", least=6, spare=True),
     Column("submitted", wide=True),
     Column("started", wide=True),
+    Column("told_start", "TOLD START", wide=True),
     Column("attempts", wide=True),
     Column("preemptions", wide=True),
     Column("end_reason", wide=True),

@@ -15,11 +15,14 @@ const SIGNS = {
   draining: "◕",
 };
 
+// The API says waiting, people say pending.
+const WORDS = { waiting: "pending" };
+
 export const JOB_STATES = ["waiting", "starting", "running", "suspended", "stopping", "succeeded", "failed", "cancelled"];
 export const LIVE_STATES = JOB_STATES.slice(0, 5);
 
 export const StateMark = ({ state, held = false }) => html`
   <span class="state state-${state}">
-    <span aria-hidden="true">${held ? "‖" : (SIGNS[state] ?? "·")}</span> ${held ? "held" : state}
+    <span aria-hidden="true">${held ? "‖" : (SIGNS[state] ?? "·")}</span> ${held ? "held" : (WORDS[state] ?? state)}
   </span>
 `;

@@ -77,7 +77,7 @@ const EditDialog = ({ job, change, words, close, done }) => {
   };
   // The new job is in before the old one goes: if the first is refused, nothing is lost.
   const replace = async () => {
-    const submitted = await post("/jobs", text);
+    const submitted = await post("/jobs?forecast=true", text);
     await post(pathOf`/jobs/${job.id}:cancel`);
     say(`Job ${submitted.id} was submitted and job ${job.id} cancelled.`);
     go(`/ui/jobs/${encodeURIComponent(submitted.id)}`);

@@ -16,8 +16,15 @@ const labelQuery = (key, value) => `/ui/jobs?label=${encodeURIComponent(`${key}=
 const Labels = ({ labels }) =>
   Object.entries(labels).map(([key, value]) => html`<a key=${key} class="chip" href=${labelQuery(key, value)}>${key}=${value}</a> `);
 
+const offWords = (told_ms, started_ms) => {
+  if (!started_ms) return "";
+  const off_ms = Math.abs(started_ms - told_ms);
+  return off_ms < 1_000 ? ", as it came" : `, came ${duration(off_ms)} ${started_ms > told_ms ? "later" : "earlier"}`;
+};
+
 const Times = ({ job }) => html`
   <dt>Submitted</dt><dd><${Ago} ms=${job.submitted_ms} /></dd>
+  ${job.told_start_ms && html`<dt>Start told then</dt><dd><${At} ms=${job.told_start_ms} />${offWords(job.told_start_ms, job.started_ms)}</dd>`}
   ${job.started_ms && html`<dt>First ran</dt><dd><${Ago} ms=${job.started_ms} /></dd>`}
   ${job.running_since_ms && html`<dt>Runs for</dt><dd><${Lasting} from_ms=${job.running_since_ms} /></dd>`}
   ${job.spec.duration_ms && html`<dt>Estimate</dt><dd>${duration(job.spec.duration_ms)}</dd>`}

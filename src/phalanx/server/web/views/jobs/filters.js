@@ -13,7 +13,7 @@ export const filtersOf = (query) => Object.fromEntries(FILTERS.filter((key) => q
 const STATES = {
   "": "all",
   "waiting,starting,running,suspended,stopping": "not over",
-  waiting: "waiting",
+  waiting: "pending",
   "starting,running": "running",
   suspended: "suspended",
   succeeded: "succeeded",

@@ -85,7 +85,7 @@ const useSubmit = (text) => {
     setBusy(true);
     setError(null);
     try {
-      const response = await send("POST", "/jobs", { body: text, headers: { "Idempotency-Key": key.current.key } });
+      const response = await send("POST", "/jobs?forecast=true", { body: text, headers: { "Idempotency-Key": key.current.key } });
       const job = await response.json();
       key.current = { text: null, key: "" };
       remember("draft", null);
