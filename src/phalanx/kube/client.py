@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from phalanx.kube.objects import Bookmark
 TIMEOUT_S = 30.0
 WATCH_SILENCE_S = 90.0
 """A watch on which not even a bookmark came for so long is dead; the server sends one a minute."""
+
+STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
+"""How a kept connection fails that the server has closed meanwhile."""
 
 TRIES = 5
 BACKOFF_FIRST_S = 0.2
@@ -84,9 +88,7 @@ class Client:
                 answer = response.read()
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
-                if reused and isinstance(
-                    error, http.client.RemoteDisconnected | BrokenPipeError | ConnectionResetError
-                ):
+                if reused and isinstance(error, STALE):
                     # The server closes connections that were idle for long. All requests here may be repeated.
                     continue
                 raise self._unreachable(error) from error

@@ -110,10 +110,12 @@ class Reflector(Generic[T]):
                 delay_s = RETRY_FIRST_S
             except GoneError:
                 self._version = ""
-            except (UnauthorizedError, ForbiddenError, NotFoundError) as error:
-                self._tell(Broken(error))
-                return
-            except ApiError:
+            except ApiError as error:
+                # A server that was just restarted may know neither rights nor custom resources for a while.
+                is_lasting = isinstance(error, ForbiddenError | NotFoundError) and not self.lists
+                if is_lasting or isinstance(error, UnauthorizedError):
+                    self._tell(Broken(error))
+                    return
                 self._closed.wait(delay_s)
                 delay_s = min(2 * delay_s, RETRY_MAX_S)
 
