@@ -59,7 +59,7 @@ class Browser:
         """A new tab."""
         with urlopen(self._request("/json/new?about:blank"), timeout=PATIENCE_S) as answer:
             target = json.load(answer)
-        line = connect(target["webSocketDebuggerUrl"], max_size=None, compression=None)
+        line = connect(target["webSocketDebuggerUrl"], max_size=None, compression=None, ping_interval=None)
         return Page(self._lines.enter_context(line))
 
     def close(self) -> None:

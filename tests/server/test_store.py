@@ -19,6 +19,7 @@ from phalanx.server.accounts.ledger import account_of_digest, change
 from phalanx.server.loop.book import Book
 from phalanx.server.loop.wire import AddToken, PutUser
 from phalanx.server.store import jobs as job_table
+from phalanx.server.store import journal as journal_store
 from phalanx.server.store import snapshots
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database, open_reader, sqlite_url
 from phalanx.server.store.migrations import MIGRATIONS, NewerStoreError, version_of
@@ -168,6 +169,13 @@ def test_who_only_reads_cannot_write(url: str) -> None:
 
 
 def test_the_state_is_recovered_from_the_journal_alone(url: str) -> None:
+    kept = Kept(url)
+    kept.live(60)
+    assert everything(recovered(kept.database)) == everything(kept.state)
+
+
+def test_a_journal_that_is_read_in_many_pieces_is_read_to_its_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_store, "ENTRIES_BYTES_MAX", 1_000)
     kept = Kept(url)
     kept.live(60)
     assert everything(recovered(kept.database)) == everything(kept.state)

@@ -117,12 +117,9 @@ def said_by(connection: Connection, job: str, kind: str, until_seq: int, limit: 
 
 
 def lines_after(connection: Connection, seq: int) -> Iterator[bytes]:
-    """The lines of all records that follow one."""
-    while True:
-        chunk = entries(connection, seq)
+    """The lines of all records that follow one. A chunk may be short without being the last: long records fill it."""
+    while chunk := entries(connection, seq):
         yield from (entry.line for entry in chunk)
-        if len(chunk) < CHUNK:
-            return
         seq = chunk[-1].seq
 
 
