@@ -45,7 +45,7 @@ const App = () => {
   const [error, setError] = useState(null);
   const start = () => resume().then(() => setError(null), setError);
   useEffect(() => void start(), []);
-  const inside = Boolean(current?.user) && !current.ended;
+  const inside = Boolean(current?.user) && !current.ended && !current.leaving;
   useEffect(() => {
     if (!inside) return undefined;
     if (location.pathname === "/" || location.pathname === "/ui") go("/ui/overview", { replace: true });
@@ -54,6 +54,7 @@ const App = () => {
   }, [inside]);
   if (error && !current) return html`<main class="lone"><${Problem} error=${error} again=${start} /></main>`;
   if (!current) return html`<p class="loading" role="status">Loading…</p>`;
+  if (current.leaving) return html`<p class="loading" role="status">Logging out…</p>`;
   return inside ? html`<${Inside} />` : html`<${Login} ended=${Boolean(current.ended)} />`;
 };
 

@@ -4,7 +4,7 @@ import { session } from "./session-store.js";
 
 export { session };
 
-const NOBODY = { user: null, roles: [], scopes: [], csrf: "", ended: false };
+const NOBODY = { user: null, roles: [], scopes: [], csrf: "", ended: false, leaving: false };
 const ORDER = ["viewer", "member", "operator", "admin"];
 const SCOPE = { viewer: "read", member: "write", operator: "write", admin: "admin" };
 
@@ -13,11 +13,18 @@ export const resume = async () => session.set({ ...NOBODY, ...(await get("/sessi
 
 export const logIn = async (credentials) => session.set({ ...NOBODY, ...(await post("/session", credentials)) });
 
+// The views go first, with what they still ask for: an answer to that would be a refusal.
 export const logOut = async () => {
+  const before = session.value;
+  session.set({ ...before, leaving: true });
+  await new Promise((resolve) => setTimeout(resolve));
   try {
     await remove("/session");
   } catch (error) {
-    if (error.status !== 401) throw error;
+    if (error.status !== 401) {
+      session.set(before);
+      throw error;
+    }
   }
   session.set(NOBODY);
 };

@@ -1,5 +1,5 @@
 // Navigation, the connection mark, and the account.
-import { html, useState } from "../core/dom.js";
+import { html } from "../core/dom.js";
 import { connection } from "../core/live.js";
 import { logOut, session } from "../core/session.js";
 import { useStore } from "../core/store.js";
@@ -23,19 +23,16 @@ const ConnectionMark = () => {
 
 const Account = () => {
   const { user, role } = useStore(session);
-  const [busy, setBusy] = useState(false);
   const leave = async () => {
-    setBusy(true);
     try {
       await logOut();
     } catch (error) {
       say(`You are still logged in: ${error.message}.`);
-      setBusy(false);
     }
   };
   return html`
     <span class="account" title=${role ? `role: ${role}` : ""}>${user}</span>
-    <button type="button" disabled=${busy} onClick=${leave}>Log out</button>
+    <button type="button" onClick=${leave}>Log out</button>
   `;
 };
 
