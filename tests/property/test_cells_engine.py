@@ -102,9 +102,6 @@ class CellsEngine(Engine):
 
     policy = "fifo:skip=true"
 
-    # Not yet with cells: histories with these end in a reconfiguration that cannot restore a group.
-    foreign_use = devices_assigned = requeue = None
-
     def cluster_of(self, name: str) -> Cluster:
         self.name, self.other = name, False
         return told(name)
@@ -154,12 +151,6 @@ class CellsEngine(Engine):
             assert victim.priority < head.priority
             assert victim.preemptible
             assert victim.kind is not Kind.SERVICE
-
-    def adds_nothing(self, again: Plan) -> bool:
-        """Why a job waits may be told anew: a leaf that is repartitioned for another is short of an amount before, and
-        of GPUs once that has begun.
-        """
-        return not (again.claims or again.actions or again.withdrawn or again.cells)
 
     def decide(self) -> None:
         groups = self.state.cells.cells.groups()

@@ -116,10 +116,7 @@ class Engine(RuleBasedStateMachine):
         assert plan == quiet or self.journal.records[length].body != plan, "deciding twice gives two plans"
         self.watch(plan, self.journal.records[: self.index_of(plan)])
         again = decide(self.state, self.state.now)
-        assert self.adds_nothing(again), f"after {plan}, again {again}"
-
-    def adds_nothing(self, again: Plan) -> bool:
-        return not again.news(self.state.head)
+        assert not again.news(self.state.head), f"after {plan}, again {again}"
 
     def index_of(self, plan: Plan) -> int:
         """Where the plan is recorded, or would be."""

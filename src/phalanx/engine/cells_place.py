@@ -12,6 +12,7 @@ from phalanx.engine.elastic import surplus
 from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
 from phalanx.engine.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.room import Room
+from phalanx.placement.cells.ask import shares_leaves
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Slot
 from phalanx.policy.policy import Reserve, always
@@ -58,10 +59,20 @@ def _refuse(draft: Draft, candidate: Candidate, reason: Reason) -> Outcome:
     policy, record = draft.state.policy, candidate.record
     rank = record.job.queue, record.job.priority < 0
     reserves = policy.reserve is not Reserve.NOBODY
+    told = _told(draft, record, reason)
     if reason in EVERYBODY_PASSES or rank in draft.cell_heads or (policy.backfill is always and not reserves):
-        return Outcome(reason)
+        return Outcome(told)
     draft.cell_heads[rank] = record, due_ms(draft, record) if reserves else None
-    return Outcome(reason)
+    return Outcome(told)
+
+
+def _told(draft: Draft, record: JobRecord, reason: Reason) -> Reason:
+    """The reason that a job is told: what it was told before, where a leaf that is being repartitioned may be all that
+    it lacks for a moment.
+    """
+    before = draft.state.classes[record.shape].verdict
+    is_for_a_moment = reason is Reason.GPUS and bool(draft.state.cuts) and shares_leaves(record.asked)
+    return before if is_for_a_moment and before is not Reason.UNDECIDED else reason
 
 
 def _find(draft: Draft, record: JobRecord) -> tuple[Found, Shrinks] | Reason:

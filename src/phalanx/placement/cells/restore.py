@@ -50,8 +50,13 @@ def _leaf(estate: Estate, chain: str, node: str, index: int) -> PhysicalCell | N
 
 
 def _restore_guaranteed(estate: Estate, group: Group) -> bool:
-    """Whether the group has virtual leaves in its cluster, and everybody else can still have what is owed."""
+    """Whether the group has virtual leaves in its cluster, and everybody else can still have what is owed.
+
+    A seat that the group got while it had no guarantee was in no owned cell: there is none to look for.
+    """
     for seat in group.seats:
+        if len(seat.owned_types) < len(seat.leaves):
+            return False
         seat.virtual = []
         for leaf, owned_type in zip(seat.leaves, seat.owned_types, strict=True):
             virtual = None
