@@ -5,7 +5,17 @@ from __future__ import annotations
 from heapq import heappop
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine import adjust, attempts, defragment, foreign, maintenance, patience, reconfigure, sweeps, waiting
+from phalanx.engine import (
+    adjust,
+    attempts,
+    defragment_timer,
+    foreign,
+    maintenance,
+    patience,
+    reconfigure,
+    sweeps,
+    waiting,
+)
 from phalanx.engine.amend import amend
 from phalanx.engine.assigned import assign
 from phalanx.engine.check import check, check_plan
@@ -464,4 +474,4 @@ def _decision(state: State, plan: Plan) -> None:
         # Whatever the plan itself gives back was looked at while it was made.
         state.clean_seq = state.seq
         state.capacity.grown = 0
-    defragment.expect(state)
+    defragment_timer.expect(state)

@@ -17,10 +17,10 @@ from phalanx.cluster.device import DeviceLoad, Portion
 from phalanx.cluster.device import fit as fit_portion
 from phalanx.cluster.mig import GEOMETRIES
 from phalanx.engine.cells import Tenancy, told
-from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.steps import Steps
+from phalanx.engine.windows import closing
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, seats_of, shares_leaves, suggested_to
 from phalanx.placement.cells.group import Group
 from phalanx.placement.cells.group import Seat as CellSeat

@@ -9,19 +9,19 @@ from dataclasses import replace
 
 from phalanx.engine.ceiling import Ceiling
 from phalanx.engine.cells_place import place
-from phalanx.engine.defragment import waiting
 from phalanx.engine.draft import Draft
-from phalanx.engine.maintenance import spare_ms
 from phalanx.engine.pending.candidates import Candidates
 from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
 from phalanx.engine.pending.reasons import reason_of
 from phalanx.engine.records import JobRecord
 from phalanx.engine.replicas import Replicas
 from phalanx.engine.room import Room, make_room, room_beside, room_by_defragmenting, room_of_extras
+from phalanx.engine.scattered import first_scattered
 from phalanx.engine.shortcut import short_plan
 from phalanx.engine.state import State
 from phalanx.engine.takeover import take_over, take_over_with_victims
 from phalanx.engine.trial import Closed, Trial
+from phalanx.engine.windows import spare_ms
 from phalanx.placement.place import lack
 from phalanx.placement.placement import Lack
 from phalanx.policy.policy import Targets, all_stay
@@ -125,7 +125,7 @@ def _had_reservation(draft: Draft, record: JobRecord) -> bool:
 
 
 def _defragment(candidates: Candidates, draft: Draft) -> None:
-    for record in waiting(draft.state):
+    for record in first_scattered(draft.state):
         room = None
         if not any(claim.job == record.job.id for claim in draft.claims):
             room = room_by_defragmenting(draft.trial, record, draft.context(record, None))

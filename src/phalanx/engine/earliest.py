@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from phalanx.engine.evidence import beyond_quota, expected_end_ms, would_yield
-from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
 from phalanx.engine.state import State
 from phalanx.engine.trial import Closed, Opened, Trial
+from phalanx.engine.windows import closing
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Targets, no_change
 from phalanx.protocol.reason import Reason

@@ -12,10 +12,10 @@ from phalanx.cluster.cluster import NODE, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.change import Other
 from phalanx.engine.holds import Hold
-from phalanx.engine.maintenance import too_soon, under_way
 from phalanx.engine.quotas import QueueAccount, Quotas, Shortfall
 from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state import State
+from phalanx.engine.windows import too_soon, under_way
 from phalanx.placement.place import largest_task, telling_task
 from phalanx.policy.policy import Targets
 from phalanx.policy.view import Usage

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.elastic import count_of
-from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, Group, JobRecord, Phase
 from phalanx.engine.trial import Closed, Trial
 from phalanx.engine.way import Context
+from phalanx.engine.windows import closing
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement

@@ -9,10 +9,10 @@ from types import TracebackType
 from phalanx.cluster.cluster import Health
 from phalanx.engine import cells_seats
 from phalanx.engine.elastic import sized, within
-from phalanx.engine.maintenance import closing
 from phalanx.engine.records import AttemptRecord, JobRecord
 from phalanx.engine.state import State
 from phalanx.engine.steps import Steps
+from phalanx.engine.windows import closing
 from phalanx.placement.gang import GangTrial, Seat
 from phalanx.policy.policy import anywhere
 from phalanx.policy.view import Usage
