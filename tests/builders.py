@@ -8,17 +8,17 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node
-from phalanx.engine.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
-from phalanx.engine.ends import Ends
-from phalanx.engine.history import History
-from phalanx.engine.journal import Journal
-from phalanx.engine.quotas import Quotas
-from phalanx.engine.records import JobRecord, JobState
-from phalanx.engine.spending import Spending
-from phalanx.engine.standing import Standing
-from phalanx.engine.state import State
-from phalanx.engine.suppose import Supposition
+from phalanx.engine.quota.quotas import Quotas
+from phalanx.engine.quota.spending import Spending
+from phalanx.engine.state.ends import Ends
+from phalanx.engine.state.history import History
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobRecord, JobState
+from phalanx.engine.state.standing import Standing
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, turn
+from phalanx.engine.why.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
+from phalanx.engine.why.suppose import Supposition
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, ActionId, Start, Stop
 from phalanx.protocol.event import (
@@ -273,7 +273,7 @@ def plain(value: Any) -> Any:
         return value.fingerprint()
     if isinstance(value, Ends):
         return plain(value._order)
-    if hasattr(value, "__slots__") and type(value).__module__ == "phalanx.engine.records":
+    if hasattr(value, "__slots__") and type(value).__module__ == "phalanx.engine.state.records":
         # What a class of waiting jobs could reach is remembered when first asked for.
         return tuple(plain(getattr(value, name)) for name in value.__slots__ if name not in ("asks", "reach"))
     return value

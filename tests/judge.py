@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Node
 from phalanx.cluster.device import Portion
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
-from phalanx.engine.state import State
+from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
+from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Role, Task
 from phalanx.workload.job import After, Job

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.cells_check import check_job
-from phalanx.engine.records import JobState
+from phalanx.engine.fold.check_cells import check_job
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.action import Start, Stop
 from phalanx.protocol.plan import Plan
 from phalanx.simulate.costs import NO_COSTS

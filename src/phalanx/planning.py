@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.engine.check import check_labels
-from phalanx.engine.journal import Journal
-from phalanx.engine.state import State
+from phalanx.engine.fold.check import check_labels
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.placement import Placement
 from phalanx.protocol.event import ClusterDefined, JobSubmitted

@@ -389,8 +389,8 @@ def test_a_debug_bundle_can_be_asked_as_it_is(phalanx: Phalanx, tmp_path: Path) 
 
 def test_the_end_of_a_journal_is_replayed_from_the_state_before_it(phalanx: Phalanx, tmp_path: Path) -> None:
     from builders import random_run
-    from phalanx.engine.journal import Journal
-    from phalanx.engine.snapshot import dump
+    from phalanx.engine.fold.snapshot import dump
+    from phalanx.engine.state.journal import Journal
     from phalanx.engine.turn import replay
 
     run = random_run(5, 40)

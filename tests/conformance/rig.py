@@ -13,9 +13,9 @@ from builders import a_job
 from phalanx.backends.faulty import FaultyBackend
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import AttemptRecord, JobRecord, JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, turn
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import (

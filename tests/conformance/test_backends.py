@@ -17,7 +17,7 @@ from phalanx.backends.faulty import Holding, doubling, losing
 from phalanx.backends.live import Adopted
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.records import JobState, Phase
+from phalanx.engine.state.records import JobState, Phase
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import Done, Failed, Outcome

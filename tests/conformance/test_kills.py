@@ -15,7 +15,7 @@ from programs import COMMANDS, Program
 from rig import Rig
 
 from phalanx.backends.capability import Capability
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import verify
 
 KILLS = int(os.environ.get("PHALANX_KILLS", "12"))

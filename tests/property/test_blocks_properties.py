@@ -9,7 +9,7 @@ from phalanx.cluster.capacity import CPUS, Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.topology import Topology
-from phalanx.engine.blocks import Blocks
+from phalanx.engine.reserve.blocks import Blocks
 
 NODES = 3
 CLUSTER = Cluster(tuple(Node(f"n{i}", ("r0",), 4, cpus_milli=8_000) for i in range(NODES)), ("rack", "node"))

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.ceiling import Ceiling, Ceilings
-from phalanx.engine.cycle import decide
-from phalanx.engine.draft import Draft
-from phalanx.engine.journal import Count
-from phalanx.engine.records import JobRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.ceiling import Ceiling, Ceilings
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.records import JobRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.action import ActionId
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress

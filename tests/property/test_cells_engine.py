@@ -13,10 +13,10 @@ from test_engine_properties import NUMBERS, OFTEN, Engine
 from builders import a_job, everything
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine import snapshot
-from phalanx.engine.cells_check import check_job
-from phalanx.engine.cycle import decide
-from phalanx.engine.journal import Journal
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.fold import snapshot
+from phalanx.engine.fold.check_cells import check_job
+from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import replay
 from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, request_of
 from phalanx.protocol.event import ClusterChanged

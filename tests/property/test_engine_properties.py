@@ -18,10 +18,10 @@ from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.cycle import decide
-from phalanx.engine.journal import Journal, Record
-from phalanx.engine.records import AttemptRecord, JobState, Phase, need_of
-from phalanx.engine.state import NOTHING, State
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.journal import Journal, Record
+from phalanx.engine.state.records import AttemptRecord, JobState, Phase, need_of
+from phalanx.engine.state.state import NOTHING, State
 from phalanx.engine.turn import record, replay, turn, verify
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of

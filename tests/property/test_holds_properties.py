@@ -7,8 +7,8 @@ from random import Random
 import pytest
 from test_pending_properties import History
 
-from phalanx.engine.draft import Draft
-from phalanx.engine.quotas import EVERY
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.quota.quotas import EVERY
 from phalanx.protocol.plan import Plan, Verdict
 
 SEEDS = range(24)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from builders import a_job, virtual_backend
 from phalanx.cluster.cluster import flat
-from phalanx.engine.pending.order import whole_key
-from phalanx.engine.state import State
+from phalanx.engine.state.order import whole_key
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import verify
 from phalanx.protocol.event import JobSubmitted
 from phalanx.simulate.run import Run

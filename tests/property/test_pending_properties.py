@@ -14,16 +14,17 @@ from msgspec import structs
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import cycle, draft
-from phalanx.engine.cycle import decide
-from phalanx.engine.journal import Count
+from phalanx.engine.decide import cycle
+from phalanx.engine.decide.cycle import decide
 from phalanx.engine.pending import potential
-from phalanx.engine.pending.classes import ClassIndex, index_of
-from phalanx.engine.present import present, present_reason
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
+from phalanx.engine.plan import draft
+from phalanx.engine.state.classes import ClassIndex, index_of
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.trial import Trial
 from phalanx.engine.turn import record, turn
+from phalanx.engine.why.present import present, present_reason
 from phalanx.policy.policy import Minds, Policy
 from phalanx.policy.registry import BUILTIN
 from phalanx.protocol.action import ActionId

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.quotas import EVERY, QueueAccount, Quotas
+from phalanx.engine.quota.quotas import EVERY, QueueAccount, Quotas
 from phalanx.policy.view import Usage
 from reference.kueue import RefQueue, allows, below, uses
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import Phase
-from phalanx.engine.scaling import scaled
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.decide.scaling import scaled
+from phalanx.engine.state.records import Phase
 from phalanx.engine.turn import verify
 from phalanx.protocol.event import Done, JobChanged
 from phalanx.workload.job import Job, Kind

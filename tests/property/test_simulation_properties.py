@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from builders import racked
 from judge import Judge, as_grown
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import AttemptRecord, JobState, Phase
-from phalanx.engine.state import State
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.records import AttemptRecord, JobState, Phase
+from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Reserve, Targets
 from phalanx.policy.registry import BUILTIN

@@ -13,8 +13,8 @@ from test_engine_properties import RankingEngine, devices_of, workloads
 from builders import a_job, everything, random_run, virtual_backend
 from judge import where
 from phalanx.cluster.device import Portion
-from phalanx.engine.journal import Journal, Record
-from phalanx.engine.records import AttemptRecord, JobState, Phase
+from phalanx.engine.state.journal import Journal, Record
+from phalanx.engine.state.records import AttemptRecord, JobState, Phase
 from phalanx.engine.turn import replay, verify
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.placement import Placement

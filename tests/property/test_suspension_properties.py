@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from builders import World, a_job, everything
 from phalanx.cluster.capacity import MEMORY, MEMORY_LIMIT
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, verify
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import (

@@ -14,13 +14,13 @@ from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.candidates import LONGEST_MS, chains
-from phalanx.engine.change import Change, ChangeKind, changed
-from phalanx.engine.check import check
-from phalanx.engine.explain import Explanation, redacted
-from phalanx.engine.journal import Journal
-from phalanx.engine.trial import Trial
-from phalanx.engine.why import why
+from phalanx.engine.fold.check import check
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.why.candidates import LONGEST_MS, chains
+from phalanx.engine.why.change import Change, ChangeKind, changed
+from phalanx.engine.why.explain import Explanation, redacted
+from phalanx.engine.why.why import why
 from phalanx.placement.gang import GangTrial
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import (

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.draft import Draft
-from phalanx.engine.need import need_of_others
-from phalanx.engine.pending.order import whole_key
 from phalanx.engine.pending.outcome import Outcome
 from phalanx.engine.pending.reasons import LASTING, reason_of
-from phalanx.engine.records import AttemptRecord, JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.state.order import whole_key
+from phalanx.engine.state.records import AttemptRecord, JobRecord
+from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.placement.place import lack
 from phalanx.policy.policy import Key, Reserve, Targets, always, never

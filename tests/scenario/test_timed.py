@@ -20,7 +20,7 @@ import yaml
 
 from phalanx.cluster.capacity import MB_PER_GB
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.journal import Journal
+from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import verify
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation

@@ -27,11 +27,11 @@ from test_scenarios import cluster as small_cluster
 from builders import World, after, everything, made
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.change import Change, ChangeKind
-from phalanx.engine.explain import Explanation
-from phalanx.engine.quotas import said
+from phalanx.engine.quota.quotas import said
 from phalanx.engine.turn import record
-from phalanx.engine.why import why
+from phalanx.engine.why.change import Change, ChangeKind
+from phalanx.engine.why.explain import Explanation
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import JobSubmitted
 from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence

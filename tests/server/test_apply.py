@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from running import Server, eventually
 
-from phalanx.engine.snapshot import load
+from phalanx.engine.fold.snapshot import load
 from phalanx.server.view.lists import nodes_in, queues_in, reservations_in
 
 YAML = {"Content-Type": "application/yaml"}

@@ -493,8 +493,8 @@ def test_a_debug_bundle_can_be_replayed(rehearsal: Server) -> None:
     import io
     import zipfile
 
-    from phalanx.engine.journal import Journal
-    from phalanx.engine.snapshot import load
+    from phalanx.engine.fold.snapshot import load
+    from phalanx.engine.state.journal import Journal
     from phalanx.engine.turn import verify
 
     content = rehearsal.client.get("/debug/bundle").raise_for_status().content

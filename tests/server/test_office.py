@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from builders import a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.protocol.event import ClusterDefined
 from phalanx.server.accounts import ledger

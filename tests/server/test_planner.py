@@ -16,7 +16,7 @@ from builders import World, a_job
 from phalanx.cli.why_live import expected_start
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.snapshot import dump, load
+from phalanx.engine.fold.snapshot import dump, load
 from phalanx.protocol.event import ClusterChanged, TimerDue
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import EVERY_MS, OUTLOOK, STILL_MS, Forecaster

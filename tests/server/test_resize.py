@@ -10,7 +10,7 @@ from running import Server, eventually
 
 from builders import World, a_job, everything, of_roles
 from phalanx.cluster.cluster import flat
-from phalanx.engine.snapshot import dump, load
+from phalanx.engine.fold.snapshot import dump, load
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import JobChanged

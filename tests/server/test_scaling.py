@@ -15,7 +15,7 @@ from running import Server, eventually
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.scaling import Standing, scaled
+from phalanx.engine.decide.scaling import Standing, scaled
 from phalanx.protocol.event import JobChanged, Progress
 from phalanx.server.loop.wire import QueriedLoad
 from phalanx.server.scaling.loads import Loads

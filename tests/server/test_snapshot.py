@@ -9,8 +9,8 @@ import pytest
 
 from builders import World, a_job, everything, random_run
 from phalanx.cluster.cluster import flat
-from phalanx.engine import snapshot
-from phalanx.engine.snapshot import SnapshotError, dump, load
+from phalanx.engine.fold import snapshot
+from phalanx.engine.fold.snapshot import SnapshotError, dump, load
 from phalanx.engine.turn import turn
 from phalanx.protocol.action import ActionId
 from phalanx.protocol.cells_steps import Left

@@ -9,7 +9,7 @@ from running import eventually
 
 from builders import a_job, everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.loop import snapshotter as room

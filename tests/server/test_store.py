@@ -10,9 +10,9 @@ from sqlalchemy import Connection, delete, insert, select, text
 
 from builders import a_job, everything, random_arrivals, random_cluster, random_run
 from phalanx.cluster.cluster import flat
-from phalanx.engine.apply import apply
-from phalanx.engine.snapshot import dump
-from phalanx.engine.state import State
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.fold.snapshot import dump
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.accounts.ledger import account_of_digest, change

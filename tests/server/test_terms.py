@@ -12,7 +12,7 @@ from running import Server, eventually
 
 from builders import World, a_job, everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.journal import Journal, decode
+from phalanx.engine.state.journal import Journal, decode
 from phalanx.engine.turn import verify
 from phalanx.protocol.event import TermBegun
 from phalanx.server.store.database import open_reader, sqlite_url

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import JobState
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import verify
 from phalanx.policy.throttle import CLOSE_PERMILLE, LEAST_PERMILLE, Level, Throttle
 from phalanx.protocol.action import Stop, Suspend

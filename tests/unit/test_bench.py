@@ -30,8 +30,8 @@ from phalanx.cli.main import cli, run
 from phalanx.cluster.bits import lowest
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.topology import Topology as Tree
-from phalanx.engine.journal import Journal
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.fit import Fit
 from phalanx.placement.gang import GangTrial

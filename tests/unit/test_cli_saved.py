@@ -17,8 +17,8 @@ from phalanx.cli.main import cli, run
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.device import Mode, Portion
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.journal import Journal, Record
-from phalanx.engine.snapshot import dump
+from phalanx.engine.fold.snapshot import dump
+from phalanx.engine.state.journal import Journal, Record
 from phalanx.engine.turn import replay
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy import registry

@@ -19,7 +19,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.interrupt import Interrupt
 from phalanx.cli.main import cli, run
 from phalanx.cli.progress import TURNS_BETWEEN_LOOKS, Follower
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.simulate.batch import Stopped
 
 ROOT = Path(__file__).parents[2]

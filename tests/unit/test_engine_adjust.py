@@ -11,7 +11,7 @@ import pytest
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.device import Mode, Portion
-from phalanx.engine.cycle import decide
+from phalanx.engine.decide.cycle import decide
 from phalanx.engine.turn import verify
 from phalanx.placement.placement import Placement, Slot, in_place
 from phalanx.policy import registry

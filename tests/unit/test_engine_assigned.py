@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from builders import World, a_job, racked, sockets, starts, stops
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import JobState
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay
 from phalanx.placement.placement import Slot
 from phalanx.protocol.event import DevicesAssigned, ForeignUse

@@ -9,11 +9,11 @@ import pytest
 from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine import snapshot
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import JobState
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.fold import snapshot
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
-from phalanx.engine.why import why
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import ClusterChanged, JobCancelled, JobHeld, NodeHealthChanged
 from phalanx.protocol.reason import Reason
 from phalanx.words.reason import because

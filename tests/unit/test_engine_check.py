@@ -10,10 +10,10 @@ import pytest
 
 from builders import World, a_job, after, everything, of_roles, racked, within, workers
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Overcommit, flat
-from phalanx.engine.apply import apply
-from phalanx.engine.check import check
-from phalanx.engine.journal import Record, decode, encode
-from phalanx.engine.state import State
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.fold.check import check
+from phalanx.engine.state.journal import Record, decode, encode
+from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import ActionId, Start, Stop
 from phalanx.protocol.event import (

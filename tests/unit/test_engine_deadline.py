@@ -9,7 +9,7 @@ from builders import World, a_job, after, everything, of_roles, virtual_backend,
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.deadline import Outlook, outlook
+from phalanx.engine.why.deadline import Outlook, outlook
 from phalanx.protocol.event import ClusterChanged, JobHeld, JobReleased, JobSubmitted, Outcome
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.run import Run

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import JobState, Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobState, Phase
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn, verify
 from phalanx.protocol.action import Resize, Start, Stop
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, Failed, JobSubmitted, Outcome

@@ -10,7 +10,7 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.policy.registry import BUILTIN, policy
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import Done

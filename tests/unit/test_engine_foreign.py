@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from builders import World, a_job, racked, starts, stops
-from phalanx.engine.journal import Journal
+from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import replay
 from phalanx.protocol.event import ClusterChanged, ForeignUse
 

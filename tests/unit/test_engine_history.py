@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import a_job
-from phalanx.engine import history
-from phalanx.engine.history import ENOUGH, LENGTHS_MAX, History, Lengths
+from phalanx.engine.state import history
+from phalanx.engine.state.history import ENOUGH, LENGTHS_MAX, History, Lengths
 from phalanx.workload.job import Job
 
 PERMILLES = st.integers(0, 1000)

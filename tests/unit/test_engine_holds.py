@@ -9,8 +9,8 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.present import present_reason
-from phalanx.engine.why import why
+from phalanx.engine.why.present import present_reason
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import AttemptEnded, JobCancelled, Outcome
 from phalanx.protocol.reason import Reason
 from phalanx.words.evidence import evidence

@@ -9,7 +9,7 @@ import pytest
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue
-from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.protocol.event import AttemptEnded, JobCancelled, Outcome, Progress
 
 HOUR_MS = 3_600_000

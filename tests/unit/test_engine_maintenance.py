@@ -12,9 +12,9 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.document import DocumentError
+from phalanx.engine.state.windows import spare_ms
 from phalanx.engine.turn import replay, verify
-from phalanx.engine.why import why
-from phalanx.engine.windows import spare_ms
+from phalanx.engine.why.why import why
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import ClusterChanged, NodeHealthChanged
 from phalanx.protocol.reason import Reason

@@ -6,8 +6,8 @@ import pytest
 
 from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import JobState
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import DeviceHealthChanged, Done, JobCancelled, Progress
 from phalanx.protocol.reason import Reason

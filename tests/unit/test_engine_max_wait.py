@@ -10,7 +10,7 @@ from builders import World, a_job, everything, of_roles, starts, stops, workers
 from phalanx.cluster.cluster import Health, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.turn import replay, verify
-from phalanx.engine.why import why
+from phalanx.engine.why.why import why
 from phalanx.policy import registry
 from phalanx.policy.policy import Policy
 from phalanx.policy.registry import BUILTIN, register

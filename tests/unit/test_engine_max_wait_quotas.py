@@ -9,8 +9,9 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import draft, reserve
-from phalanx.engine.cycle import decide
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.plan import draft
+from phalanx.engine.reserve import reservations as reserve
 from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
 from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job, Kind

@@ -6,7 +6,7 @@ import pytest
 
 from builders import World, a_job, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import JobCancelled
 from phalanx.protocol.plan import Plan

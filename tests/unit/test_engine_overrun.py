@@ -9,8 +9,8 @@ import pytest
 
 from builders import World, a_job, everything, starts, virtual_backend
 from phalanx.cluster.cluster import flat
-from phalanx.engine import snapshot
-from phalanx.engine.ends import OVERRUN_MIN_MS, still_ms
+from phalanx.engine.fold import snapshot
+from phalanx.engine.state.ends import OVERRUN_MIN_MS, still_ms
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.event import JobSubmitted
 from phalanx.protocol.reason import Reason

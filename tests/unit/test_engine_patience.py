@@ -11,7 +11,7 @@ from builders import World, a_job, everything, starts
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue
 from phalanx.engine.turn import replay, verify
-from phalanx.engine.why import why
+from phalanx.engine.why.why import why
 from phalanx.policy.policy import never
 from phalanx.policy.registry import BUILTIN, policy
 from phalanx.protocol.event import ClusterChanged, Event, JobCancelled, JobHeld, JobSubmitted

@@ -10,8 +10,8 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import JobState
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.event import AttemptEnded, ClusterChanged, JobCancelled, JobSubmitted, Outcome, Progress
 from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Checkpointing, Job

@@ -9,8 +9,8 @@ import pytest
 from builders import World, a_job, everything, racked, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.reconfigure import stopped_by
-from phalanx.engine.records import JobState
+from phalanx.engine.fold.reconfigure import stopped_by
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import ClusterChanged, Done, JobCancelled, PolicyChanged, TermBegun

@@ -8,7 +8,7 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.records import Phase
+from phalanx.engine.state.records import Phase
 from phalanx.engine.turn import verify
 from phalanx.policy.guarded import PolicyError, guarded
 from phalanx.policy.policy import Policy

@@ -9,12 +9,12 @@ import pytest
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.cycle import decide
-from phalanx.engine.evidence import other
-from phalanx.engine.records import JobState
-from phalanx.engine.replica_price import GivesWay, Had, ReplicaPrice, all_replicas, next_replica
-from phalanx.engine.scaling import scaled
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.decide.scaling import scaled
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import verify
+from phalanx.engine.why.evidence import other
+from phalanx.engine.why.replica_price import GivesWay, Had, ReplicaPrice, all_replicas, next_replica
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import JobCancelled, JobChanged, JobSubmitted, TimerDue
 from phalanx.protocol.plan import Plan

@@ -6,8 +6,8 @@ import pytest
 
 from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import flat
-from phalanx.engine.journal import Journal, Record, decode, encode
-from phalanx.engine.records import JobState
+from phalanx.engine.state.journal import Journal, Record, decode, encode
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import JobCancelled, JobHeld, JobReleased, JobRequeued

@@ -6,8 +6,8 @@ import pytest
 
 from builders import World, a_job, of_roles, places, sockets, starts, stops
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import JobState, Phase
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.records import JobState, Phase
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import DeviceHealthChanged, JobCancelled, NodeHealthChanged
 from phalanx.protocol.plan import Plan

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.engine.scaling import GROW_AGAIN_MS, STALE_MS, Load, Standing, Verdict, next_size
+from phalanx.engine.decide.scaling import GROW_AGAIN_MS, STALE_MS, Load, Standing, Verdict, next_size
 from phalanx.workload.scale import Metric, Scale
 
 LONG_AGO, NOW = 0, 10_000_000

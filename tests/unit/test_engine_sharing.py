@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from builders import World, a_job, sockets, starts
 from phalanx.cluster.cluster import flat
-from phalanx.engine.cycle import decide
-from phalanx.engine.records import JobState
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import record
 from phalanx.protocol.action import Repartition, Resize
 from phalanx.protocol.event import JobCancelled, JobSubmitted

@@ -6,8 +6,8 @@ import pytest
 
 from builders import World, a_job, racked
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine import shortcut
-from phalanx.engine.state import State
+from phalanx.engine.decide import shortcut
+from phalanx.engine.state.state import State
 from phalanx.placement import gang
 from phalanx.protocol.event import ClusterChanged
 from phalanx.protocol.plan import Plan

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from builders import World, starts, stops
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import verify
 from phalanx.protocol.event import Progress
 from phalanx.protocol.plan import Plan

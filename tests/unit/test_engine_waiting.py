@@ -6,7 +6,7 @@ import pytest
 
 from builders import World, a_job, after, array, starts
 from phalanx.cluster.cluster import flat
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.event import JobCancelled, JobHeld, JobReleased, Outcome
 from phalanx.protocol.reason import Reason
 

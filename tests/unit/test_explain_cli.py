@@ -17,7 +17,7 @@ from phalanx.cli.files import save_journal
 from phalanx.cli.main import cli, run
 from phalanx.cli.saved import state_from
 from phalanx.cluster.cluster import flat
-from phalanx.engine.snapshot import dump
+from phalanx.engine.fold.snapshot import dump
 from phalanx.simulate.apart import WorkFailedError
 from phalanx.simulate.experience import ENOUGH, Experience, Miss, encoded
 

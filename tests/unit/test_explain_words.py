@@ -10,11 +10,11 @@ from builders import World, a_job, of_roles, racked
 from phalanx.cluster.cluster import CLUSTER, Cluster, Health, Node, StorageTier, Taint, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.change import Change, ChangeKind, Other
-from phalanx.engine.evidence import Budget, Held, QuotaShort
-from phalanx.engine.explain import Explanation, redacted
-from phalanx.engine.records import JobState
-from phalanx.engine.why import why
+from phalanx.engine.state.records import JobState
+from phalanx.engine.why.change import Change, ChangeKind, Other
+from phalanx.engine.why.evidence import Budget, Held, QuotaShort
+from phalanx.engine.why.explain import Explanation, redacted
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import AttemptEnded, ClusterChanged, NodeHealthChanged, Outcome
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.forecast import Forecast, Span

@@ -11,8 +11,8 @@ import pytest
 from builders import World, a_job, everything
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.explain import explain
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
+from phalanx.engine.why.explain import explain
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import ClusterChanged, Done, JobCancelled
 from phalanx.simulate.apart import WorkFailedError, apart

@@ -9,9 +9,9 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import JobState
-from phalanx.engine.snapshot import dump, load
+from phalanx.engine.fold.snapshot import dump, load
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import Resize
 from phalanx.protocol.event import Done, JobCancelled, PolicyChanged, Progress

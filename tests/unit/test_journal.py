@@ -11,7 +11,7 @@ import pytest
 from builders import World, a_job, everything, places, stops
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.journal import VERSION, Digest, Journal, Record, decode, encode
+from phalanx.engine.state.journal import VERSION, Digest, Journal, Record, decode, encode
 from phalanx.engine.turn import record, replay, verify
 from phalanx.protocol.action import Action, ActionId, Resume, Suspend
 from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome, TermBegun, TimerDue

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from builders import World, a_job
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.device import Portion
-from phalanx.engine.records import JobState
-from phalanx.engine.snapshot import dump, load
+from phalanx.engine.fold.snapshot import dump, load
+from phalanx.engine.state.records import JobState
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.lending import divided
 from phalanx.protocol.action import Resize, Suspend

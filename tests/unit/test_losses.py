@@ -8,8 +8,8 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.losses import Loss, loss_of
-from phalanx.engine.records import AttemptRecord
+from phalanx.engine.state.losses import Loss, loss_of
+from phalanx.engine.state.records import AttemptRecord
 from phalanx.protocol.event import Progress
 from phalanx.words.losses import lost_words
 from phalanx.workload.job import Checkpointing

@@ -12,8 +12,8 @@ from builders import World, a_job, of_roles, racked, sockets, within, workers
 from phalanx.cluster.capacity import Capacity
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Node, Taint, flat
 from phalanx.cluster.topology import Topology
-from phalanx.engine.change import ChangeKind
-from phalanx.engine.why import why
+from phalanx.engine.why.change import ChangeKind
+from phalanx.engine.why.why import why
 from phalanx.placement.fit import Fit
 from phalanx.placement.misfit import misfit
 from phalanx.placement.place import ever

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.simulate.simulation import Setup, Simulation
 from phalanx.simulate.traces.synthetic import Synthetic, synthesize
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
-from phalanx.engine.records import UNSAID_MS
+from phalanx.engine.state.records import UNSAID_MS
 from phalanx.engine.turn import verify
 from phalanx.policy.policy import Key, Policy, Reserve
 from phalanx.policy.registry import register

@@ -21,9 +21,9 @@ from phalanx.advice.rounds import ELSEWHERE, Contender, Place, Spans, choose
 from phalanx.advice.solver import NotSolvedError, SolverMissingError
 from phalanx.cluster.cluster import Cluster, Node, flat
 from phalanx.cluster.topology import Topology
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import JobState
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.gavel import OBJECTIVES, confined
 from phalanx.policy.registry import policy

@@ -12,7 +12,7 @@ import pytest
 from builders import World, a_job, starts
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue
-from phalanx.engine.explain import explain
+from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.policy import registry
 from phalanx.policy.guarded import RULES, PolicyError, guarded

@@ -7,10 +7,10 @@ from dataclasses import replace
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.change import ChangeKind
-from phalanx.engine.present import Present, present, present_reason
 from phalanx.engine.turn import record
-from phalanx.engine.why import why
+from phalanx.engine.why.change import ChangeKind
+from phalanx.engine.why.present import Present, present, present_reason
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import AttemptEnded, JobSubmitted, Outcome
 from phalanx.protocol.reason import Reason
 

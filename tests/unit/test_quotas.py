@@ -9,9 +9,9 @@ import pytest
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue, Quota, QuotaConflict, loose_limits, settled
-from phalanx.engine.check import check
-from phalanx.engine.quotas import Quotas
-from phalanx.engine.state import NeverFitsError
+from phalanx.engine.fold.check import check
+from phalanx.engine.quota.quotas import Quotas
+from phalanx.engine.state.state import NeverFitsError
 from phalanx.planning import plan
 from phalanx.policy.view import Usage
 from phalanx.protocol.event import JobSubmitted

@@ -8,7 +8,7 @@ import pytest
 
 from builders import World, a_job
 from phalanx.cluster.cluster import flat
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.protocol.event import AttemptEnded, JobCancelled, JobChanged, Outcome, Progress
 from phalanx.workload.job import Job
 

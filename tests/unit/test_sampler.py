@@ -8,7 +8,7 @@ from math import fsum
 import pytest
 
 from phalanx.cluster.cluster import Health, flat
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import fragmentation
 from phalanx.protocol.event import NodeHealthChanged
 from phalanx.simulate import sampler as sampler_module

@@ -8,8 +8,8 @@ import pytest
 
 from builders import World, a_job, sockets
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine.explain import Explanation
-from phalanx.engine.why import why
+from phalanx.engine.why.explain import Explanation
+from phalanx.engine.why.why import why
 from phalanx.placement.shortage import Barrier
 from phalanx.protocol.reason import Reason
 from phalanx.words.change import sooner

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import phalanx
 from phalanx.cluster.cluster import flat
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Policy
 from phalanx.simulate.batch import RunError, Stopped, run_cases
 from phalanx.simulate.entry import policies_of, study_of

@@ -15,7 +15,7 @@ import pytest
 
 from builders import everything
 from phalanx.cluster.cluster import flat
-from phalanx.engine.journal import Journal
+from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import replay, verify
 from phalanx.policy.guarded import PolicyError
 from phalanx.policy.policy import Policy

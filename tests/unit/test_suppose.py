@@ -11,13 +11,13 @@ from builders import World, a_job, events_of
 from phalanx.cluster.cluster import Cluster, Health, Node, flat
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import counterfactual
-from phalanx.engine.change import Change, ChangeKind
-from phalanx.engine.evidence import other
-from phalanx.engine.journal import Journal
-from phalanx.engine.suppose import Supposition, copied
+from phalanx.engine.state.journal import Journal
 from phalanx.engine.turn import record, replay
-from phalanx.engine.why import why
+from phalanx.engine.why import counterfactual
+from phalanx.engine.why.change import Change, ChangeKind
+from phalanx.engine.why.evidence import other
+from phalanx.engine.why.suppose import Supposition, copied
+from phalanx.engine.why.why import why
 from phalanx.protocol.reason import Reason
 from phalanx.workload.job import Job
 

@@ -10,11 +10,11 @@ import pytest
 from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.capacity import MEMORY
 from phalanx.cluster.cluster import Cluster, Health, Node
-from phalanx.engine.journal import Journal, decode, encode
-from phalanx.engine.losses import Loss, loss_of
-from phalanx.engine.records import JobState
-from phalanx.engine.snapshot import dump, load
-from phalanx.engine.state import State
+from phalanx.engine.fold.snapshot import dump, load
+from phalanx.engine.state.journal import Journal, decode, encode
+from phalanx.engine.state.losses import Loss, loss_of
+from phalanx.engine.state.records import JobState
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, verify
 from phalanx.protocol.action import Resume, Suspend
 from phalanx.protocol.event import (

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import flat
-from phalanx.engine.records import JobRecord
+from phalanx.engine.state.records import JobRecord
 from phalanx.policy.gittins import Gittins
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation

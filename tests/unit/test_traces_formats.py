@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builders import World, a_job, array, of_roles
 from phalanx.cluster.cluster import Cluster, Node, flat
-from phalanx.engine.journal import Journal
+from phalanx.engine.state.journal import Journal
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import JobCancelled, Outcome, Progress
 from phalanx.simulate.costs import NO_COSTS, Costs

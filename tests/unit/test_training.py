@@ -6,7 +6,7 @@ import pytest
 
 from builders import World, a_job, of_roles, workers
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.journal import Journal
+from phalanx.engine.state.journal import Journal
 from phalanx.placement.placement import Placement, Slot
 from phalanx.policy.optimus import all_reduce, coefficients
 from phalanx.protocol.event import Progress

@@ -6,7 +6,7 @@ import pytest
 
 from builders import a_job, virtual_backend
 from phalanx.cluster.cluster import flat
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, ActionId, Start, Stop
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, JobCancelled, JobSubmitted, Lost, Outcome

@@ -13,9 +13,9 @@ from phalanx.advice.rounds import ELSEWHERE, Choice, Contender, Place, Spans, ch
 from phalanx.advice.solver import NotSolvedError, solver
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import commonest_type
-from phalanx.engine.records import FOREVER_MS, JobRecord, Phase
-from phalanx.engine.state import State
-from phalanx.engine.trial import Trial
+from phalanx.engine.state.records import FOREVER_MS, JobRecord, Phase
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.trial import Trial
 from phalanx.errors import PhalanxError
 from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.engine.records import JobRecord, StopReason
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord, StopReason
+from phalanx.engine.state.state import State
 
 FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN, StopReason.OUTDONE)
 """Reasons of a stop after which a job does not come back."""

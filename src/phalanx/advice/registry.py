@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from phalanx.advice.gavel import Gavel
 from phalanx.advice.themis import Themis
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Advice
 from phalanx.workload.throughputs import Throughputs
 

@@ -8,8 +8,8 @@ from zlib import crc32
 
 from phalanx.advice.auction import Bid, auction
 from phalanx.advice.present import present_jobs
-from phalanx.engine.records import FOREVER_MS, JobRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import FOREVER_MS, JobRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.policy.themis import Rule
 from phalanx.protocol.event import Advice
 from phalanx.workload.throughputs import Throughputs

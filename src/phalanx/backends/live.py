@@ -8,8 +8,8 @@ from typing import Protocol
 
 from phalanx.backends.capability import Offer
 from phalanx.engine.backend import Backend
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.protocol.action import Action
 
 

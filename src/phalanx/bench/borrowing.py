@@ -12,12 +12,12 @@ from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine import cycle
-from phalanx.engine.journal import Count
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.decide import cycle
+from phalanx.engine.preempt.victims import VictimSearch
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
-from phalanx.engine.victims import VictimSearch
 from phalanx.protocol.action import Stop
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, Outcome, Progress
 from phalanx.protocol.plan import Plan

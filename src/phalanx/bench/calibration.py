@@ -8,7 +8,7 @@ from random import Random
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.forecast import Forecast, Outlook, forecast

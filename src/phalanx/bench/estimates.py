@@ -9,8 +9,8 @@ from typing import Any
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.topology import Topology
-from phalanx.engine.journal import Count
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.policy.optimus import Form, all_reduce, coefficients, lies_apart, parameter_servers
 from phalanx.protocol.event import ClusterDefined

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from phalanx.bench.calibration import Calibration, counted
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.costs import Costs
 from phalanx.simulate.experience import Experience

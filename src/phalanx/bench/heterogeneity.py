@@ -20,7 +20,7 @@ from phalanx.advice.gavel import Gavel
 from phalanx.advice.rounds import Contender
 from phalanx.bench.row import Row, Tell, row
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Advice
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.simulation import Setup, Simulation

@@ -15,8 +15,8 @@ from statistics import fmean
 
 from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Row, Tell, row
-from phalanx.engine.journal import Journal
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import replay, verify
 from phalanx.protocol.action import ActionId, Start
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted

@@ -7,9 +7,9 @@ from random import Random
 from phalanx.bench.clock import Patience, timed_us
 from phalanx.bench.fleet import Jobs, drained, fleet, take
 from phalanx.cluster.cluster import Health
-from phalanx.engine.journal import Journal
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import AttemptEnded, ClusterDefined, Done, Event, JobSubmitted, NodeHealthChanged, Outcome
 from phalanx.protocol.plan import Plan

@@ -11,7 +11,7 @@ from typing import Any
 
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.cluster.cluster import Cluster, flat
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.policy.registry import BUILTIN
 from phalanx.simulate.batch import Stopped
 from phalanx.simulate.plugins import resolve_policy

@@ -19,7 +19,7 @@ from phalanx.bench.fleet import GPUS, NODES_PER_RACK
 from phalanx.bench.row import Row, Tell, ratio, row
 from phalanx.bench.streams import HOUR_MS, MIXES, Mix, Stream, stream
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.placement.pack import Packing
 from phalanx.simulate.run import Run, submissions
 from phalanx.simulate.virtual import VirtualBackend

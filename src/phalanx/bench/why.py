@@ -16,11 +16,11 @@ from phalanx.bench.collector import as_in_a_server
 from phalanx.bench.held_out import Held, held_out
 from phalanx.bench.row import Row, Tell, quantile, row
 from phalanx.cluster.cluster import Cluster, Node
-from phalanx.engine.journal import Count
-from phalanx.engine.pending.order import whole_key
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.order import whole_key
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
-from phalanx.engine.why import why
+from phalanx.engine.why.why import why
 from phalanx.protocol.event import ClusterDefined, Done, JobSubmitted
 from phalanx.simulate.estimates import estimates_of
 from phalanx.simulate.forecast import Forecast, Outlook, Point, point_forecast, span

@@ -10,8 +10,8 @@ import click
 from phalanx.cli.map import draw, letters_of
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.explain import explain
 from phalanx.engine.turn import verify
+from phalanx.engine.why.explain import explain
 from phalanx.protocol.event import Event, JobSubmitted, NodeHealthChanged
 from phalanx.protocol.plan import Plan
 from phalanx.simulate.costs import NO_COSTS

@@ -10,7 +10,7 @@ from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.cluster.cluster import Cluster
-    from phalanx.engine.journal import Journal
+    from phalanx.engine.state.journal import Journal
     from phalanx.workload.job import Job
 
 TEXT_BYTES_MAX = 64 * 1024 * 1024

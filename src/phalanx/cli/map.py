@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NODES_SHOWN_MAX = 64

@@ -16,9 +16,9 @@ from phalanx.cli.output import STATE, Column, Output, emit, output_option
 from phalanx.cli.plan_live import plan_live
 from phalanx.cli.when import moment
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
-from phalanx.engine import deadline
-from phalanx.engine.explain import explain
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
+from phalanx.engine.why import deadline
+from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.placement.cost import StepCost
 from phalanx.placement.fragmentation import fragmentation, largest_gang

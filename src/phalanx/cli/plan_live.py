@@ -11,7 +11,7 @@ from phalanx.cli.job_rows import where
 from phalanx.cli.job_text import read_checked, site_of, with_file
 from phalanx.cli.output import STATE, Column, Output, emit
 from phalanx.cli.when import now_ms, span
-from phalanx.engine.change import Other
+from phalanx.engine.why.change import Other
 from phalanx.words.others import leaving_words
 
 COLUMNS = (

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TypeAlias
 
 from phalanx.cli.interrupt import Interrupt
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.simulate.batch import Stopped
 from phalanx.simulate.table import duration_text
 

@@ -42,7 +42,7 @@ colour in a pipe or with `NO_COLOR` set.
 
 def records() -> str:
     """The page of what the journal can hold, from the types themselves."""
-    from phalanx.engine import records
+    from phalanx.engine.state import records
     from phalanx.protocol import action, event, reason
 
     return f"""\

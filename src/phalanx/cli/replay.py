@@ -8,8 +8,8 @@ import click
 
 from phalanx.cli.output import Column, Output, emit_one, output_option
 from phalanx.cli.saved import records_from, snapshot_from, start_of
-from phalanx.engine.apply import apply
-from phalanx.engine.cycle import decide
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.fold.apply import apply
 from phalanx.errors import PhalanxError
 from phalanx.protocol.plan import Plan
 

@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, TypeVar
 import click
 
 from phalanx.cli.files import FileError
-from phalanx.engine import snapshot
-from phalanx.engine.apply import apply
-from phalanx.engine.journal import Count, Record, decode
-from phalanx.engine.snapshot import SnapshotError
-from phalanx.engine.state import State
+from phalanx.engine.fold import snapshot
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.fold.snapshot import SnapshotError
+from phalanx.engine.state.journal import Count, Record, decode
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.policy.guarded import PolicyError
 from phalanx.policy.registry import is_file, known, split

@@ -31,7 +31,7 @@ from phalanx.cli.runs import (
 from phalanx.cli.saved import run_from
 from phalanx.cli.varied import COLUMNS as VARIED_COLUMNS
 from phalanx.cli.varied import Varied
-from phalanx.engine.journal import Count, Journal
+from phalanx.engine.state.journal import Count, Journal
 from phalanx.errors import PhalanxError
 from phalanx.simulate.batch import carry_on, naming
 from phalanx.simulate.entry import policies_of, until_of

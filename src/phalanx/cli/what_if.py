@@ -24,7 +24,7 @@ from phalanx.cli.state_file import state_option
 from phalanx.cli.what_if_live import Changes, what_if_live
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.formats.limits import NODES_MAX
-from phalanx.engine.explain import explain
+from phalanx.engine.why.explain import explain
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterChanged, Event, JobSubmitted, NodeHealthChanged, PolicyChanged
 from phalanx.simulate.batch import carry_on, naming

@@ -14,8 +14,8 @@ from phalanx.cli.output import Output
 from phalanx.cli.saved import state_from
 from phalanx.cli.what_if_live import Changes, show_futures
 from phalanx.cli.when import span
-from phalanx.engine import snapshot
-from phalanx.engine.state import State
+from phalanx.engine.fold import snapshot
+from phalanx.engine.state.state import State
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.questions import Foresee
 from phalanx.simulate.plugins import resolve_policy

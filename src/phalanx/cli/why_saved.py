@@ -10,10 +10,10 @@ import msgspec
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import STATE, Column, Output, emit_one
 from phalanx.cli.saved import experience_from, state_from
-from phalanx.engine.explain import Explanation
-from phalanx.engine.replica_price import next_replica
-from phalanx.engine.state import State, UnknownJobError
-from phalanx.engine.why import why as answer
+from phalanx.engine.state.state import State, UnknownJobError
+from phalanx.engine.why.explain import Explanation
+from phalanx.engine.why.replica_price import next_replica
+from phalanx.engine.why.why import why as answer
 from phalanx.errors import PhalanxError
 from phalanx.words.change import offer, sooner
 from phalanx.words.deadline import deadline_words

@@ -18,10 +18,10 @@ from phalanx.cluster.cells import CellSite
 from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.formats.hived import CONFIG_LIMITS, read_hived
 from phalanx.document import read_document
-from phalanx.engine import snapshot
-from phalanx.engine.cells import Tenancy
-from phalanx.engine.journal import Count
-from phalanx.engine.state import State
+from phalanx.engine.fold import snapshot
+from phalanx.engine.state.cells import Tenancy
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.errors import PhalanxError
 from phalanx.placement.cells.ask import LAZY_LABEL, PINNED_LABEL, QUOTA_LABEL, SUGGESTED_LABEL

@@ -15,8 +15,8 @@ from typing import Any, TypeGuard
 
 from phalanx.cluster.cluster import CLUSTER, NODE, Cluster, Health, Link, Node
 from phalanx.cluster.formats.limits import GPUS_MAX, GPUS_PER_NODE_MAX, NODES_MAX
-from phalanx.engine.journal import Journal
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Journal
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.placement.cost import seed_cost
 from phalanx.placement.mesh import inside_out

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.engine.apply import apply
-from phalanx.engine.cycle import decide
-from phalanx.engine.journal import Journal, encode
-from phalanx.engine.state import State
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.state.journal import Journal, encode
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets
 from phalanx.protocol.event import Event, TimerDue
 from phalanx.protocol.plan import Plan

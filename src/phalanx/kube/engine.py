@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import BinaryIO
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.engine.journal import Count, Record
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count, Record
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import ClusterDefined, Event
 from phalanx.protocol.plan import Plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.explain import explain
+from phalanx.engine.why.explain import explain
 from phalanx.kube.adoption import Adoption
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.bundle import Bundle, RefusedError, by_role, job_of

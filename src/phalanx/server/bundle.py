@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import Connection
 
-from phalanx.engine.journal import Digest
+from phalanx.engine.state.journal import Digest
 from phalanx.server.hidden_env import line_without_values
 from phalanx.server.options import Options
 from phalanx.server.store.accounts import audit_page

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import Quota, loose_limits, with_unit
-from phalanx.engine.check import check
-from phalanx.engine.evidence import stranded_by
-from phalanx.engine.reconfigure import stopped_by
-from phalanx.engine.state import State
+from phalanx.engine.fold.check import check
+from phalanx.engine.fold.reconfigure import stopped_by
+from phalanx.engine.state.state import State
+from phalanx.engine.why.evidence import stranded_by
 from phalanx.policy.registry import is_file, known, split
 from phalanx.protocol.event import ClusterChanged, Event, PolicyChanged
 from phalanx.server.quota_warnings import quota_warnings

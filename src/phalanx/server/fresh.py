@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.placement.place import ever
 from phalanx.protocol.reason import Reason
 

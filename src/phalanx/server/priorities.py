@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.cluster.queues import priority_caps
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.server.accounts.roles import Role
 from phalanx.server.refusal import Refusal
 from phalanx.workload.job import Job

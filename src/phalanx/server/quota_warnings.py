@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.queues import RESOURCES, with_unit
-from phalanx.engine.quotas import Quotas
+from phalanx.engine.quota.quotas import Quotas
 
 
 def quota_warnings(cluster: Cluster) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.options import Options
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from heapq import heappush
 
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, Event, Outcome
 from phalanx.simulate.costs import Costs

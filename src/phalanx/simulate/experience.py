@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Policy
 from phalanx.simulate.forecast import Forecast, Span
 

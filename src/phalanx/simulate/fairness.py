@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.simulate.result import JobResult
 
 

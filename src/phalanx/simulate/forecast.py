@@ -16,9 +16,9 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from phalanx.advice.registry import adviser
-from phalanx.engine.journal import Count
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import Event, JobSubmitted
 from phalanx.simulate.adopt import adopted

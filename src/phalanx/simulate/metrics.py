@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.simulate.deadlines import deadline_counts, late_s
 from phalanx.simulate.fairness import jain, served, worst_ftf
 from phalanx.simulate.never_fit import NeverFit, never_fit_figures

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from phalanx.cluster.cluster import CLUSTER
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.placement.misfit import Misfit, misfit
 from phalanx.placement.place import refusal
 from phalanx.protocol.reason import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.policy.registry import described
 from phalanx.simulate.fairness import served
 from phalanx.simulate.ledger import FULL_PERMILLE, Account

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from random import Random
 
-from phalanx.engine.check import takes
-from phalanx.engine.records import JobRecord, shape_of
-from phalanx.engine.state import State
+from phalanx.engine.fold.check import takes
+from phalanx.engine.state.records import JobRecord, shape_of
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Minds
 from phalanx.workload.job import Job, Kind
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from math import fsum
 from random import Random
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import fragmentation
 from phalanx.simulate.ledger import FULL_PERMILLE
 from phalanx.simulate.result import Timeline

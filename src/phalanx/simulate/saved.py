@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from phalanx.engine.snapshot import UNREADABLE, read, written
+from phalanx.engine.fold.snapshot import UNREADABLE, read, written
 from phalanx.errors import PhalanxError
 from phalanx.simulate.code import code_of
 from phalanx.simulate.simulation import Simulation

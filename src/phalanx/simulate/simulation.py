@@ -10,8 +10,8 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Cluster, Health, commonest_type
 from phalanx.cluster.topology import Topology
-from phalanx.engine.journal import Count, Journal
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count, Journal
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.protocol.event import (
     ClusterChanged,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from phalanx.engine.records import JobRecord, StopReason
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord, StopReason
+from phalanx.engine.state.state import State
 from phalanx.policy.guarded import PolicyError
 from phalanx.protocol.action import Action, Resize, Stop
 from phalanx.protocol.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.policy.parameters import Parameters
 from phalanx.policy.policy import Policy
 from phalanx.policy.promises import WHOLE, Promise, promises_of

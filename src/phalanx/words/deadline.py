@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from phalanx.engine.deadline import Outlook, outlook
-from phalanx.engine.records import JobRecord, JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord, JobState
+from phalanx.engine.state.state import State
+from phalanx.engine.why.deadline import Outlook, outlook
 from phalanx.protocol.reason import Reason
 from phalanx.words.others import Everything, a_job_of
 from phalanx.words.phrases import gpu_time, how_long

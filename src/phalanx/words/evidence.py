@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import GPUS_PERMILLE, with_unit
-from phalanx.engine.change import Other
-from phalanx.engine.evidence import Held
-from phalanx.engine.explain import Explanation
-from phalanx.engine.position import Level, Position
-from phalanx.engine.records import UNSAID_MS
+from phalanx.engine.state.records import UNSAID_MS
+from phalanx.engine.why.change import Other
+from phalanx.engine.why.evidence import Held
+from phalanx.engine.why.explain import Explanation
+from phalanx.engine.why.position import Level, Position
 from phalanx.policy.view import Usage
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.table import duration_text

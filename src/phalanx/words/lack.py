@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.cluster import NODE
-from phalanx.engine.explain import Explanation
+from phalanx.engine.why.explain import Explanation
 from phalanx.placement.placement import Refusal
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.never_fit import BESIDE

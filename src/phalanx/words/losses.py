@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from phalanx.engine.records import StopReason
+from phalanx.engine.state.records import StopReason
 from phalanx.simulate.table import duration_text
 from phalanx.words.phrases import counted, gpu_time
 

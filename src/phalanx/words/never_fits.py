@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import Node
-from phalanx.engine.explain import Explanation
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
+from phalanx.engine.why.explain import Explanation
 from phalanx.protocol.reason import Reason
 from phalanx.words.phrases import counted, listed
 from phalanx.workload.gang import Role, Task

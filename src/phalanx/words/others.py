@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.engine.change import Other
+from phalanx.engine.why.change import Other
 from phalanx.words.phrases import counted, listed, moment
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from phalanx.engine.change import Other
-from phalanx.engine.records import StopReason
-from phalanx.engine.state import State
+from phalanx.engine.state.records import StopReason
+from phalanx.engine.state.state import State
+from phalanx.engine.why.change import Other
 from phalanx.words.others import Everything, with_size
 
 

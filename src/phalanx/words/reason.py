@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.engine.evidence import Reserved
-from phalanx.engine.explain import Explanation
-from phalanx.engine.records import JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobState
+from phalanx.engine.state.state import State
+from phalanx.engine.why.evidence import Reserved
+from phalanx.engine.why.explain import Explanation
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.never_fit import misfit_words
 from phalanx.words.lack import lacking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.engine.replica_price import GivesWay, Had, ReplicaPrice
+from phalanx.engine.why.replica_price import GivesWay, Had, ReplicaPrice
 from phalanx.words.others import with_size
 from phalanx.words.phrases import counted, gpu_time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.engine.scaling import STALE_MS, Standing
+from phalanx.engine.decide.scaling import STALE_MS, Standing
 
 STANDINGS = {
     Standing.STEADY: "that is right",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from phalanx.engine.attempts import left_by_ms
-from phalanx.engine.evidence import other
-from phalanx.engine.explain import Explanation
-from phalanx.engine.state import State
+from phalanx.engine.fold.attempts import left_by_ms
+from phalanx.engine.state.state import State
+from phalanx.engine.why.evidence import other
+from phalanx.engine.why.explain import Explanation
 from phalanx.policy.policy import Policy
 from phalanx.protocol.reason import Reason
 from phalanx.simulate.experience import ENOUGH

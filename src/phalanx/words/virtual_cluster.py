@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.engine.cells_view import VirtualClusterView
-from phalanx.engine.explain import Explanation
+from phalanx.engine.why.cells_view import VirtualClusterView
+from phalanx.engine.why.explain import Explanation
 from phalanx.protocol.reason import Reason
 from phalanx.words.phrases import counted
 

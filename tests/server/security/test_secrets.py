@@ -522,7 +522,7 @@ def test_a_bundle_has_no_values_and_decides_the_same(site: Site, canary: str, tm
     assert f'["KEY","{HIDDEN}"]'.encode() in parts["journal.jsonl"]
     replayed = phalanx(site, "replay", "--verify", str(path), "-o", "json")
     assert replayed.returncode == 0, replayed.stderr
-    from phalanx.engine.snapshot import load
+    from phalanx.engine.fold.snapshot import load
 
     state = load(parts["snapshot.bin"])
     assert json.loads(replayed.stdout)["digest"] == str(state.digest), "the journal leads to the snapshot"
@@ -533,8 +533,8 @@ def test_a_bundle_has_no_values_and_decides_the_same(site: Site, canary: str, tm
 
 def test_a_bundle_of_a_long_journal_begins_with_a_state_without_values(folder: Path, tmp_path: Path) -> None:
     """As many records as need a beginning take long: the bound is lowered instead, in a bundle made from the store."""
-    from phalanx.engine.journal import GENESIS
-    from phalanx.engine.snapshot import dump, load
+    from phalanx.engine.fold.snapshot import dump, load
+    from phalanx.engine.state.journal import GENESIS
     from phalanx.server import bundle
     from phalanx.server.options import Options
     from phalanx.server.planner.answers import answer
@@ -578,7 +578,7 @@ def test_a_bundle_of_a_long_journal_begins_with_a_state_without_values(folder: P
 
 
 def test_a_snapshot_has_no_values(site: Site, canary: str) -> None:
-    from phalanx.engine.snapshot import load
+    from phalanx.engine.fold.snapshot import load
 
     content = site.server.client.get("/snapshot").raise_for_status().content
     assert CANARY.encode() not in plain(content)

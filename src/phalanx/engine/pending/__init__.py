@@ -1,1 +1,1 @@
-"""The pending jobs: the order in which they claim capacity, and the candidates of a decision."""
+"""The pending jobs: which of them is the next candidate of a decision."""

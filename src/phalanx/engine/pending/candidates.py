@@ -7,13 +7,13 @@ others were placed.
 
 from __future__ import annotations
 
-from phalanx.engine.draft import Draft
 from phalanx.engine.pending.outcome import Candidate, Outcome
 from phalanx.engine.pending.queue import PendingClass
 from phalanx.engine.pending.reasons import LASTING, Reasons
 from phalanx.engine.pending.walk import Walk
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets, always, never
 from phalanx.protocol.plan import Verdict
 from phalanx.protocol.reason import LACK_REASON, Reason

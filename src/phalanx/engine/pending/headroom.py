@@ -7,8 +7,8 @@ says it all. Queues that are guaranteed nothing and have no limits share one mas
 from __future__ import annotations
 
 from phalanx.engine.pending.queue import QueueCandidates
-from phalanx.engine.pending.requests import ALL, Requests
-from phalanx.engine.state import State
+from phalanx.engine.state.requests import ALL, Requests
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import no_bound
 
 

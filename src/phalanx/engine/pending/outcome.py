@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.engine.pending.queue import PendingClass
-from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import JobRecord
+from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.state.records import JobRecord
 from phalanx.protocol.reason import Reason
 
 

@@ -7,10 +7,10 @@ smallest task: free, once those leave that are terminating, or by preemption whe
 from __future__ import annotations
 
 from phalanx.cluster.bits import members
-from phalanx.engine.draft import Draft
-from phalanx.engine.pending.requests import ALL, Request, Requests
-from phalanx.engine.records import Group, JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.state.records import Group, JobRecord
+from phalanx.engine.state.requests import ALL, Request, Requests
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets
 
 NODES_MAX = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from phalanx.engine.pending.classes import QueueClasses
-from phalanx.engine.records import OVERDUE, AttemptRecord, WaitingClass
+from phalanx.engine.state.classes import QueueClasses
+from phalanx.engine.state.records import OVERDUE, AttemptRecord, WaitingClass
 from phalanx.policy.policy import Key
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from phalanx.engine.pending.order import INNER, LEAF, WHOLE, QueueKeys
+from phalanx.engine.state.order import INNER, LEAF, WHOLE, QueueKeys
 from phalanx.policy.policy import Key
 
 Turn = tuple[tuple[float, ...], str]

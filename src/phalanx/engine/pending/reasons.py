@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from phalanx.engine.draft import Draft
 from phalanx.engine.pending.queue import PendingClass
-from phalanx.engine.quotas import Shortfall
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.placement.place import lack
 from phalanx.protocol.plan import Verdict
 from phalanx.protocol.reason import LACK_REASON, Reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.draft import Draft
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.state.state import State
 from phalanx.policy.policy import Reserve, Targets, always
 
 

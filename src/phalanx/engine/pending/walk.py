@@ -10,17 +10,17 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 
-from phalanx.engine.draft import Draft
-from phalanx.engine.need import need_of_others
 from phalanx.engine.pending.headroom import Headroom
-from phalanx.engine.pending.order import QueueKeys
 from phalanx.engine.pending.potential import Potential
 from phalanx.engine.pending.queue import Entry, PendingClass, QueueCandidates, turn_of
 from phalanx.engine.pending.queue_tree import QueueTree
-from phalanx.engine.pending.requests import ALL, Request
 from phalanx.engine.pending.rules import rules_of
-from phalanx.engine.records import AttemptRecord, JobRecord, WaitingClass
-from phalanx.engine.state import State
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.state.order import QueueKeys
+from phalanx.engine.state.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state.requests import ALL, Request
+from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.policy.policy import Key
 from phalanx.protocol.reason import LACK_REASON, Reason

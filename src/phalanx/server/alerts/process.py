@@ -13,8 +13,8 @@ import msgspec
 from sqlalchemy import Connection, select
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.journal import decode
-from phalanx.engine.records import JobState
+from phalanx.engine.state.journal import decode
+from phalanx.engine.state.records import JobState
 from phalanx.errors import PhalanxError
 from phalanx.server.alerts.line import ask_loop
 from phalanx.server.alerts.rules import Rules, Then, read_rules

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api import models
 from phalanx.server.api.admission.large import read_large

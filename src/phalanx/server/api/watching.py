@@ -11,8 +11,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import Connection, select
 from starlette.concurrency import run_in_threadpool
 
-from phalanx.engine.journal import GENESIS
-from phalanx.engine.snapshot import seq_of
+from phalanx.engine.fold.snapshot import seq_of
+from phalanx.engine.state.journal import GENESIS
 from phalanx.server.accounts.roles import Role
 from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext

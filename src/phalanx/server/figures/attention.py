@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.engine.records import JobRecord
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.policy.edf import last_moment_ms
 from phalanx.protocol.reason import Reason
 from phalanx.server.figures.loads import Loads, Said

@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from phalanx.cluster.bits import members
-from phalanx.engine.journal import Record, decode
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Record, decode
+from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import largest_gang
 from phalanx.server.figures.attention import attention
 from phalanx.server.figures.loads import Loads

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.cluster.queues import ancestors
-from phalanx.engine.records import JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobState
+from phalanx.engine.state.state import State
 from phalanx.server.figures.loads import Loads
 from phalanx.server.figures.states import BUSY, HELD, IDLE, STATES, state_of
 from phalanx.server.view.devices import devices_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import ClusterDefined, PolicyChanged, Progress
 from phalanx.server.scaling.loads import Loads
 from phalanx.server.store.journal import StoredJournal

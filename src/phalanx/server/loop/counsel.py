@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.advice.registry import KEPT, Adviser, adviser
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Advice
 
 

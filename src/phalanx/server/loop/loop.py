@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from phalanx.backends.live import LiveBackend, adoptable
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import Event
 from phalanx.protocol.plan import Plan

@@ -7,8 +7,8 @@ from typing import TypedDict
 import msgspec
 from sqlalchemy import Connection
 
-from phalanx.engine.records import AttemptRecord
-from phalanx.engine.state import State
+from phalanx.engine.state.records import AttemptRecord
+from phalanx.engine.state.state import State
 from phalanx.protocol.action import Stop
 from phalanx.protocol.plan import Plan
 from phalanx.server.store import settings

@@ -20,7 +20,7 @@ from phalanx.backends.live import FoundAttempt, History, LiveBackend, attempts_a
 from phalanx.backends.registry import Setting, backend_names, offer_of, open_backend
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterDefined, TermBegun

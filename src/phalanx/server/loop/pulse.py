@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 
 EVERY_S = 1.0
 BOUNDS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)

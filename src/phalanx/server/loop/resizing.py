@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from phalanx.engine.records import JobRecord
-from phalanx.engine.scaling import scaled
+from phalanx.engine.decide.scaling import scaled
+from phalanx.engine.state.records import JobRecord
 from phalanx.server.refusal import Refusal
 from phalanx.workload.gang import Gang, Role
 from phalanx.workload.job import Job

@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import Connection, insert
 
 from phalanx.backends.live import FoundAttempt
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.server.accounts.ledger import skip_numbers
 from phalanx.server.loop.mark import Mark, Reached
 from phalanx.server.store import settings

@@ -8,8 +8,8 @@ import signal
 import time
 from collections.abc import Callable
 
-from phalanx.engine.snapshot import dump
-from phalanx.engine.state import State
+from phalanx.engine.fold.snapshot import dump
+from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.mortal import fork_mortal
 from phalanx.server.store import snapshots

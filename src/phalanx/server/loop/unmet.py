@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.engine.records import JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.records import JobState
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import JobCancelled
 from phalanx.workload.job import After, Dependency
 

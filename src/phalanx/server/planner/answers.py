@@ -14,14 +14,14 @@ import msgspec
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.settings import read_settings
 from phalanx.document import DocumentError
-from phalanx.engine.cycle import decide
-from phalanx.engine.evidence import other
-from phalanx.engine.explain import explain, redacted
-from phalanx.engine.present import present_reason
-from phalanx.engine.replica_price import ReplicaPrice, all_replicas, next_replica
-from phalanx.engine.snapshot import dump_hidden, load
-from phalanx.engine.state import State, UnknownJobError
-from phalanx.engine.why import why
+from phalanx.engine.decide.cycle import decide
+from phalanx.engine.fold.snapshot import dump_hidden, load
+from phalanx.engine.state.state import State, UnknownJobError
+from phalanx.engine.why.evidence import other
+from phalanx.engine.why.explain import explain, redacted
+from phalanx.engine.why.present import present_reason
+from phalanx.engine.why.replica_price import ReplicaPrice, all_replicas, next_replica
+from phalanx.engine.why.why import why
 from phalanx.placement.ranks import communication
 from phalanx.planning import device_count
 from phalanx.protocol.action import Stop

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.server.mortal import fork_mortal
 from phalanx.server.planner.future import pass_time
 from phalanx.simulate.costs import NO_COSTS

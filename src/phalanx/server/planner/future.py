@@ -10,8 +10,8 @@ from typing import Any
 from phalanx.advice.registry import adviser
 from phalanx.backends.live import adoptable
 from phalanx.cluster.cluster import Health
-from phalanx.engine.journal import Count
-from phalanx.engine.state import State
+from phalanx.engine.state.journal import Count
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.protocol.event import Event, JobSubmitted, NodeHealthChanged, TimerDue
 from phalanx.server.rehearsal import RehearsalBackend

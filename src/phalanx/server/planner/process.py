@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
 from phalanx.server.bundle import FORECASTS
 from phalanx.server.clock import Clock

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import Progress
 from phalanx.server.loop.wire import QueriedLoad
 from phalanx.workload.scale import Metric

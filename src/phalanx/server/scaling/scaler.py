@@ -7,10 +7,10 @@ from collections import deque
 import msgspec
 from sqlalchemy import Connection
 
-from phalanx.engine.check import check
-from phalanx.engine.records import JobRecord
-from phalanx.engine.scaling import Load, Standing, Verdict, scaled, size_now, verdict
-from phalanx.engine.state import State
+from phalanx.engine.decide.scaling import Load, Standing, Verdict, scaled, size_now, verdict
+from phalanx.engine.fold.check import check
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
 from phalanx.protocol.event import JobChanged
 from phalanx.server.scaling.loads import Loads, Measured
 from phalanx.server.store import settings

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection
 
-from phalanx.engine.scaling import Standing
+from phalanx.engine.decide.scaling import Standing
 from phalanx.server.scaling.scaler import Followed, followed_in
 from phalanx.words.scale import scale_words
 

@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.visitors import InternalTraversal
 
-from phalanx.engine.records import JobState, StopReason
+from phalanx.engine.state.records import JobState, StopReason
 from phalanx.protocol.reason import Reason
 from phalanx.server.store import settings
 from phalanx.server.store.tables import attempts, classes, job_labels, job_queues, jobs, journal, start_forecasts

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from phalanx.engine.journal import Journal, Record
+from phalanx.engine.state.journal import Journal, Record
 from phalanx.protocol.event import Event
 from phalanx.protocol.plan import Plan
 from phalanx.server.store.bulk import Bulk

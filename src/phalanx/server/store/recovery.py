@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from sqlalchemy import Connection
 
-from phalanx.engine.apply import apply
-from phalanx.engine.journal import Record, decode
-from phalanx.engine.snapshot import SnapshotError, load
-from phalanx.engine.state import State
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.fold.snapshot import SnapshotError, load
+from phalanx.engine.state.journal import Record, decode
+from phalanx.engine.state.state import State
 from phalanx.server.store.database import DamagedStoreError
 from phalanx.server.store.journal import lines_after
 from phalanx.server.store.snapshots import content_of, newest_first

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.server.store.database import Database
 from phalanx.server.store.tables import snapshot_parts, snapshots
 

@@ -6,7 +6,7 @@ import msgspec
 from sqlalchemy import Connection, delete, select
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.server.store import settings
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import nodes

@@ -7,8 +7,8 @@ import msgspec
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.device import DeviceLoad
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
 
 FREE, CLAIMED, SUSPENDED, ALLOCATED, RUNNING = "free", "claimed", "suspended", "allocated", "running"
 USES = (FREE, CLAIMED, SUSPENDED, ALLOCATED, RUNNING)

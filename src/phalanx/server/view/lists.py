@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from phalanx.cluster.queues import Queue, Quota, ancestors
-from phalanx.engine.records import UNSAID_MS, JobState
-from phalanx.engine.state import State
+from phalanx.engine.state.records import UNSAID_MS, JobState
+from phalanx.engine.state.state import State
 from phalanx.server.view.rows import Row, node_row, text_of
 from phalanx.server.view.virtual_clusters import about_virtual_clusters
 

@@ -8,8 +8,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.records import Phase
-from phalanx.engine.state import State
+from phalanx.engine.state.records import Phase
+from phalanx.engine.state.state import State
 from phalanx.server.store.bulk import Bulk
 from phalanx.server.store.tables import job_phases, node_attempts, node_healths
 from phalanx.server.view.rows import Row, text_of

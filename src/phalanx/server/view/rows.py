@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.engine.losses import FOR_GOOD, loss_of
-from phalanx.engine.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
-from phalanx.engine.state import State
+from phalanx.engine.state.losses import FOR_GOOD, loss_of
+from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, Phase, estimate_ms
+from phalanx.engine.state.state import State
 from phalanx.protocol.reason import Reason
 from phalanx.server.view.devices import devices_on
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, insert
 
-from phalanx.engine.present import present_reason
-from phalanx.engine.records import AttemptRecord, JobRecord, Phase
-from phalanx.engine.state import State
-from phalanx.engine.suspension import attempt_of
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.suspension import attempt_of
+from phalanx.engine.why.present import present_reason
 from phalanx.placement.placement import Placement
 from phalanx.protocol.event import (
     AttemptEnded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.engine.state import State
+from phalanx.engine.state.state import State
 from phalanx.placement.cells.cell import VirtualCell
 from phalanx.placement.cells.group import Group
 from phalanx.server.view.rows import Row

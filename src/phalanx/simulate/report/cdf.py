@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.simulate.report.chart import (
     DASHES,
     SPREAD_HEADER,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import fsum
 from typing import Any, TypeVar
 
-from phalanx.engine.records import JobState
+from phalanx.engine.state.records import JobState
 from phalanx.simulate.metrics import percentile
 from phalanx.simulate.report.chart import SPREAD_HEADER, Chart, Grid, Labelled, axis, layout, share_axis, spread_row
 from phalanx.simulate.report.clock import LEAST_S, Unit, log_axis, unit_for

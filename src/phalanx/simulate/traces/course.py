@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from phalanx.cluster.cluster import commonest_type
-from phalanx.engine.apply import apply
-from phalanx.engine.journal import Record
-from phalanx.engine.records import AttemptRecord, Phase
-from phalanx.engine.state import State
+from phalanx.engine.fold.apply import apply
+from phalanx.engine.state.journal import Record
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, in_place
 from phalanx.protocol.action import Action, ActionId, Resize, Stop, Suspend
 from phalanx.protocol.event import (

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from phalanx.cluster.capacity import MB_PER_GB
-from phalanx.engine.journal import decode
-from phalanx.engine.records import JobRecord, JobState
+from phalanx.engine.state.journal import decode
+from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.errors import PhalanxError
 from phalanx.simulate.speed import MODEL_LABEL, asked_gpus
 from phalanx.simulate.submission import Submitter

@@ -1,0 +1,149 @@
+"""Placing by cells: a gang gets leaves of its virtual cluster, or waits for who is in the way, or learns why not.
+
+The cells choose the leaves and who gives way: no search of victims is made, and no policy asked who may be stopped.
+"""
+
+from __future__ import annotations
+
+from phalanx.engine.cells.reserve import delays, due_ms
+from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.room import Room
+from phalanx.engine.state.elastic import surplus
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.transaction.cells import Found, search, shrink, tenancy_of
+from phalanx.placement.cells.ask import shares_leaves
+from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Slot
+from phalanx.policy.policy import Reserve, always
+from phalanx.protocol.cells_steps import Left
+from phalanx.protocol.reason import Reason
+
+EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
+"""Reasons that hold up nobody behind."""
+
+Shrinks = tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]
+"""Elastic attempts, and the members that they give back."""
+
+
+def place(draft: Draft, candidate: Candidate) -> Outcome:
+    """Gives a candidate its cells, with all that follows for others, or has it wait.
+
+    Where the policy does not let everybody pass a head, each virtual cluster has its own: no cluster waits for another.
+    """
+    policy, record = draft.state.policy, candidate.record
+    rank = record.job.queue, record.job.priority < 0
+    head, at_ms = draft.cell_heads.get(rank, (None, None))
+    if head is record:
+        head = at_ms = None
+    if head is not None and not policy.backfill(head, record):
+        return Outcome(Reason.BEHIND)
+    mark = draft.trial.mark()
+    given = _find(draft, record)
+    if isinstance(given, Reason):
+        return _refuse(draft, candidate, given)
+    if head is not None and at_ms is not None and delays(draft, head, at_ms, record):
+        draft.trial.undo_to(mark)
+        return Outcome(Reason.RESERVED, spare_ms=at_ms - draft.now)
+    _take(draft, record, *given)
+    return PLACED
+
+
+def _refuse(draft: Draft, candidate: Candidate, reason: Reason) -> Outcome:
+    """Has a job wait. The first of its cluster that does may be a head, whom not everybody passes."""
+    if reason is Reason.UNDECIDED:
+        # Only who has got cells by this very plan is in its way: what it was told before stands.
+        if candidate.was_refused:
+            return Outcome(reason)
+        reason = Reason.GPUS
+    policy, record = draft.state.policy, candidate.record
+    rank = record.job.queue, record.job.priority < 0
+    reserves = policy.reserve is not Reserve.NOBODY
+    told = _told(draft, record, reason)
+    if reason in EVERYBODY_PASSES or rank in draft.cell_heads or (policy.backfill is always and not reserves):
+        return Outcome(told)
+    draft.cell_heads[rank] = record, due_ms(draft, record) if reserves else None
+    return Outcome(told)
+
+
+def _told(draft: Draft, record: JobRecord, reason: Reason) -> Reason:
+    """The reason that a job is told: what it was told before, where a leaf that is being repartitioned may be all that
+    it lacks for a moment.
+    """
+    if reason is not Reason.GPUS or not draft.state.cuts or not shares_leaves(record.asked):
+        return reason
+    # A job that has just lost its claim is in no class until the decision is applied.
+    waiting = draft.state.classes.get(record.shape)
+    return reason if waiting is None or waiting.verdict is Reason.UNDECIDED else waiting.verdict
+
+
+def _find(draft: Draft, record: JobRecord) -> tuple[Found, Shrinks] | Reason:
+    """Cells for a job, with who is in the way and who gives members back for it; why not, if it cannot be."""
+    trial = draft.trial
+    mark = trial.mark()
+    found = search(trial, record)
+    shrunk: Shrinks = ()
+    if isinstance(found, Found) and any(victim.key in draft.state.elastic for victim in found.victims):
+        trial.undo_to(mark)
+        beside = _beside_fewer(draft, record, found.victims)
+        found, shrunk = beside if beside is not None else (search(trial, record), ())
+    if isinstance(found, Reason):
+        return found
+    if not _may_take(draft, found, shrunk):
+        trial.undo_to(mark)
+        return Reason.GPUS
+    return found, shrunk
+
+
+def _may_take(draft: Draft, found: Found, shrunk: Shrinks) -> bool:
+    """Whether every device is free, or on its way to be once the victims leave."""
+    capacity = draft.state.capacity
+    for node, devices, _, _, _ in found.bookings:
+        going = capacity.ceding[node] | capacity.all_devices[node] & ~capacity.held[node]
+        promised = capacity.claimed[node]
+        for victim in found.victims:
+            for booking in victim.bookings:
+                if booking.node == node:
+                    going |= booking.devices
+                    promised &= ~(booking.devices if victim.waits else 0)
+        for _, slots in shrunk:
+            for slot in slots:
+                if draft.state.topology.number[slot.node] == node:
+                    going |= sum(1 << device for device in slot.devices)
+        if devices & ~going or devices & promised:
+            return False
+    return True
+
+
+def _take(draft: Draft, record: JobRecord, found: Found, shrunk: Shrinks) -> None:
+    """Has the victims leave, takes claims back, and promises or gives the devices."""
+    trial, tenancy = draft.trial, tenancy_of(draft.state)
+    going = tuple(victim for victim in found.victims if victim.key not in draft.leaving)
+    for victim in going:
+        if victim.phase is Phase.CLAIMED and tenancy.holds(victim.key):
+            undone = tenancy.undo.mark()
+            tenancy.gone(victim.key)
+            trial.step_in_cells(undone, (Left(victim.key),))
+    draft.cell_ends.append((draft.now + record.estimate_ms, f"{record.job.id}/{record.next_attempt}"))
+    draft.promise(record, Room(placement_of(found.seated), found.bookings, going, shrunk))
+
+
+def _beside_fewer(draft: Draft, record: JobRecord, victims: tuple[AttemptRecord, ...]) -> tuple[Found, Shrinks] | None:
+    """Where the job fits with nobody stopped, if elastic attempts in the way give members back, no more than must."""
+    trial, mark = draft.trial, draft.trial.mark()
+    going: dict[str, tuple[AttemptRecord, list[Slot]]] = {}
+    untouchable = draft.untouchable
+    for victim in victims:
+        if victim.key not in draft.state.elastic or victim.key in untouchable:
+            continue
+        slots = going.setdefault(victim.key, (victim, []))[1]
+        for slot in surplus(victim):
+            slots.append(slot)
+            shrink(trial, victim, [victim.bookings[victim.placement.slots.index(slot)]])
+            here = trial.mark()
+            found = search(trial, record)
+            if isinstance(found, Found) and not found.victims:
+                return found, tuple((attempt, tuple(each)) for attempt, each in going.values() if each)
+            trial.undo_to(here)
+    trial.undo_to(mark)
+    return None

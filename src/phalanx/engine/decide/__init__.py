@@ -1,0 +1,1 @@
+"""The cycle: from a State to a Plan."""

@@ -1,0 +1,126 @@
+"""Replicas: what a service that follows its load lacks is placed as a pending job of its priority would be.
+
+Other elastic jobs grow when no job is pending. A service has its load now: its replicas go before pending jobs of lower
+priorities, and preempt running ones. They are no claims: while victims leave, every decision lays the same replicas
+over the devices that they leave, so that no job behind the service is promised them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from copy import copy
+from dataclasses import dataclass, replace
+
+from phalanx.engine.fold.request import take_request
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.room import Room, make_room
+from phalanx.engine.state.elastic import resizable_roles
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
+from phalanx.engine.state.state import State
+from phalanx.policy.policy import never
+from phalanx.workload.gang import Role
+from phalanx.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class NotBelow:
+    """Keys of attempts that are untouchable for other reasons, or not of a lower priority."""
+
+    state: State
+    priority: int
+    untouchable: Container[str]
+
+    def __contains__(self, key: object) -> bool:
+        if key in self.untouchable:
+            return True
+        return self.state.jobs[str(key).rpartition("/")[0]].job.priority >= self.priority
+
+
+class Replicas:
+    """The services of one decision that lack replicas, by priority; each grows once, when its turn has come."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        lacking = [attempt for attempt in draft.state.elastic.values() if lacks_replicas(draft, attempt)]
+        self._waiting = sorted(lacking, key=lambda attempt: (attempt.job.priority, -attempt.created_ms))
+
+    def before(self, record: JobRecord) -> None:
+        """Has services grow that go before a pending job."""
+        while self._waiting and self._waiting[-1].job.priority > record.job.priority:
+            self._grow(self._waiting.pop())
+
+    def after_all(self) -> None:
+        """Has the other services grow with what pending jobs have left, where these may be passed."""
+        state = self._draft.state
+        heads = (state.jobs[waiting.head[1]].job.priority for waiting in state.classes.values())
+        ahead = max(heads, default=None) if state.policy.backfill is never else None
+        while self._waiting:
+            attempt = self._waiting.pop()
+            if ahead is None or attempt.job.priority > ahead:
+                self._grow(attempt)
+
+    def _grow(self, attempt: AttemptRecord) -> None:
+        draft, role = self._draft, attempt.job.gang.roles[0]
+        more = missing_replicas(attempt)
+        if attempt.phase is Phase.RUNNING:
+            more -= draft.grow_on_free(attempt, role, more)
+        room = room_for(draft, attempt, role, more)
+        # One that is being resized gets what others leave already: whether it needs more victims is seen afterwards.
+        if room is not None and (attempt.phase is Phase.RUNNING or not (room.victims or room.shrunk)):
+            draft.preempt_for_replicas(attempt, room)
+
+
+def lacks_replicas(draft: Draft, attempt: AttemptRecord) -> bool:
+    """Whether an attempt is of a service that is to have more replicas than it has, and can be given some now."""
+    return (
+        attempt.job.scale is not None
+        and draft.state.cells is None
+        and attempt.key not in draft.untouchable
+        and attempt.grow_after_ms <= draft.now
+        and missing_replicas(attempt) > 0
+    )
+
+
+def missing_replicas(attempt: AttemptRecord) -> int:
+    """How many replicas fewer a service has, or is getting, than it is to have."""
+    if attempt.phase not in (Phase.RUNNING, Phase.RESIZING) or not resizable_roles(attempt.job):
+        return 0
+    return attempt.job.gang.roles[0].replicas_max - len(attempt.staying)
+
+
+def room_for(draft: Draft, attempt: AttemptRecord, role: Role, more: int) -> Room | None:
+    """Where as many more replicas as can be had would lie once other jobs have made way; None where none can be had.
+
+    Only for replicas with whole devices that may lie anywhere: where others must be close, they grow on what is free.
+    """
+    if role.task.share is not None or attempt.job.gang.topology.required:
+        return None
+    while more:
+        room = room_of_lower(draft, request_for(draft.state, attempt.job, role, more))
+        if room is not None:
+            return room
+        more //= 2
+    return None
+
+
+def room_of_lower(draft: Draft, head: JobRecord) -> Room | None:
+    """Where replicas would lie once jobs of lower priorities have made way, and those that leave anyway."""
+    state = draft.state
+    if state.shortfall(head) is not None or not draft.could_make_room(head):
+        return None
+    context = draft.context(head, None)
+    below = NotBelow(state, head.job.priority, context.untouchable)
+    room = make_room(draft.trial, head, replace(context, untouchable=below))
+    if room is None or room.moves or (draft.reservations.made and draft.reservations.delayed_by(head, room)):
+        return None
+    return room
+
+
+def request_for(state: State, job: Job, role: Role, count: int) -> JobRecord:
+    """So many replicas of a service as if they were a pending job."""
+    head = copy(state.jobs[job.id])
+    head.attempt, head.queued, head.parked, head.kept = None, None, None, None
+    roles = (replace(role, replicas_min=count, replicas_max=count),)
+    asked = replace(job, gang=replace(job.gang, roles=roles), scale=None)
+    take_request(head, asked, state.tells_apart)
+    return head

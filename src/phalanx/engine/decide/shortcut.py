@@ -1,0 +1,106 @@
+"""Shortcuts of a decision: where only the first who wait are to be looked at, no line is drawn up. The plan is the
+same.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+
+from phalanx.engine.plan.begin import begin
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import lack, placement_of, slots_of
+from phalanx.placement.placement import Lack, Placement
+from phalanx.policy.policy import Key, anywhere, never
+from phalanx.protocol.action import ActionId, Resume, Start
+from phalanx.protocol.plan import Claim, Plan, Verdict
+from phalanx.protocol.reason import LACK_REASON
+from phalanx.workload.shape import is_lone
+
+
+def short_plan(state: State) -> Plan | None:
+    """The plan of a decision that needs no line; None where there is more to decide."""
+    if not state.is_plain:
+        return None
+    return start_alone(state) or start_in_order(state)
+
+
+def start_alone(state: State) -> Plan | None:
+    """The plan that starts the only job that waits and does nothing else; None where there is more to decide."""
+    alone = _who_waits_alone(state)
+    placement = _place_of(state, alone) if alone is not None else None
+    if alone is None or placement is None:
+        return None
+    claim, start = _begin(state, alone, placement)
+    return Plan((claim,), (start,))
+
+
+def _who_waits_alone(state: State) -> JobRecord | None:
+    """The only job that waits, if it asks for whole devices."""
+    if len(state.classes) != 1:
+        return None
+    (waiting,) = state.classes.values()
+    record = state.jobs[waiting.jobs[0][1]]
+    return record if len(waiting.jobs) == 1 and record.gpus_min else None
+
+
+def _place_of(state: State, record: JobRecord) -> Placement | None:
+    """Where a job would go. What takes one task anywhere need not be booked in trial to know it."""
+    job = record.asked
+    is_plain = job.parallel is None and state.policy.places is anywhere and not state.fit.shunned(job)
+    if is_plain and is_lone(job.gang):
+        seat = GangTrial(state.fit, state.packing, job).best_alone(job.gang.roles[0])
+        return Placement(slots_of(state.topology, (seat,), 0)) if seat is not None else None
+    with Trial(state) as trial:
+        seated = trial.seat(record)
+        return placement_of(seated) if seated is not None else None
+
+
+def _begin(state: State, record: JobRecord, placement: Placement) -> tuple[Claim, Start | Resume]:
+    job, number = record.job.id, record.next_attempt
+    return Claim(job, number, placement), begin(record, ActionId(state.term, job, number, record.next_seq), placement)
+
+
+def start_in_order(state: State) -> Plan | None:
+    """The plan that starts the first who wait, one after the other up to one who does not fit: nobody may pass him or
+    makes room for him, so that all others wait on behind him. None where that is not so.
+    """
+    if not _is_strict(state):
+        return None
+    classes = list(state.classes.values())
+    line: list[tuple[Key, str, int]] = [(*waiting.jobs[0], i) for i, waiting in enumerate(classes)]
+    heapify(line)
+    placed = [0] * len(classes)
+    claims: list[Claim] = []
+    starts: list[Start | Resume] = []
+    with Trial(state) as trial:
+        while line:
+            _, job, i = line[0]
+            record = state.jobs[job]
+            if not record.gpus_min:
+                return None
+            seated = trial.seat(record)
+            if seated is None:
+                missing = lack(state.fit, record.asked)
+                if missing is Lack.NEVER:
+                    return None
+                reason = LACK_REASON[missing]
+                news = () if classes[i].verdict is reason else (Verdict(job, reason),)
+                return Plan(tuple(claims), tuple(starts), news, job, exhaustive=len(line) == 1)
+            claim, start = _begin(state, record, placement_of(seated))
+            claims.append(claim)
+            starts.append(start)
+            placed[i] += 1
+            if placed[i] < len(classes[i].jobs):
+                heapreplace(line, (*classes[i].jobs[placed[i]], i))
+            else:
+                heappop(line)
+    return Plan(tuple(claims), tuple(starts))
+
+
+def _is_strict(state: State) -> bool:
+    """Whether jobs start in one order, and nobody goes before, or leaves for, who does not fit."""
+    policy = state.policy
+    return policy.backfill is never and not (policy.orders_queues or policy.preempts or state.reserves)

@@ -1,0 +1,1 @@
+"""How records change the State: each is checked, then folded in. Snapshots are here, too."""

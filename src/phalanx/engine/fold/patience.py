@@ -1,0 +1,65 @@
+"""Patience: nobody is passed for ever. Of those of a queue who have waited longer than its patience, the one who has
+waited longest goes first, and devices are reserved for it, as for a job that is past its `max_wait`.
+
+One of a queue at a time: if all who wait too long went first, the order of the policy would be that of submission.
+"""
+
+from __future__ import annotations
+
+from phalanx.engine.fold.waiting import rekey
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
+from phalanx.policy.policy import never
+from phalanx.protocol.reason import Reason
+
+HOPELESS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
+"""Why a job waits for whom no devices need be kept: it could not have them."""
+
+
+def expect(state: State, record: JobRecord) -> None:
+    """Has a job that was submitted be looked at once the patience of its queue is over."""
+    patience_ms = state.patience_ms(record.job.queue)
+    if patience_ms and record.job.max_wait_ms is None and record.first_start_ms is None and record.final is None:
+        begin_ms = max(record.submitted_ms, record.job.begin_ms or 0)
+        state.set_timer(max(begin_ms + patience_ms, state.now), "patience", record.job.id)
+
+
+def expect_all(state: State) -> None:
+    """The same for all who wait, where the patience of queues has changed."""
+    for record in state.jobs.values():
+        if record.attempt is None and not record.impatient:
+            expect(state, record)
+
+
+def tire(state: State, record: JobRecord) -> None:
+    """A job has waited longer than the patience of its queue."""
+    record.impatient = True
+    state.impatient.setdefault(record.job.queue, {})[record.job.id] = None
+    call(state, record.job.queue)
+    patience_ms = state.patience_ms(record.job.queue)
+    if not record.overdue and patience_ms:
+        # Its quota may be used up for now, or another goes first: it is looked at again.
+        state.set_timer(state.now + patience_ms, "patience", record.job.id)
+
+
+def calm(state: State, record: JobRecord) -> None:
+    """A job has started, or never will: another of its queue may go first."""
+    if record.impatient:
+        record.impatient = record.overdue = False
+        del state.impatient[record.job.queue][record.job.id]
+        call(state, record.job.queue)
+
+
+def call(state: State, queue: str) -> None:
+    """Has the one of a queue go first who has waited longest, unless another does."""
+    tired = [state.jobs[job] for job in state.impatient.get(queue, {})]
+    for record in tired:
+        # Who was put on hold, or waits for another job, goes before nobody meanwhile.
+        record.overdue = record.overdue and (record.queued is not None or record.attempt is not None)
+    if state.policy.backfill is never or state.cells is not None or any(each.overdue for each in tired):
+        return
+    for record in sorted(tired, key=lambda record: record.number):
+        if record.queued is not None and state.classes[record.shape].verdict not in HOPELESS:
+            record.overdue = True
+            rekey(state, record)
+            return

@@ -1,0 +1,1 @@
+"""The plan while it is being built."""

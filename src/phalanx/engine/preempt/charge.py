@@ -1,0 +1,31 @@
+"""What victims are compared by: lower priorities first, then the least loss.
+
+A victim of a higher priority would have lower ones make way for it in turn as soon as it stands in line again, each the
+next: whoever is chosen is charged with that. So as few as can be are of the highest priority, then of the next, and of
+the lowest alone it counts what they lose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.engine.state.records import AttemptRecord
+
+LEVELS_MAX = 15
+"""Priorities told apart; those above count as one. More would make the sums longer than they are worth."""
+
+LEVEL_BITS = 64
+"""Wide enough for what all victims lose together, and for how many there are."""
+
+
+class Charge:
+    """The charges of attempts of some priorities, as numbers that can be added."""
+
+    def __init__(self, priorities: Iterable[int]) -> None:
+        distinct = sorted(dict.fromkeys(priorities))
+        self._level = {priority: min(level, LEVELS_MAX) for level, priority in enumerate(distinct)}
+
+    def of(self, attempt: AttemptRecord, loss: int) -> int:
+        """The charge of one that would lose so much."""
+        level = self._level[attempt.job.priority]
+        return (1 << LEVEL_BITS * level) + loss if level else loss

@@ -1,0 +1,34 @@
+"""Defragmentation: where a site wants it, running jobs are moved now and then so that somebody who waits has a place.
+
+It is due at most once in a period, and only while somebody waits for GPUs that are free but do not lie together. Of
+those the first in the order for whom it is worth it gets its place; everybody who moves lands at once.
+"""
+
+from __future__ import annotations
+
+from phalanx.engine.preempt.moves import Moving
+from phalanx.engine.preempt.way import Context
+from phalanx.engine.state.records import AttemptRecord, JobRecord
+from phalanx.engine.transaction.trial import Trial
+from phalanx.placement.gang import GangTrial
+
+
+class Defragmenting(Moving):
+    """Anybody who may be moved goes, whatever the policy, if that costs less than who waits gains.
+
+    It gains its GPUs for one period at least: it would not have been looked at before the next.
+    """
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
+        super().__init__(trial, head, context)
+        self.worth_gpu_ms = head.gpus_min * self.state.cluster.defragment_ms
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """Anybody's."""
+        return True
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Not if they lose more than it is worth."""
+        if sum(victim.lost_gpu_ms(self.context.now) for victim in victims) > self.worth_gpu_ms:
+            return None
+        return super().seat(victims)

@@ -1,0 +1,68 @@
+"""Extras: what elastic attempts have beyond their minimum is lent. They took it while nobody waited; whoever waits now
+would have kept them from taking it, and has it back, whatever the order.
+"""
+
+from __future__ import annotations
+
+from phalanx.cluster.capacity import Booking
+from phalanx.engine.preempt.excess import Excess
+from phalanx.engine.preempt.way import Context
+from phalanx.engine.state.elastic import surplus
+from phalanx.engine.state.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.trial import Trial
+from phalanx.placement.placement import Slot
+from phalanx.workload.job import Kind
+
+Member = tuple[AttemptRecord, Slot]
+"""A member of an elastic attempt."""
+
+
+def are_lent(state: State) -> bool:
+    """Whether any attempt has extras that others may have; where the policy sets sizes, it says what each has."""
+    if state.policy.sets_sizes or state.cells is not None:
+        return False
+    return any(surplus(attempt) for attempt in state.elastic.values() if _lends(attempt))
+
+
+def lent_to(trial: Trial, head: JobRecord, context: Context) -> list[Member]:
+    """Members that a head may have the devices of. The last of them goes first: who was submitted last gives first,
+    and of its members the highest rank.
+    """
+    state, excess = trial.state, Excess(trial.state, head)
+    found: list[Member] = []
+    mark = trial.mark()
+    for attempt in sorted(state.elastic.values(), key=lambda each: each.created_ms):
+        going = context.shrinking.get(attempt.key, ())
+        if not _lends(attempt) or (attempt.key in context.untouchable and not going):
+            continue
+        given: list[Member] = []
+        for slot in surplus(attempt):
+            if slot in going:
+                continue
+            booking = booking_of(attempt, slot)
+            if _is_owed(head, attempt, state) and excess.give(attempt.job.queue, gpu_permille_of((booking,))):
+                given.append((attempt, slot))
+                trial.use(attempt.job.queue, usage_of((booking,)), -1)
+        found += reversed(given)
+    trial.undo_to(mark)
+    return found
+
+
+def booking_of(attempt: AttemptRecord, slot: Slot) -> Booking:
+    """What a member of an attempt holds."""
+    return attempt.bookings[attempt.placement.slots.index(slot)]
+
+
+def _lends(attempt: AttemptRecord) -> bool:
+    """Not a service: its replicas are there for its callers. Nor one that is never stopped, as it would be if the
+    backend failed to have it shrink.
+    """
+    return attempt.job.kind is not Kind.SERVICE and attempt.job.preemptible
+
+
+def _is_owed(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:
+    """What a queue deserves is lent to no other; what it borrows is, until it borrows no more."""
+    if not state.quotas or head.job.queue == attempt.job.queue:
+        return True
+    return state.quotas.borrows(attempt.job.queue) and not state.spares(head, attempt)

@@ -1,0 +1,106 @@
+"""Moves: running jobs that go elsewhere, so that a head fits where they were. Each lands at once on what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from phalanx.cluster.capacity import Booking
+from phalanx.engine.preempt.way import Context
+from phalanx.engine.state.elastic import count_of
+from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, Phase
+from phalanx.engine.state.windows import closing
+from phalanx.engine.transaction.trial import Closed, Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
+from phalanx.workload.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where an attempt goes."""
+
+    attempt: AttemptRecord
+    placement: Placement
+    bookings: tuple[Booking, ...]
+
+
+class Moving:
+    """Those in the way go elsewhere: onto devices that nobody has now, so that they need not wait for one another."""
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.head = head
+        self.context = context
+        self.moves: tuple[Move, ...] = ()
+
+    def groups(self) -> Iterable[Group]:
+        """All."""
+        return self.state.runs
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """As the policy says; and who would be stopped, since it has what is due to the head, rather moves."""
+        quotas, head = self.state.quotas, self.head
+        if self.state.policy.moves(head, attempt, self.state):
+            return True
+        return bool(quotas) and quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Who runs on whole devices, may be stopped at all, lets itself be moved, and saves its work.
+
+        An elastic one shrinks instead, but one that only its policy makes so goes at the size it has. What is cut of a
+        device cannot be had elsewhere at once.
+        """
+        record = self.state.jobs[attempt.job.id]
+        return (
+            attempt.phase is Phase.RUNNING
+            and attempt.stoppable
+            and attempt.job.movable
+            and record.saves
+            and attempt.key not in self.context.untouchable
+            and not record.job.gang.elastic
+            and all(booking.portion is None for booking in attempt.bookings)
+            and not self.state.spares(self.head, attempt)
+        )
+
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """All: what queues have stays as it is."""
+        return candidates
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head where the victims are, and then the victims on what is free beside."""
+        mark = self.trial.mark()
+        for victim in victims:
+            self.trial.release(victim.bookings)
+        seated = self.trial.seat(self.head)
+        if seated is None:
+            return None
+        wanted = [seat.booking for seat in seated.seats]
+        self.trial.undo_to(mark)
+        for victim in victims:
+            self.trial.cede(victim.bookings)
+        self.trial.claim(wanted)
+        moves = [self._land(victim) for victim in victims]
+        if not all(moves):
+            return None
+        self.moves = tuple(move for move in moves if move is not None)
+        return seated
+
+    def _land(self, victim: AttemptRecord) -> Move | None:
+        with Closed(self.state, closing(self.state, self.state.jobs[victim.job.id], self.context.now)):
+            landed = self.trial.seat_job(_at_its_size(victim))
+        if landed is None:
+            return None
+        return Move(victim, placement_of(landed), tuple(seat.booking for seat in landed.seats))
+
+
+def _at_its_size(attempt: AttemptRecord) -> Job:
+    """What an attempt asks for elsewhere: as many members as it has."""
+    job = attempt.job
+    if not job.gang.elastic:
+        return job
+    counts = [(role, count_of(attempt, role)) for role in job.gang.roles]
+    roles = tuple(replace(role, replicas_min=count, replicas_max=count) for role, count in counts)
+    return replace(job, gang=replace(job.gang, roles=roles))

@@ -1,0 +1,211 @@
+"""Stops: running jobs that are stopped, so that a head fits where they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from phalanx.engine.preempt.excess import Excess
+from phalanx.engine.preempt.need import need_of_others
+from phalanx.engine.preempt.way import Context
+from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, Phase, usage_of
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.suspension import hold_kept
+from phalanx.engine.transaction.trial import Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.policy.policy import Targets, nobody
+from phalanx.policy.view import Usage
+
+
+def to_be_had(state: State, leaving: AttemptRecord) -> bool:
+    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
+    if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
+        return True
+    return all(
+        not state.capacity.claimed[booking.node] & booking.devices
+        and not any(state.capacity.amounts[number].claimed[booking.node] for number, _ in booking.needs)
+        for booking in leaving.bookings
+    )
+
+
+def may_stop(attempt: AttemptRecord) -> bool:
+    """One that is being resized, or goes on after a suspension, is left alone until it is known how that came out."""
+    return attempt.stoppable and attempt.phase is not Phase.RESIZING and not attempt.goes_on
+
+
+class Stopping:
+    """Victims are stopped: what they hold is to be had, and their queues have so much less."""
+
+    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
+        self.trial = trial
+        self.state = trial.state
+        self.head = head
+        self.context = context
+        self._varies = self.state.policy.victims_vary
+        self._kept_mb: dict[tuple[str, ...], dict[str, int]] = {}
+        self._needed: Usage | None = None
+
+    def groups(self) -> Iterable[Group]:
+        """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
+        state, head = self.state, self.head
+        if not state.quotas and not self._varies:
+            return self._giving_way()
+        if not state.quotas or state.policy.reclaims is not nobody:
+            return state.runs
+        borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
+        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
+        return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
+
+    def _giving_way(self) -> list[Group]:
+        """Groups that give way to the head: where quotas have no say, the same for all its kin."""
+        known, group = self.context.giving_way, self.state.kin(self.head.job)
+        if group not in known:
+            runs = self.state.runs.items()
+            known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]
+        return known[group]
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """As the policy and the quotas say, now or once others have left."""
+        return self.state.could_yield(self.head, attempt, self._needs())
+
+    def _needs(self) -> Usage:
+        """What the head needs of other queues at least: of those in its own, the policy's victims go before."""
+        if self._needed is None:
+            by_order = self.state.policy.targets is not Targets.KEEP
+            self._needed = self.head.need if by_order else need_of_others(self.state, self.head)
+        return self._needed
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
+
+        Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
+        """
+        if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
+            return False
+        if not self._varies or attempt.job.queue == self.head.job.queue:
+            return True
+        return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
+        if not Excess(self.state, self.head).gives_all(victims):
+            return None
+        if len(self._give_up(self._nearest_first(victims))) < len(victims):
+            return None
+        if self.state.shortfall(self.head) is not None:
+            return None
+        # Where nothing but quota was short the head need not wait until anybody has left.
+        seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
+        return seated or self._seat_without(victims)
+
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the candidates, of queues as near the first first, as may go together."""
+        quotas, path = self.state.quotas, self.head.job.queue
+        if not quotas:
+            return candidates
+        mark = self.trial.mark()
+        going = self._give_up(sorted(candidates, key=lambda attempt: -quotas.nearness(path, attempt.job.queue)))
+        self.trial.undo_to(mark)
+        keys = {attempt.key for attempt in going}
+        return [attempt for attempt in candidates if attempt.key in keys]
+
+    def _nearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        """Those of the head's own queue first, then those of queues that meet it further and further out.
+
+        What the queues around the head have is less by each: only then may they have room. Of queues as near the
+        smallest go first.
+        """
+        if not self.state.quotas:
+            return victims
+        path, nearness = self.head.job.queue, self.state.quotas.nearness
+        return sorted(victims, key=lambda victim: (-nearness(path, victim.job.queue), victim.gpu_permille))
+
+    def _give_up(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
+        """Has the queues of victims have so much less, one after the other, as far as each may go then; who does."""
+        going: list[AttemptRecord] = []
+        for victim in victims:
+            if not self.state.quotas or self._may_go(victim):
+                self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+                going.append(victim)
+        return going
+
+    def _may_go(self, victim: AttemptRecord) -> bool:
+        """Whether one may make way, as queues are once those before it have."""
+        return self.state.yields(self.head, victim)
+
+    def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head where the victims may be now."""
+        promised: list[AttemptRecord] = []
+        if any(victim.phase is Phase.CLAIMED for victim in victims):
+            promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
+        for victim in victims:
+            give_back = self.trial.unclaim if victim.waits else self.trial.release
+            give_back(victim.bookings)
+        # What those who are leaving hold was promised to the victims, and is to be had now.
+        for attempt in promised:
+            if to_be_had(self.state, attempt):
+                self.trial.vacate(attempt.bookings)
+        return self._seat_beside_kept(victims) or self.trial.seat(self.head)
+
+    def _seat_beside_kept(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head beside what those victims keep who can be suspended; not where that leaves too little."""
+        if self.state.suspend is None:
+            return None
+        mark = self.trial.mark()
+        kept_mb = hold_kept(self.trial, victims, self.context.leaving)
+        seated = self.trial.seat(self.head) if kept_mb else None
+        if seated is None:
+            self.trial.undo_to(mark)
+            kept_mb = {}
+        self._kept_mb[_keys(victims)] = kept_mb
+        return seated
+
+    def kept_mb(self, victims: Sequence[AttemptRecord]) -> dict[str, int]:
+        """Who of the victims is suspended instead, and the memory that takes of its node, as the head was seated."""
+        return self._kept_mb.get(_keys(victims), {})
+
+
+class OrderedStopping(Stopping):
+    """Likewise, and where running jobs stand in the order, those of the head's own queue that are behind it as well.
+
+    Only with these gone may the head's queue have room for what others have borrowed.
+    """
+
+    def may_reclaim(self) -> bool:
+        """Whether jobs of other queues may be stopped once those behind the head in its own are."""
+        return self.state.quotas.may_reclaim(self.head.job.queue, self._needs())
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """Of its own queue any may be behind the head."""
+        return attempt.job.queue == self.head.job.queue or super().group_goes(attempt)
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Of its own queue those behind the head."""
+        is_own = attempt.job.queue == self.head.job.queue
+        return super().goes(attempt) and (not is_own or self.state.yields(self.head, attempt))
+
+    def _needs(self) -> Usage:
+        if self._needed is None:
+            self._needed = need_of_others(self.state, self.head)
+        return self._needed
+
+
+class FairStopping(Stopping):
+    """Likewise, but no other queue gives more than it has beyond its fair share, as the policy counts that.
+
+    A queue below its fair share reclaims what it lacks of a third one: that would be one more victim.
+    """
+
+    def may_all_go(self, victims: Sequence[AttemptRecord]) -> bool:
+        """Whether victims that were found otherwise are such."""
+        mark = self.trial.mark()
+        going = self._give_up(self._nearest_first(list(victims)))
+        self.trial.undo_to(mark)
+        return len(going) == len(victims)
+
+    def _may_go(self, victim: AttemptRecord) -> bool:
+        is_own = victim.job.queue == self.head.job.queue
+        return super()._may_go(victim) and (is_own or self.state.policy.reclaims(self.head, victim, self.state))
+
+
+def _keys(victims: Iterable[AttemptRecord]) -> tuple[str, ...]:
+    return tuple(sorted(victim.key for victim in victims))

@@ -1,0 +1,49 @@
+"""Ways: how others make way for a head, and what is known when they are asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from phalanx.engine.preempt.ceiling import Ceiling
+from phalanx.engine.state.records import AttemptRecord, Group
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.placement import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known when room is made: who leaves anyway, and who must not be touched.
+
+    `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
+    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known;
+    `shrinking` are the members that elastic attempts give up already.
+    """
+
+    leaving: Mapping[str, AttemptRecord]
+    untouchable: Container[str]
+    fresh: int | None
+    now: int
+    ceiling: Ceiling
+    giving_way: dict[Group, list[Group]]
+    shrinking: Mapping[str, tuple[Slot, ...]]
+
+
+class Way(Protocol):
+    """How others make way for a head."""
+
+    def groups(self) -> Iterable[Group]:
+        """All of which attempts may make way, and maybe more."""
+
+    def group_goes(self, attempt: AttemptRecord) -> bool:
+        """Whether attempts of this one's queue and priority may make way at all."""
+
+    def goes(self, attempt: AttemptRecord) -> bool:
+        """Whether this one may."""
+
+    def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
+        """As many of the candidates, the first first, as may make way together."""
+
+    def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
+        """Seats the head with the victims out of the way; None if it does not fit then, or they may not all go."""

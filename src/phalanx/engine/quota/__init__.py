@@ -1,0 +1,1 @@
+"""What queues may have: limits, guarantees, what they borrow, and budgets over time."""

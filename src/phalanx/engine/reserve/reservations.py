@@ -1,0 +1,634 @@
+"""Reservations: devices and a time for jobs that do not fit now, so that nobody who passes them delays them.
+
+EASY backfilling reserves for the head only, conservative backfilling for everybody in line (Mu'alem and Feitelson, IEEE
+TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one; whoever takes some of the
+head's leaves it a place elsewhere at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import NamedTuple
+
+from phalanx.cluster.capacity import Booking
+from phalanx.cluster.cluster import Health
+from phalanx.engine.preempt.room import Room
+from phalanx.engine.reserve.blocks import Blocks
+from phalanx.engine.state.ends import may_leave_ms, still_ms
+from phalanx.engine.state.order import whole_key
+from phalanx.engine.state.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
+from phalanx.engine.transaction.trial import Closed, Cut, Opened, Trial
+from phalanx.placement.gang import GangTrial
+from phalanx.placement.place import placement_of
+from phalanx.placement.placement import Placement
+from phalanx.policy.policy import Key, Reserve
+from phalanx.protocol.plan import RESERVATIONS_MAX, Reservation
+from phalanx.protocol.reason import Reason
+from phalanx.workload.job import Kind
+
+Release = Callable[[Iterable[Booking]], None]
+
+DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MAX}
+
+SOON_MS = 1_000
+"""Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
+
+MOMENTS_MAX = 64
+"""Moments tried for one reservation among others."""
+
+MAKES_MAX = 128
+"""Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
+stay as they are; others are when who waits is next looked at, since something grew."""
+
+End = tuple[int, AttemptRecord | Release, list[Booking]]
+"""When somebody will have left what: an attempt that there is, or how a trial does as if one that is to start had."""
+
+Interval = tuple[int, int, tuple[Booking, ...]]
+"""From when to when which devices are reserved: from the earliest moment at which the job could start."""
+
+
+class Underway(NamedTuple):
+    """What a plan has done so far on its trial to attempts that there are: told to leave, started on what they were
+    promised, or lost their claim.
+    """
+
+    leaving: dict[str, AttemptRecord]
+    promoted: dict[str, AttemptRecord]
+    withdrawn: dict[str, AttemptRecord]
+
+
+class InVain:
+    """Forms of jobs for which nothing could be reserved: the least length, and behind how many with reservations.
+
+    A longer job of the form, or one behind more, need not be looked at at the same stage of a plan.
+    """
+
+    def __init__(self) -> None:
+        self._stage: tuple[int, ...] = ()
+        self._least: dict[Hashable, tuple[int, int]] = {}
+
+    def knows(self, record: JobRecord, before: int, stage: tuple[int, ...]) -> bool:
+        """Whether nothing can be reserved for a job behind so many."""
+        if stage != self._stage:
+            self._stage = stage
+            self._least.clear()
+        length_ms, least_before = self._least.get(form_of(record), (FOREVER_MS + 1, 0))
+        return length_ms <= record.estimate_ms and least_before <= before
+
+    def note(self, record: JobRecord, before: int) -> None:
+        """Nothing could be reserved for a job behind so many."""
+        self._least.setdefault(form_of(record), (record.estimate_ms, before))
+
+
+class Reservations:
+    """Those of one decision: as they were while nothing unexpected has happened, else made anew.
+
+    `changes` counts how often something else was reserved for somebody than before, so that others may have that.
+    Jobs were `kept_off` who would have had room, but would have delayed somebody there.
+    """
+
+    def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
+        self.trial = trial
+        self._underway = underway
+        self.state = trial.state
+        self.now = now
+        self.depth = DEPTHS[self.state.policy.reserve]
+        self._overdue_only = not self.depth and self.state.waits_are_limited
+        if self._overdue_only:
+            self.depth = RESERVATIONS_MAX
+        self.made: list[Reservation] = []
+        self.changes = 0
+        self._in_vain = InVain()
+        self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
+        self.kept_off: dict[str, None] = {}
+        self._intervals: list[Interval] = []
+        self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
+        self._late: dict[str, int] = {}
+        self._planned: list[End] = []
+        self._steps = self._renewed = 0
+        surprised = self.state.surprised
+        for kept in self.state.reservations:
+            record = self.state.jobs[kept.job]
+            if record.queued is None:
+                continue
+            # Who should have started before now was held up by somebody who runs longer than expected.
+            surprised = surprised or kept.at_ms < now
+            if surprised or (kept.at_ms == now and not self._may_start(record)):
+                self.make(record)
+            else:
+                self._add(record, kept)
+
+    @property
+    def news(self) -> tuple[Reservation, ...] | None:
+        """The reservations, if they are not those that are known already."""
+        made = tuple(self.made)
+        return made if made != self.state.reservations else None
+
+    @property
+    def vacant(self) -> bool:
+        """Whether somebody who had a reservation is gone, or none could be made on hardware that may be back now."""
+        if len(self.made) < len(self.state.reservations):
+            return True
+        return self.depth > 0 and any(waiting.verdict is Reason.UNHEALTHY for waiting in self.state.classes.values())
+
+    @property
+    def nodes(self) -> int:
+        """The nodes on which something is reserved, or was until now."""
+        found, topology = 0, self.state.topology
+        for _, _, bookings in self._intervals:
+            for booking in bookings:
+                found |= topology.bit[booking.node]
+        for known in self.state.reservations:
+            for slot in known.placement.slots:
+                found |= topology.bit[topology.number[slot.node]]
+        return found
+
+    def _may_start(self, record: JobRecord) -> bool:
+        """Whether a job whose time has come finds what was reserved for it; then that stays so until its turn."""
+        return self.state.shortfall(record) is None and self._try(record) is not None
+
+    def seat(self, record: JobRecord) -> GangTrial | None:
+        """Seats a job so that it delays none of those before it for whom devices are reserved.
+
+        Nor those behind, where there is a place beside what is reserved for them: who starts at its time elsewhere than
+        was reserved for it would put off all who are to follow.
+        """
+        in_the_way = self.before(record)
+        others = [each for each in self._left_for(record) if each[0].job != record.job.id]
+        if len(others) > len(in_the_way) and (seated := self._seat_clear_of(record, others)):
+            return seated
+        if not in_the_way:
+            return self.trial.seat(record)
+        mark = self.trial.mark()
+        seated = self._seat_beside(record, in_the_way, [])
+        if seated is None and self.depth == 1:
+            # The head needs no more than a place at its time, on whichever devices.
+            seated = self.trial.seat(record)
+            if seated is not None and not self._has_place(in_the_way[0][0]):
+                self.trial.undo_to(mark)
+                return None
+        for shunned in (self._shared_nodes(in_the_way), self.reserved_nodes(record)):
+            if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
+                return seated
+            self.trial.undo_to(mark)
+            seated = self._seat_beside(record, in_the_way, shunned)
+        return seated
+
+    def _seat_clear_of(
+        self, record: JobRecord, others: list[tuple[Reservation, tuple[Booking, ...]]]
+    ) -> GangTrial | None:
+        """Seats a job so that it takes nothing from others for whom something is reserved."""
+        mark = self.trial.mark()
+        seated = self._seat_beside(record, others, [])
+        if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], others):
+            return seated
+        self.trial.undo_to(mark)
+        return None
+
+    def _seat_beside(
+        self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
+    ) -> GangTrial | None:
+        """Seats a job on what is free and not reserved for those before it, and not on some nodes."""
+        blocks = Blocks(self.state.capacity)
+        blocks.lay(bookings for _, bookings in before)
+        with Closed(self.state, shunned):
+            seated = self.trial.seat(record)
+        blocks.lift()
+        return seated
+
+    def _shared_nodes(self, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> list[int]:
+        """Healthy nodes on which shares of devices are reserved."""
+        nodes = dict.fromkeys(each.node for _, bookings in before for each in bookings if each.portion is not None)
+        return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
+
+    def block(self, priority: int | None = None) -> Blocks:
+        """Holds what is free now of all that is reserved, until that is lifted; with a priority, of what is reserved
+        for jobs of no lower one.
+        """
+        blocks = Blocks(self.state.capacity)
+        blocks.lay(
+            bookings
+            for made, (_, _, bookings) in zip(self.made, self._intervals, strict=True)
+            if priority is None or self.state.jobs[made.job].job.priority >= priority
+        )
+        return blocks
+
+    def _is_beside_too_many(
+        self, bookings: list[Booking], before: list[tuple[Reservation, tuple[Booking, ...]]]
+    ) -> bool:
+        """Whether a job that has just been seated on shares of devices keeps somebody before it off them.
+
+        What is free of a device that others have shares of cannot be blocked: whether both fit there is tried.
+        """
+        if all(booking.portion is None for booking in bookings):
+            return False
+        return any(meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
+
+    def _has_place(self, made: Reservation) -> bool:
+        """Whether somebody would still have a place at its reserved time, with those gone who have left by then.
+
+        Of attempts past their time only those count as gone for which it waits already: nobody behind it has it wait
+        for one more of them.
+        """
+        mark, at_ms = self.trial.mark(), max(made.could_start_ms, self.now)
+        ends = [end for end in self._ends() if end[0] <= at_ms]
+        awaited = self._late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
+        self._release([end for end in ends if not self._is_late(end) or end[1] in awaited])
+        with self._in_a_moment(), Opened(self.state):
+            found = self._try(self.state.jobs[made.job], at_ms)
+        self.trial.undo_to(mark)
+        return found is not None
+
+    def _in_a_moment(self) -> Cut:
+        """A block in which what is reserved for the overdue may also lie on devices that are being cut now."""
+        return Cut(self.state, self.state.cuts.values() if self._overdue_only else ())
+
+    def before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
+        """What is reserved for those before a job from a moment on at which it would not have ended."""
+        key = whole_key(self.state, record)
+        return [each for each in self._left_for(record) if self._key(each[0]) < key]
+
+    def _left_for(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
+        """What is reserved from a moment on at which a job that starts now would not have ended."""
+        end_ms = self.now + record.estimate_ms
+        every = zip(self.made, self._intervals, strict=True)
+        return [(made, bookings) for made, (at_ms, _, bookings) in every if at_ms < end_ms]
+
+    def delayed_by(self, record: JobRecord, room: Room) -> bool:
+        """Whether somebody before a job would be delayed if it had the room that others make for it.
+
+        What it has back of another queue by its quota is its own, whatever is reserved there.
+        """
+        if not self._delays(record, room):
+            return False
+        self.kept_off[record.job.id] = None
+        return True
+
+    def _delays(self, record: JobRecord, room: Room) -> bool:
+        before = self.before(record)
+        if self._takes_of(record, room, before):
+            return True
+        if self._overdue_only and not room.victims and not room.shrunk and not room.moves:
+            return self._lacks_beside(room, before)
+        return any(
+            at_ms < self._end_ms(move.attempt) and meet(move.bookings, reserved)
+            for at_ms, _, reserved in self._intervals
+            for move in room.moves
+        )
+
+    def _takes_of(self, record: JobRecord, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+        """Whether room takes devices that are reserved for those before a job.
+
+        What it has back of other queues by its quota is its own. What lies free beside that it has only before those
+        who would borrow it.
+        """
+        lent = [victim for victim in room.victims if self.state.quotas and victim.job.queue != record.job.queue]
+        taken = _without(room.bookings, [booking for victim in lent for booking in victim.bookings])
+        for made, reserved in before:
+            holder = self.state.jobs[made.job]
+            gives_way = bool(lent) and self.state.quotas.would_borrow(holder.job.queue, holder.need)
+            if not gives_way and meet(taken, reserved):
+                return True
+        return False
+
+    def _lacks_beside(self, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+        """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
+        those who leave takes some on the same node.
+        """
+        beside = [made for made, reserved in before if _draw_on_the_same(room.bookings, reserved)]
+        if not beside:
+            return False
+        mark = self.trial.mark()
+        if not self.trial.hold(room.bookings):
+            self.trial.claim(room.bookings)
+        lacks = not all(self._has_place(made) for made in beside)
+        self.trial.undo_to(mark)
+        return lacks
+
+    def _end_ms(self, attempt: AttemptRecord) -> int:
+        record = self.state.jobs[attempt.job.id]
+        return self._expected_ms(record, self.now + record.estimate_ms - record.executed_ms(self.now))
+
+    def _key(self, made: Reservation) -> Key:
+        return whole_key(self.state, self.state.jobs[made.job])
+
+    def reserved_nodes(self, record: JobRecord) -> list[int]:
+        """Healthy nodes on which something is reserved that a job would delay there."""
+        nodes = dict.fromkeys(booking.node for _, bookings in self.before(record) for booking in bookings)
+        return [node for node in nodes if self.state.capacity.health[node] is Health.HEALTHY]
+
+    def hold_back(self, record: JobRecord) -> bool:
+        """Whether a job that may not start now would fit, were nothing reserved."""
+        if not self._intervals:
+            return False
+        mark = self.trial.mark()
+        fits = self.trial.seat(record) is not None
+        self.trial.undo_to(mark)
+        return fits
+
+    @property
+    def spare_ms(self) -> int:
+        """How long a job may run that takes devices which are reserved for later."""
+        return min((at_ms for at_ms, _, _ in self._intervals), default=FOREVER_MS) - self.now
+
+    def started(self, record: JobRecord, bookings: list[Booking], release: Release) -> bool:
+        """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
+        if self.depth:
+            self._steps += 1
+            self._planned.append((self._planned_end_ms(record), release, bookings))
+        for i, made in enumerate(self.made):
+            if made.job == record.job.id:
+                del self.made[i], self._intervals[i]
+                self.changes += 1
+                return True
+        if self.made:
+            self._make_way(record, bookings)
+        return False
+
+    def _planned_end_ms(self, record: JobRecord) -> int:
+        """When one that starts will have left: for the overdue, as it will be expected of its attempt from then on."""
+        if not self._overdue_only:
+            return self.now + record.estimate_ms
+        return self.now + max(record.estimate_ms - record.executed_before_ms, 0)
+
+    def renew(self) -> None:
+        """Reserves anew for all, if others were placed, or were not to be after all, since that was last done."""
+        if self.made and self._steps != self._renewed:
+            self._renewed = self._steps
+            self._make_again(0)
+
+    def put_back(self, bookings: list[Booking]) -> list[End]:
+        """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
+        planned = self._planned
+        self._planned = [end for end in planned if end[2] is not bookings]
+        return planned
+
+    def moved(self, had: list[Booking], has: list[Booking], release: Release) -> None:
+        """One that this decision gives devices has others than was planned."""
+        self._planned = [
+            (end_ms, release, has) if list(bookings) == had else (end_ms, planned, bookings)
+            for end_ms, planned, bookings in self._planned
+        ]
+
+    def plan_again(self, planned: list[End]) -> None:
+        """Has what was planned before be so after all."""
+        self._planned = planned
+
+    def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
+        """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and
+        for those before it whose devices it has by its quota, with all who come after these.
+        """
+        key, end_ms = whole_key(self.state, record), self.now + record.estimate_ms
+        kept = 0
+        for made, (at_ms, _, reserved) in zip(self.made, self._intervals, strict=True):
+            if key < self._key(made) or (at_ms < end_ms and meet(bookings, reserved)):
+                break
+            kept += 1
+        self._make_again(kept)
+
+    def _make_again(self, kept: int) -> None:
+        """Reserves anew for all but the first so many."""
+        behind = self.made[kept:]
+        if self._makes_left < len(behind):
+            return
+        del self.made[kept:], self._intervals[kept:]
+        self._make_behind(behind)
+
+    def _make_behind(self, behind: list[Reservation]) -> None:
+        """Reserves for those whose reservations these were."""
+        for made in behind:
+            self.make(self.state.jobs[made.job])
+        self.changes += any(each not in self.made for each in behind)
+
+    def refused(self, record: JobRecord) -> bool:
+        """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
+        if not self.depth or (self._overdue_only and not record.overdue):
+            return False
+        made = next((made for made in self.made if made.job == record.job.id), None)
+        if made is None:
+            self._insert(record)
+        elif made.at_ms <= self.now:
+            self._put_off(made)
+        return len(self.made) < self.depth
+
+    def put_off_the_due(self) -> None:
+        """Reserves anew for those whose time has come, and who do not start."""
+        while due := [made for made in self.made if made.at_ms <= self.now]:
+            self._put_off(due[0])
+
+    def _put_off(self, made: Reservation) -> None:
+        """Reserves for a job at another time than it was; it may be that there is none."""
+        at = self.made.index(made)
+        del self.made[at], self._intervals[at]
+        self.changes += 1
+        self._insert(self.state.jobs[made.job])
+
+    def _insert(self, record: JobRecord) -> None:
+        """Reserves for a job before those who come after it in the order, who then have what is left."""
+        key = whole_key(self.state, record)
+        kept = len(self.made)
+        while kept and key < self._key(self.made[kept - 1]):
+            kept -= 1
+        behind, intervals = self.made[kept:], self._intervals[kept:]
+        if self._makes_left <= len(behind) or self._in_vain.knows(record, kept, self._stage):
+            return
+        del self.made[kept:], self._intervals[kept:]
+        self.make(record)
+        if len(self.made) == kept:
+            # Who gets none takes nothing from those behind.
+            self._in_vain.note(record, kept)
+            self.made += behind
+            self._intervals += intervals
+            return
+        self._make_behind(behind)
+
+    @property
+    def _stage(self) -> tuple[int, ...]:
+        """How far the plan is: until that changes there is no more to be reserved than before."""
+        leaving, promoted, withdrawn = self._underway
+        return (self.changes, len(self._planned), len(leaving), len(promoted), len(withdrawn))
+
+    def make(self, record: JobRecord) -> None:
+        """Reserves for a job behind those that have a reservation already."""
+        if len(self.made) < self.depth:
+            self._makes_left -= 1
+            with self._in_a_moment(), Opened(self.state):
+                found = self._earliest(record)
+            if found is not None:
+                self._add(record, found)
+
+    def _add(self, record: JobRecord, reservation: Reservation) -> None:
+        self.made.append(reservation)
+        bookings = tuple(self.state.bookings(record.asked, reservation.placement))
+        # One that could have started before could start now.
+        since_ms = max(reservation.could_start_ms, self.now)
+        self._intervals.append((since_ms, since_ms + record.estimate_ms, bookings))
+
+    def _earliest(self, record: JobRecord) -> Reservation | None:
+        alone = not self._intervals and not self.state.cluster.maintenance
+        return self._beside_nobody(record) if alone else self._beside_others(record)
+
+    def _beside_nobody(self, record: JobRecord) -> Reservation | None:
+        """The first moment at which those who run have left enough: more and more leave, then some come back."""
+        ends = self._ends()
+        first = self._enough(record, ends)
+        mark = self.trial.mark()
+        self._release(ends[:first])
+        low, high, step = first, first, 1
+        seated = self._try(record)
+        while seated is None and high < len(ends):
+            low, high, step = high + 1, min(high + step, len(ends)), step * 2
+            self._release(ends[low - 1 : high])
+            seated = self._try(record)
+        self.trial.undo_to(mark)
+        if seated is None:
+            return None
+        while low < high:
+            middle = (low + high) // 2
+            self._release(ends[:middle])
+            fits = self._try(record)
+            self.trial.undo_to(mark)
+            low, high, seated = (low, middle, fits) if fits is not None else (middle + 1, high, seated)
+        return self._reservation(record, ends[high - 1][0] if high else self.now, seated)
+
+    def _beside_others(self, record: JobRecord) -> Reservation | None:
+        """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
+        length_ms = record.estimate_ms
+        ends = self._ends()
+        left = (end_ms for end_ms, _, _ in ends)
+        over = (until_ms for _, until_ms, _ in self._intervals)
+        open_again = (window.end_ms for window in self.state.cluster.maintenance)
+        moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
+        mark, released, blocks = self.trial.mark(), 0, Blocks(self.state.capacity)
+        found = None
+        for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
+            while released < len(ends) and ends[released][0] <= at_ms:
+                self._release(ends[released : released + 1])
+                released += 1
+            in_the_way = [
+                bookings
+                for since_ms, until_ms, bookings in self._intervals
+                if since_ms < at_ms + length_ms and at_ms < until_ms
+            ]
+            blocks.close(in_the_way)
+            blocks.lay(in_the_way)
+            # Counting is cheaper than trying.
+            seated = self._try(record, at_ms) if self.state.capacity.free_total >= record.gpus_min else None
+            if seated is not None:
+                found = self._reservation(record, at_ms, seated)
+                break
+        blocks.lift()
+        self.trial.undo_to(mark)
+        return found
+
+    def _ends(self) -> list[End]:
+        """Who will have left when, the first first: those who run, and those whom this plan starts.
+
+        Who says nothing of its length leaves at a moment that nobody knows, after all others. What is reserved from
+        then on may be had until then by who says that it ends, and by nobody else. A service that says nothing of it
+        stays: nothing can be reserved on what it holds.
+        """
+        if self._running is None:
+            self._running = []
+            for end_ms, attempt in self.state.ends.in_order():
+                if end_ms < FOREVER_MS:
+                    self._expect(attempt, end_ms)
+                elif attempt.job.kind is not Kind.SERVICE:
+                    self._running.append((UNSAID_MS, attempt, attempt.bookings))
+        withdrawn = self._underway.withdrawn
+        running = [end for end in self._running if end[1].key not in withdrawn]
+        planned = [(min(at_ms, UNSAID_MS), release, bookings) for at_ms, release, bookings in self._planned]
+        return sorted((*running, *planned), key=lambda end: end[0])
+
+    def _expect(self, attempt: AttemptRecord, end_ms: int) -> None:
+        """Takes note of when an attempt may leave, and of when it will by what is known, where that is later."""
+        assert self._running is not None
+        leaves_ms = may_leave_ms(attempt, end_ms, self.now)
+        self._running.append((leaves_ms, attempt, attempt.bookings))
+        if leaves_ms == self.now:
+            self._late[attempt.key] = self._expected_ms(self.state.jobs[attempt.job.id], end_ms)
+
+    def _expected_ms(self, record: JobRecord, end_ms: int) -> int:
+        """When a job is expected to end, also if it should have ended already."""
+        overrun_ms = self.now - end_ms
+        return end_ms if overrun_ms < 0 else self.now + still_ms(overrun_ms, record.estimate_ms)
+
+    def _release_of(self, attempt: AttemptRecord) -> Release:
+        if attempt.waits and attempt.key not in self._underway.promoted:
+            return self.trial.unclaim
+        return self.trial.vacate if attempt.key in self._underway.leaving else self.trial.release
+
+    def _enough(self, record: JobRecord, ends: list[End]) -> int:
+        """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
+        gpus = self.state.capacity.free_total
+        for left, (_, _, bookings) in enumerate(ends):
+            if gpus >= record.gpus_min:
+                return left
+            gpus += sum(booking.devices.bit_count() for booking in bookings)
+        return len(ends)
+
+    def _release(self, ends: list[End]) -> None:
+        for _, who, bookings in ends:
+            release = self._release_of(who) if isinstance(who, AttemptRecord) else who
+            release(bookings)
+
+    def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
+        """Where the job would lie as things are in the trial, at a moment or now; it is not left there."""
+        mark = self.trial.mark()
+        seated = self.trial.seat(record, at_ms)
+        if seated is None:
+            return None
+        placement = placement_of(seated)
+        self.trial.undo_to(mark)
+        return placement
+
+    def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
+        told_ms = max(at_ms, self.now + SOON_MS)
+        late = self._late_on(self.state.bookings(record.asked, placement))
+        late_ms = max((self._late[attempt.key] for attempt in late), default=0)
+        if late_ms <= told_ms:
+            return Reservation(record.job.id, told_ms, placement)
+        return Reservation(record.job.id, late_ms, placement, earliest_ms=at_ms)
+
+    def _is_late(self, end: End) -> bool:
+        return isinstance(end[1], AttemptRecord) and end[1].key in self._late
+
+    def _late_on(self, bookings: list[Booking]) -> list[AttemptRecord]:
+        """Those who should have left some devices already."""
+        found: dict[str, AttemptRecord] = {}
+        for booking in bookings if self._late else ():
+            for key, attempt in self.state.on_node.get(booking.node, {}).items():
+                if key in self._late and key not in found and _is_in_the_way(attempt, booking):
+                    found[key] = attempt
+        return [attempt for key, attempt in found.items() if key not in self._underway.withdrawn]
+
+
+def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
+    """Bookings less the devices that others have."""
+    devices: dict[int, int] = {}
+    for booking in others:
+        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
+    return [booking._replace(devices=booking.devices & ~devices.get(booking.node, 0)) for booking in bookings]
+
+
+def meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
+    """Whether two lie on the same devices somewhere."""
+    devices: dict[int, int] = {}
+    for booking in bookings:
+        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
+    return any(devices.get(booking.node, 0) & booking.devices for booking in reserved)
+
+
+def _is_in_the_way(attempt: AttemptRecord, booking: Booking) -> bool:
+    """Whether an attempt holds what is booked on a node: devices of it, or anything else that both need there."""
+    return any(
+        own.devices & booking.devices or (own.needs and booking.needs)
+        for own in attempt.bookings
+        if own.node == booking.node
+    )
+
+
+def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
+    """Whether two need anything but devices of the same node."""
+    nodes = {booking.node: None for booking in bookings if booking.needs}
+    return any(booking.node in nodes for booking in reserved if booking.needs)

@@ -1,0 +1,32 @@
+"""Pending jobs that lack no GPUs, only free GPUs that lie together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
+from phalanx.policy.policy import always
+from phalanx.protocol.reason import Reason
+
+SCATTERED = (Reason.FRAGMENTED, Reason.TOPOLOGY)
+
+TRIED_MAX = 32
+"""Jobs looked at when a defragmentation is due: a bound on work."""
+
+
+def first_scattered(state: State) -> list[JobRecord]:
+    """Those that a defragmentation may help, in order. Where no job may pass the head, that is the head."""
+    found = sorted(scattered(state), key=state.key)
+    if state.policy.backfill is not always:
+        found = [record for record in found if record.job.id == state.head]
+    return found[:TRIED_MAX]
+
+
+def scattered(state: State) -> Iterator[JobRecord]:
+    """The first of each class that has too few GPUs together, though enough are free."""
+    return (
+        state.jobs[kind.jobs[0][1]]
+        for kind in state.classes.values()
+        if kind.verdict in SCATTERED and state.jobs[kind.jobs[0][1]].gpus_min <= state.capacity.free_total
+    )

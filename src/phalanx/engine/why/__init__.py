@@ -1,0 +1,1 @@
+"""Why a job is pending, when it would start, and what would start it now."""

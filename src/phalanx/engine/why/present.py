@@ -1,0 +1,122 @@
+"""The reason that holds now.
+
+A decision looks only at who could start since something grew, so that what it said of a job grows old while others take
+what was free. Whoever asks why a job waits has that worked out anew, for this one job, as a decision would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.reserve.holds import Holds
+from phalanx.engine.reserve.reservations import Reservations, Underway
+from phalanx.engine.state.order import whole_key
+from phalanx.engine.state.records import JobRecord
+from phalanx.engine.state.state import State
+from phalanx.engine.transaction.cells import search
+from phalanx.engine.transaction.trial import Opened, Trial
+from phalanx.engine.why.evidence import Reserved, kept_for, reserved_for
+from phalanx.placement.place import refusal
+from phalanx.placement.placement import Lack
+from phalanx.protocol.reason import LACK_REASON, Reason
+
+PASSING = (
+    Reason.BUDGET,
+    Reason.QUOTA,
+    Reason.BEHIND,
+    *(reason for reason in LACK_REASON.values() if reason is not Reason.NEVER_FITS),
+    Reason.RESERVED,
+    Reason.MAINTENANCE,
+    Reason.UNDECIDED,
+)
+"""Reasons that what others do may put another in the place of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Why a job waits now, None if it does not; where what it would start on is kept for others, for whom."""
+
+    reason: Reason | None
+    reserved_for: tuple[Reserved, ...] = ()
+
+
+def present_reason(state: State, job: str) -> Reason | None:
+    """Why a job waits now; None if it does not. An unknown id raises ValueError."""
+    return present(state, job).reason
+
+
+def present(state: State, job: str) -> Present:
+    """What holds of a job now. An unknown id raises ValueError."""
+    told, record = state.reason(job), state.record(job)
+    if told not in PASSING:
+        return Present(told)
+    with Trial(state) as trial:
+        holds = Holds(trial)
+        holds.keep_from(record)
+        short = state.shortfall(record)
+        if short is not None and (kept := holds.in_the_way_of(record, short)):
+            return Present(Reason.RESERVED, kept_for(state, kept))
+        # Who could not have it either if nothing were kept is told what it would be short of then.
+        holds.begin_anew()
+        short = state.shortfall(record)
+        if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
+            return Present(of_quota)
+        if told is Reason.BEHIND or (told in (Reason.BUDGET, Reason.QUOTA) and _is_behind(state, record)):
+            return Present(Reason.BEHIND)
+        if state.cells is not None and record.asked.gang.gpus_min:
+            return Present(_in_cells(trial, record) or told)
+        return _of_devices(trial, record, told)
+
+
+def _is_behind(state: State, record: JobRecord) -> bool:
+    """Whether a job stands behind the one whom nobody may pass: who was short of quota is not looked at there again."""
+    return bool(state.head) and whole_key(state, state.jobs[state.head]) < whole_key(state, record)
+
+
+def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
+    """What keeps a job from its devices that may have what it asks for."""
+    state, mark = trial.state, trial.mark()
+    if trial.seat(record) is not None:
+        trial.undo_to(mark)
+        return _of_itself(trial, record, told)
+    if state.cluster.maintenance and trial.seat_at_last(record) is not None:
+        return Present(Reason.MAINTENANCE)
+    reason = LACK_REASON[refusal(state.fit, record.asked).lack]
+    if reason is Reason.UNHEALTHY and state.closed and not _would_be_unhealthy(state, record):
+        return Present(Reason.MAINTENANCE)
+    return Present(reason)
+
+
+def _would_be_unhealthy(state: State, record: JobRecord) -> bool:
+    """Whether too many nodes would not be healthy also if none were closed for maintenance."""
+    with Opened(state):
+        return refusal(state.fit, record.asked).lack is Lack.UNHEALTHY
+
+
+def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:
+    """Why a job waits that would fit: it, or a longer one of its kind, would delay somebody before it for whom
+    something is reserved. Else nothing keeps it, and no decision has looked at it since that is so.
+    """
+    state = trial.state
+    if state.reservations:
+        reservations = Reservations(trial, state.now, Underway(dict(state.leaving), {}, {}))
+        before = [made for made, _ in reservations.before(record)] or reservations.made
+        if told is Reason.RESERVED or reservations.seat(record) is None:
+            others = reserved_for(state, record, before)
+            return Present(Reason.RESERVED if others else Reason.UNDECIDED, others)
+    return Present(Reason.UNDECIDED)
+
+
+def _in_cells(trial: Trial, record: JobRecord) -> Reason | None:
+    """What a job lacks in the cells of its virtual cluster; None if it has a place there."""
+    found = search(trial, record)
+    return found if isinstance(found, Reason) and found is not Reason.UNDECIDED else None
+
+
+def _of_quota(state: State, record: JobRecord, short: Shortfall) -> Reason | None:
+    """As a decision has it: where there are not so many GPUs left to be lent, it is these that are missing."""
+    if short.by_budget:
+        return Reason.BUDGET
+    full = not short.by_limit and state.capacity.free_total < record.gpus_min
+    return None if full else Reason.QUOTA
