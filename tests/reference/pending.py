@@ -18,6 +18,7 @@ from typing import NamedTuple
 from phalanx.engine.pending.outcome import Outcome
 from phalanx.engine.pending.reasons import LASTING, reason_of
 from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.spare import spare
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import AttemptRecord, JobRecord
@@ -104,7 +105,7 @@ class PlainCandidates:
             self.straight[i] = False
             if i in self.stopped:
                 self.waiting[i] = []
-                self.draft.spare(self.stopped[i])
+                spare(self.draft, self.stopped[i])
             elif self.head and not self.state.policy.backfill(self.state.jobs[self.head], self.record(i)):
                 self.exhaustive = False
                 if self.state.policy.backfill is never:

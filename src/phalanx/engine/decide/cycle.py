@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.engine.cells.place import place
+from phalanx.engine.decide.discard import discard_for
+from phalanx.engine.decide.improve import adjust_shares, promote_revocable, relocate
+from phalanx.engine.decide.leave import stop_what_must_leave
+from phalanx.engine.decide.promised import start_prepared, start_promised
 from phalanx.engine.decide.replicas import Replicas
+from phalanx.engine.decide.resize import grow_elastic, shed_lost_members, shrink_to_sizes
 from phalanx.engine.decide.shortcut import short_plan
 from phalanx.engine.decide.takeover import take_over, take_over_with_victims
 from phalanx.engine.pending.candidates import Candidates
@@ -41,10 +46,10 @@ def decide(state: State, now: int) -> Plan:
     with Trial(state) as trial:
         draft = Draft(trial, now)
         # 1. Who must leave, whatever else happens.
-        draft.stop_who_must_leave()
+        stop_what_must_leave(draft)
         if state.elastic:
-            draft.shed_lost_members()
-            draft.shrink_to_sizes()
+            shed_lost_members(draft)
+            shrink_to_sizes(draft)
         # 2. What should run: the admitted jobs, in the order of the policy. What runs is kept. A job that would have
         #    more than the quota of its queue is passed over.
         candidates = Candidates(state, draft)
@@ -57,8 +62,8 @@ def decide(state: State, now: int) -> Plan:
         #    load go before jobs of lower priorities.
         _walk(candidates, draft, replicas)
         # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
-        draft.start_who_was_promised()
-        draft.start_who_is_prepared()
+        start_promised(draft)
+        start_prepared(draft)
         if candidates.reconsider():
             _walk(candidates, draft, replicas)
         replicas.after_all()
@@ -68,13 +73,13 @@ def decide(state: State, now: int) -> Plan:
             _defragment(candidates, draft)
         # 6. What nobody waits for goes to those who could use more; or everybody gets the size that the policy sets.
         if state.elastic and (candidates.none_waits or state.policy.sets_sizes):
-            draft.grow_who_could_use_more()
+            grow_elastic(draft)
         if state.revocable and state.cells is None:
-            draft.promote_revocable()
+            promote_revocable(draft)
         if draft.fresh and candidates.none_waits and state.policy.relocates is not all_stay and state.cells is None:
-            draft.relocate()
+            relocate(draft)
         if state.adjustments and state.cells is None:
-            draft.adjust_shares()
+            adjust_shares(draft)
         # 7. The difference between what is and what should be, and why the rest waits.
         return draft.plan(candidates.verdicts, candidates.head, candidates.exhaustive)
 
@@ -111,7 +116,7 @@ def _try(draft: Draft, candidate: Candidate) -> Outcome:
         return Outcome(Reason.RESERVED, spare_ms=left_ms, next_too=reservations.refused(record))
     missing = _lack(draft, record)
     if state.kept:
-        draft.discard_for(record)
+        discard_for(draft, record)
     reserves = missing is not Lack.NEVER and reservations.refused(record)
     return Outcome(LACK_REASON[missing], short, blocks=missing is not Lack.NEVER, next_too=reserves)
 

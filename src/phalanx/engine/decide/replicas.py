@@ -11,6 +11,7 @@ from collections.abc import Container
 from copy import copy
 from dataclasses import dataclass, replace
 
+from phalanx.engine.decide.resize import grow_on_free
 from phalanx.engine.fold.request import take_request
 from phalanx.engine.plan.draft import Draft
 from phalanx.engine.preempt.room import Room, make_room
@@ -63,7 +64,7 @@ class Replicas:
         draft, role = self._draft, attempt.job.gang.roles[0]
         more = missing_replicas(attempt)
         if attempt.phase is Phase.RUNNING:
-            more -= draft.grow_on_free(attempt, role, more)
+            more -= grow_on_free(draft, attempt, role, more)
         room = room_for(draft, attempt, role, more)
         # One that is being resized gets what others leave already: whether it needs more victims is seen afterwards.
         if room is not None and (attempt.phase is Phase.RUNNING or not (room.victims or room.shrunk)):

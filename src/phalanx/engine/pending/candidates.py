@@ -12,6 +12,7 @@ from phalanx.engine.pending.queue import PendingClass
 from phalanx.engine.pending.reasons import LASTING, Reasons
 from phalanx.engine.pending.walk import Walk
 from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.spare import spare
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets, always, never
@@ -59,7 +60,7 @@ class Candidates:
             pending.queue.straight &= ~pending.bit
             if pending.attempt is not None:
                 self._walk.move(pending, pending.at + 1)
-                self.draft.spare(pending.attempt)
+                spare(self.draft, pending.attempt)
             elif not self.head or policy.backfill(self.state.jobs[self.head], self.state.jobs[job]):
                 return self._candidate(self.state.jobs[job], pending)
             else:

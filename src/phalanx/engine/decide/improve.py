@@ -1,0 +1,45 @@
+"""Running jobs go where the policy wants them, and get the shares that it wants them to have."""
+
+from __future__ import annotations
+
+from phalanx.engine.fold.adjust import step_towards
+from phalanx.engine.plan.draft import Draft
+from phalanx.engine.preempt.relocate import guaranteed, landing
+from phalanx.engine.state.records import Phase
+
+
+def relocate(draft: Draft) -> None:
+    """Has running jobs go to the nodes that the policy wants them on, as far as they land there at once."""
+    state = draft.state
+    if "resize" in state.lacks or any(attempt.phase is Phase.RESIZING for attempt in state.attempts_present()):
+        return
+    for job, node in state.policy.relocates(state):
+        attempt = state.jobs[job].attempt
+        move = None
+        if attempt is not None and attempt.key not in draft.untouchable:
+            move = landing(draft.trial, attempt, state.topology.number[node])
+        if move is not None:
+            draft.gather(move)
+
+
+def promote_revocable(draft: Draft) -> None:
+    """Gives who runs on what others leave a guaranteed share, if the policy says by now that it is to have one."""
+    state = draft.state
+    for attempt in state.revocable.values():
+        if attempt.phase is Phase.RUNNING and attempt.key not in draft.untouchable and "resize" not in state.lacks:
+            gang = state.policy.shape(state.jobs[attempt.job.id], state)
+            move = guaranteed(draft.trial, attempt, gang)
+            if move is not None:
+                draft.gather(move)
+
+
+def adjust_shares(draft: Draft) -> None:
+    """Changes shares as the policy wants them, of who runs and is not touched by this plan."""
+    state, untouchable = draft.state, draft.untouchable
+    for job, wanted in state.adjustments.items():
+        attempt = state.jobs[job].attempt
+        if attempt is not None and attempt.key not in untouchable and attempt.grow_after_ms <= draft.now:
+            action = step_towards(state, attempt, wanted)
+            if action is not None:
+                draft.touched[attempt.key] = None
+                draft.actions.append(action)
