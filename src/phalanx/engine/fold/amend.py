@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from phalanx.engine.fold.attempts import want_stopped
+from phalanx.engine.fold.ending import want_stopped
 from phalanx.engine.fold.patience import calm, expect
 from phalanx.engine.fold.request import take_request
 from phalanx.engine.fold.waiting import leave, line_up

@@ -9,7 +9,9 @@ from phalanx.engine.fold import (
     adjust,
     attempts,
     defragment_timer,
+    ending,
     foreign,
+    holding,
     maintenance,
     patience,
     reconfigure,
@@ -126,9 +128,9 @@ def _event(state: State, event: Event) -> None:
         case AttemptEnded(job=name, attempt=number, outcome=outcome, reason=reason, ended_ms=ended_ms):
             attempt = state.attempt(name, number)
             if attempt is not None and not attempt.waits:
-                attempts.ended_by_itself(state, attempt, outcome, reason, ended_ms)
+                ending.ended_by_itself(state, attempt, outcome, reason, ended_ms)
             elif attempt is None and is_kept(state, name, number):
-                attempts.kept_ended(state, state.jobs[name], outcome, reason)
+                ending.kept_ended(state, state.jobs[name], outcome, reason)
         case Progress():
             _progress(state, event)
         case DeviceMemoryMeasured(job=name, attempt=number, memory_mb=memory_mb):
@@ -140,7 +142,7 @@ def _event(state: State, event: Event) -> None:
         case JobChanged(job=job):
             amend(state, state.jobs[job.id], job)
         case JobCancelled(job=name, reason=reason):
-            attempts.cancel(state, state.jobs[name], reason)
+            ending.cancel(state, state.jobs[name], reason)
         case JobHeld(job=name):
             _hold(state, state.jobs[name], held=True)
         case JobReleased(job=name):
@@ -196,7 +198,7 @@ def _submit(state: State, job: Job) -> None:
     if job.begin_ms is not None and job.begin_ms > state.now:
         state.set_timer(job.begin_ms, "line_up", job.id)
     if job.max_wait_ms is not None:
-        attempts.limit_waits(state)
+        holding.limit_waits(state)
         state.set_timer(max(state.now, job.begin_ms or 0) + job.max_wait_ms, "max_wait", job.id)
     patience.expect(state, record)
     waiting.line_up(state, record)
@@ -211,7 +213,7 @@ def _hold(state: State, record: JobRecord, held: bool) -> None:
 
 def _requeue(state: State, record: JobRecord) -> None:
     assert record.attempt is not None, f"{record.job.id} has started"
-    attempts.want_stopped(state, record.attempt, StopReason.REQUEUED)
+    ending.want_stopped(state, record.attempt, StopReason.REQUEUED)
 
 
 def _action_of(state: State, action: ActionId) -> tuple[AttemptRecord | None, object]:
@@ -236,11 +238,11 @@ def _done(state: State, action: ActionId) -> None:
         case Start():
             attempts.started(state, attempt)
         case Stop():
-            attempts.end(state, attempt)
+            ending.end(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempts.change_phase(state, attempt, Phase.SUSPENDED)
         case Suspend() if attempt.keeping is not None:
-            attempts.suspended(state, attempt)
+            ending.suspended(state, attempt)
         case Resume() if attempt.phase is Phase.RESUMING:
             attempts.change_phase(state, attempt, Phase.RUNNING)
         case Resume(placement=placement) if placement is not None:
@@ -255,11 +257,11 @@ def _failed(state: State, action: ActionId, reason: str, retryable: bool) -> Non
         return
     match asked:
         case Start() | Repartition():
-            attempts.start_failed(state, attempt, reason, retryable)
+            ending.start_failed(state, attempt, reason, retryable)
         case Resume(placement=placement) if placement is not None:
-            attempts.start_failed(state, attempt, reason, retryable=True)
+            ending.start_failed(state, attempt, reason, retryable=True)
         case Stop():
-            attempts.stop_failed(state, attempt)
+            ending.stop_failed(state, attempt)
         case Suspend() if attempt.phase is Phase.SUSPENDING:
             attempts.phase_failed(state, attempt, Phase.RUNNING)
         case Suspend() if attempt.keeping is not None:
@@ -276,13 +278,13 @@ def _lost(state: State, action: ActionId) -> None:
         return
     match asked:
         case Stop():
-            attempts.stop_failed(state, attempt)
+            ending.stop_failed(state, attempt)
         case Suspend() if attempt.keeping is not None:
             attempts.suspend_failed(state, attempt)
         case None:
             pass
         case _:
-            attempts.want_stopped(state, attempt, StopReason.LOST)
+            ending.want_stopped(state, attempt, StopReason.LOST)
 
 
 def _node_health(state: State, node: int, health: Health) -> None:
@@ -295,7 +297,7 @@ def _node_health(state: State, node: int, health: Health) -> None:
     if health is not Health.HEALTHY:
         _return_claims(state, node, -1)
         for job in [job for job in state.kept if _keeps_on(state, job, node)]:
-            attempts.discard(state, state.jobs[job], StopReason.HARDWARE)
+            ending.discard(state, state.jobs[job], StopReason.HARDWARE)
     if health is Health.FAILED:
         for attempt in list(state.on_node.get(node, {}).values()):
             _lose_hardware(state, attempt)
@@ -313,7 +315,7 @@ def _return_claims(state: State, node: int, devices: int) -> None:
         if attempt.phase is Phase.CLAIMED and any(
             booking.node == node and (devices == -1 or booking.devices & devices) for booking in attempt.bookings
         ):
-            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+            ending.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
 def _device_health(state: State, node: int, device: int, health: Health) -> None:
@@ -330,7 +332,7 @@ def _device_health(state: State, node: int, device: int, health: Health) -> None
 def _lose_hardware(state: State, attempt: AttemptRecord) -> None:
     """Has an attempt stopped that has lost hardware; a service that can go on with the rest gives up those members."""
     if attempt.key not in state.elastic or not does_without(attempt, lost(attempt, state.capacity)):
-        attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+        ending.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
 def _progress(state: State, progress: Progress) -> None:
@@ -383,18 +385,18 @@ def _fire(state: State, timer: Timer) -> None:
                 state.to_stop.setdefault(attempt.key, attempt.stop_reason)
         case "max_run":
             if attempt is not None and _has_run_out(attempt, state.now):
-                attempts.want_stopped(state, attempt, StopReason.MAX_RUN)
+                ending.want_stopped(state, attempt, StopReason.MAX_RUN)
         case "max_wait":
             if record.final is None and record.first_start_ms is None:
                 record.overdue = True
                 waiting.rekey(state, record)
         case "patience":
             if record.final is None and record.first_start_ms is None:
-                attempts.limit_waits(state)
+                holding.limit_waits(state)
                 patience.tire(state, record)
         case "min_run":
             if attempt is not None:
-                attempts.may_give_way(state, attempt)
+                holding.may_give_way(state, attempt)
         case "change":
             if _change_is_due(record, timer):
                 state.policy.due(record, state)
@@ -459,7 +461,7 @@ def _decision(state: State, plan: Plan) -> None:
     if plan.reservations is not None:
         state.reservations = plan.reservations
     for key in plan.withdrawn:
-        attempts.withdraw(state, key)
+        ending.withdraw(state, key)
     for action in plan.actions:
         if isinstance(action, FREEING):
             attempts.send(state, action)

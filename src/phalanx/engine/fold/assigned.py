@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from phalanx.cluster.bits import members
 from phalanx.engine.fold import foreign
-from phalanx.engine.fold.attempts import arrive, depart, want_stopped
+from phalanx.engine.fold.ending import want_stopped
+from phalanx.engine.fold.holding import arrive, depart
 from phalanx.engine.state.records import AttemptRecord, Phase, StopReason
 from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, Slot

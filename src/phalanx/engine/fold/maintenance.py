@@ -7,7 +7,7 @@ run there until then. What still runs when the time comes is stopped with notice
 from __future__ import annotations
 
 from phalanx.cluster.cluster import Health
-from phalanx.engine.fold import attempts
+from phalanx.engine.fold import ending
 from phalanx.engine.state.records import StopReason
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import under_way
@@ -56,7 +56,7 @@ def _close(state: State, name: str) -> None:
         state.capacity.set_health(node, Health.DRAINING)
     state.surprised = True
     for attempt in list(state.on_node.get(node, {}).values()):
-        attempts.want_stopped(state, attempt, StopReason.MAINTENANCE)
+        ending.want_stopped(state, attempt, StopReason.MAINTENANCE)
 
 
 def reopen(state: State) -> None:

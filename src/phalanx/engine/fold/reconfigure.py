@@ -8,7 +8,7 @@ from dataclasses import replace
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine.fold import attempts, foreign, maintenance, patience, waiting
+from phalanx.engine.fold import attempts, ending, foreign, holding, maintenance, patience, waiting
 from phalanx.engine.fold.adjust import settle
 from phalanx.engine.fold.request import take_request
 from phalanx.engine.quota.quotas import Quotas
@@ -83,7 +83,7 @@ def change_cluster(state: State, cluster: Cluster) -> None:
         state.retiring[name] = state.capacity.health[number]
         state.capacity.set_health(number, Health.FAILED)
         for attempt in list(state.on_node.get(number, {}).values()):
-            attempts.want_stopped(state, attempt, StopReason.HARDWARE)
+            ending.want_stopped(state, attempt, StopReason.HARDWARE)
 
 
 def _discard_kept(state: State, cluster: Cluster) -> None:
@@ -96,16 +96,16 @@ def _discard_kept(state: State, cluster: Cluster) -> None:
         if cluster.cells is None and _holds_as_much(to_be.get(node.name), node):
             continue
         if record.attempt is not None and record.attempt.phase is Phase.CLAIMED:
-            attempts.withdraw(state, record.attempt.key)
+            ending.withdraw(state, record.attempt.key)
         if record.attempt is None:
-            attempts.discard(state, record, StopReason.HARDWARE)
+            ending.discard(state, record, StopReason.HARDWARE)
 
 
 def _return_claims(state: State) -> None:
     """Who has no more than a claim stands in line again: under other cells it may have others."""
     for attempt in list(state.attempts()):
         if attempt.phase is Phase.CLAIMED:
-            attempts.withdraw(state, attempt.key)
+            ending.withdraw(state, attempt.key)
 
 
 def retire(state: State) -> None:
@@ -186,7 +186,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
     if told_apart is not state.tells_apart:
         _line_up_anew(state)
     if state.reserves and not knew_lengths:
-        attempts.know_lengths(state)
+        holding.know_lengths(state)
     maintenance.set_out(state)
     patience.expect_all(state)
     _try_everybody(state)
@@ -210,7 +210,7 @@ def _settle_in(state: State, attempt: AttemptRecord, translate: _Translation) ->
     for booking in attempt.bookings:
         if not attempt.waits:
             state.capacity.hold(booking)
-        attempts.arrive(state, attempt, booking)
+        holding.arrive(state, attempt, booking)
     for booking in ceding:
         state.capacity.cede(translate(booking))
     if attempt.keeping is not None:
@@ -333,7 +333,7 @@ def _stand_anew(state: State) -> None:
         if state.policy.targets is not Targets.KEEP and not attempt.ceding:
             state.standing.add(attempt, state.order(state.jobs[attempt.job.id]))
         if state.reserves:
-            attempts.expect_end(state, attempt)
+            holding.expect_end(state, attempt)
         waiting.rekey(state, state.jobs[attempt.job.id])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.engine.fold.attempts import want_stopped
+from phalanx.engine.fold.ending import want_stopped
 from phalanx.engine.state.records import AttemptRecord, Phase, StopReason
 from phalanx.engine.state.state import State
 from phalanx.protocol.event import Progress

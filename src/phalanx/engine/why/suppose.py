@@ -16,7 +16,7 @@ from phalanx.cluster.cluster import Cluster, Health
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold import maintenance
 from phalanx.engine.fold.amend import amend
-from phalanx.engine.fold.attempts import ended_by_itself
+from phalanx.engine.fold.ending import ended_by_itself
 from phalanx.engine.fold.waiting import leave, line_up, shape_now
 from phalanx.engine.quota.quotas import Quotas
 from phalanx.engine.state.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of

@@ -1,0 +1,76 @@
+"""Which devices an attempt holds, until when, and for whom it may be preempted: the indexes over running attempts."""
+
+from __future__ import annotations
+
+from phalanx.cluster.capacity import Booking
+from phalanx.engine.fold.waiting import rekey
+from phalanx.engine.state.records import AttemptRecord, Phase
+from phalanx.engine.state.state import State
+
+SURPRISE_MS = 1_000
+"""An end that is earlier or later than expected by more than this makes reservations be worked out anew."""
+
+BACKOFF_FIRST_MS, BACKOFF_MAX_MS = 1_000, 300_000
+
+
+def backoff_ms(failures: int) -> int:
+    """How long to wait after the n-th failure in a row: doubling, bounded."""
+    return int(min(BACKOFF_FIRST_MS << min(failures - 1, 20), BACKOFF_MAX_MS))
+
+
+def expect_end(state: State, attempt: AttemptRecord) -> None:
+    """Works out when an attempt will have left, for those who reserve what it holds."""
+    if state.reserves:
+        record = state.jobs[attempt.job.id]
+        left_ms = max(record.estimate_ms - record.executed_before_ms, 0)
+        since_ms = attempt.started_ms if attempt.started_ms >= 0 else attempt.created_ms
+        state.ends.expect(attempt, since_ms + left_ms)
+
+
+def limit_waits(state: State) -> None:
+    """From now on devices may be reserved for who waits too long: takes note of when everybody will have left."""
+    known = state.reserves
+    state.waits_are_limited = True
+    if not known:
+        know_lengths(state)
+
+
+def know_lengths(state: State) -> None:
+    """Takes note of how long everybody runs, where that has come to matter."""
+    for attempt in state.attempts():
+        expect_end(state, attempt)
+    for kind in state.classes.values():
+        kind.lengths_ms = sorted(state.jobs[job].estimate_ms for _, job in kind.jobs)
+
+
+def forget_end(state: State, attempt: AttemptRecord) -> None:
+    """An end that comes at another time than was expected changes what can be reserved."""
+    expected_ms = state.ends.forget(attempt)
+    if expected_ms is not None and abs(expected_ms - state.now) > SURPRISE_MS:
+        state.surprised = True
+
+
+def arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+    """Takes note of who is on a node."""
+    state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
+    state.stoppable.add(attempt, booking, 1)
+
+
+def depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
+    """Undoes `arrive`."""
+    state.on_node[booking.node].pop(attempt.key, None)
+    state.stoppable.add(attempt, booking, -1)
+
+
+def stand_anew(state: State, attempt: AttemptRecord) -> None:
+    """With its size an attempt's place in the order may change, and when that changes next."""
+    state.standing.recount(attempt)
+    rekey(state, state.jobs[attempt.job.id])
+    may_give_way(state, attempt)
+
+
+def may_give_way(state: State, attempt: AttemptRecord) -> None:
+    """Who was not to be touched before may give way from now on: others may find more than before."""
+    if state.makes_room and attempt.phase is Phase.RUNNING:
+        for booking in attempt.bookings:
+            state.capacity.grown |= state.topology.bit[booking.node]
