@@ -10,6 +10,7 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.device import DeviceLoad, Portion, add, obstacle, remove, set_layout, violations
 from phalanx.cluster.mig import GEOMETRIES, Layout
+from phalanx.cluster.room_index import Devices, LevelCounts
 from phalanx.cluster.topology import Domain, Topology
 
 CPUS, MEMORY, NICS, CPUS_LIMIT, MEMORY_LIMIT = range(5)
@@ -82,7 +83,8 @@ class Capacity:
             self.with_free[node.gpus] |= topology.bit[i]
         # Of nodes that are not idle, by how many tasks they have and then by how many GPUs are free.
         self.in_use: list[list[int]] = [[0] * (self.gpus_max + 1)]
-        self._levels = {level: _LevelCounts(self, level) for level in topology.levels}
+        devices = Devices(len(self.gpu_types), self.type_of, self.gpus_max, self.free)
+        self._levels = {level: LevelCounts(topology, level, devices) for level in topology.levels}
         self._tables = [(table.of_node, table.counts, table.changes) for table in self._levels.values()]
 
     @property
@@ -432,101 +434,6 @@ class Capacity:
             amount.check()
         for table in self._levels.values():
             table.check()
-
-
-class _LevelCounts:
-    """For each domain of a level and GPU type: how many nodes have exactly n GPUs free."""
-
-    def __init__(self, capacity: Capacity, level: str) -> None:
-        topology = capacity.topology
-        self.capacity = capacity
-        self.of_node = topology.domain_of[level]
-        self.domains = topology.domains[level]
-        self.counts = [[[0] * (capacity.gpus_max + 1) for _ in capacity.gpu_types] for _ in self.domains]
-        self.changes: list[int] = []
-        self._indexes: dict[tuple[tuple[int, ...], int], _RoomIndex] = {}
-        for node, domain in enumerate(self.of_node):
-            self.counts[domain][capacity.type_of[node]][capacity.free[node].bit_count()] += 1
-
-    def index(self, gpu_types: tuple[int, ...], gpus: int) -> _RoomIndex:
-        index = self._indexes.get((gpu_types, gpus))
-        if index is None:
-            index = self._indexes[gpu_types, gpus] = _RoomIndex(self, gpu_types, gpus)
-        return index
-
-    def forget_changes(self) -> None:
-        for index in self._indexes.values():
-            index.catch_up()
-            index.seen = 0
-        self.changes.clear()
-
-    def fingerprint(self) -> tuple[object, ...]:
-        return tuple(tuple(tuple(row) for row in rows) for rows in self.counts)
-
-    def check(self) -> None:
-        fresh = [[[0] * len(row) for row in rows] for rows in self.counts]
-        for node, domain in enumerate(self.of_node):
-            fresh[domain][self.capacity.type_of[node]][self.capacity.free[node].bit_count()] += 1
-        assert fresh == self.counts, "a domain miscounts its free nodes"
-        for index in self._indexes.values():
-            index.check()
-
-
-class _RoomIndex:
-    """Domains of a level by how many tasks of one size have room in them. Caught up with changes when asked."""
-
-    def __init__(self, table: _LevelCounts, gpu_types: tuple[int, ...], gpus: int) -> None:
-        self.table = table
-        self.gpu_types = gpu_types
-        self.weights = [(free, free // gpus) for free in range(gpus, table.capacity.gpus_max + 1)]
-        self.seen = 0
-        self.room = [self._measure(domain) for domain in range(len(table.domains))]
-        self.with_room: dict[int, int] = {}
-        self.occupied = 0
-        for domain, room in enumerate(self.room):
-            self._add(domain, room)
-        self.seen = len(table.changes)
-
-    def _measure(self, domain: int) -> int:
-        rows = self.table.counts[domain]
-        return sum(rows[kind][free] * fits for kind in self.gpu_types for free, fits in self.weights)
-
-    def _add(self, domain: int, room: int) -> None:
-        self.with_room[room] = self.with_room.get(room, 0) | 1 << domain
-        self.occupied |= 1 << room
-
-    def catch_up(self) -> None:
-        changes = self.table.changes
-        for domain in dict.fromkeys(changes[self.seen :]):
-            old, new = self.room[domain], self._measure(domain)
-            if old == new:
-                continue
-            self.room[domain] = new
-            left = self.with_room[old] ^ 1 << domain
-            if left:
-                self.with_room[old] = left
-            else:
-                del self.with_room[old]
-                self.occupied ^= 1 << old
-            self._add(domain, new)
-        self.seen = len(changes)
-
-    def room_of(self, domain: int) -> int:
-        self.catch_up()
-        return self.room[domain]
-
-    def at_least(self, tasks: int, first: int, last: int) -> Iterator[Domain]:
-        self.catch_up()
-        domains = self.table.domains
-        for above in members(self.occupied >> tasks):
-            for domain in members(self.with_room.get(above + tasks, 0)):
-                found = domains[domain]
-                if first <= found.first and found.last <= last:
-                    yield found
-
-    def check(self) -> None:
-        self.catch_up()
-        assert self.room == [self._measure(domain) for domain in range(len(self.room))], "a room index is stale"
 
 
 def _amounts(topology: Topology) -> list[Amount]:

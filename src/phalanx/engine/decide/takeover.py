@@ -8,7 +8,7 @@ from phalanx.engine.plan.draft import Draft
 from phalanx.engine.plan.loans import Loan
 from phalanx.engine.preempt.ceiling import Ceiling
 from phalanx.engine.preempt.room import make_room, room_beside
-from phalanx.engine.reserve.reservations import meet
+from phalanx.engine.reserve.overlap import meet
 from phalanx.engine.state.records import JobRecord
 
 

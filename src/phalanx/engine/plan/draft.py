@@ -18,7 +18,8 @@ from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.room import Room
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.reserve.holds import Holds
-from phalanx.engine.reserve.reservations import End, Reservations, Underway
+from phalanx.engine.reserve.profile import End, Underway
+from phalanx.engine.reserve.reservations import Reservations
 from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, Phase, StopReason, usage_of
 from phalanx.engine.transaction import cells as cells_seats
 from phalanx.engine.transaction.suspension import moved_memory, own_memory

@@ -7,16 +7,15 @@ head's leaves it a place elsewhere at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import NamedTuple
-
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine.preempt.room import Room
 from phalanx.engine.reserve.blocks import Blocks
-from phalanx.engine.state.ends import may_leave_ms, still_ms
+from phalanx.engine.reserve.in_vain import InVain
+from phalanx.engine.reserve.overlap import draw_on_the_same, meet, without
+from phalanx.engine.reserve.profile import End, Profile, Release, Underway
 from phalanx.engine.state.order import whole_key
-from phalanx.engine.state.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord, form_of
+from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord
 from phalanx.engine.transaction.trial import Closed, Cut, Opened, Trial
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
@@ -24,9 +23,6 @@ from phalanx.placement.placement import Placement
 from phalanx.policy.policy import Key, Reserve
 from phalanx.protocol.plan import RESERVATIONS_MAX, Reservation
 from phalanx.protocol.reason import Reason
-from phalanx.workload.job import Kind
-
-Release = Callable[[Iterable[Booking]], None]
 
 DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MAX}
 
@@ -40,44 +36,8 @@ MAKES_MAX = 128
 """Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
 stay as they are; others are when who waits is next looked at, since something grew."""
 
-End = tuple[int, AttemptRecord | Release, list[Booking]]
-"""When somebody will have left what: an attempt that there is, or how a trial does as if one that is to start had."""
-
 Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved: from the earliest moment at which the job could start."""
-
-
-class Underway(NamedTuple):
-    """What a plan has done so far on its trial to attempts that there are: told to leave, started on what they were
-    promised, or lost their claim.
-    """
-
-    leaving: dict[str, AttemptRecord]
-    promoted: dict[str, AttemptRecord]
-    withdrawn: dict[str, AttemptRecord]
-
-
-class InVain:
-    """Forms of jobs for which nothing could be reserved: the least length, and behind how many with reservations.
-
-    A longer job of the form, or one behind more, need not be looked at at the same stage of a plan.
-    """
-
-    def __init__(self) -> None:
-        self._stage: tuple[int, ...] = ()
-        self._least: dict[Hashable, tuple[int, int]] = {}
-
-    def knows(self, record: JobRecord, before: int, stage: tuple[int, ...]) -> bool:
-        """Whether nothing can be reserved for a job behind so many."""
-        if stage != self._stage:
-            self._stage = stage
-            self._least.clear()
-        length_ms, least_before = self._least.get(form_of(record), (FOREVER_MS + 1, 0))
-        return length_ms <= record.estimate_ms and least_before <= before
-
-    def note(self, record: JobRecord, before: int) -> None:
-        """Nothing could be reserved for a job behind so many."""
-        self._least.setdefault(form_of(record), (record.estimate_ms, before))
 
 
 class Reservations:
@@ -90,6 +50,7 @@ class Reservations:
     def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
         self.trial = trial
         self._underway = underway
+        self._profile = Profile(trial, now, underway)
         self.state = trial.state
         self.now = now
         self.depth = DEPTHS[self.state.policy.reserve]
@@ -102,9 +63,6 @@ class Reservations:
         self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
-        self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
-        self._late: dict[str, int] = {}
-        self._planned: list[End] = []
         self._steps = self._renewed = 0
         surprised = self.state.surprised
         for kept in self.state.reservations:
@@ -231,9 +189,9 @@ class Reservations:
         for one more of them.
         """
         mark, at_ms = self.trial.mark(), max(made.could_start_ms, self.now)
-        ends = [end for end in self._ends() if end[0] <= at_ms]
-        awaited = self._late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
-        self._release([end for end in ends if not self._is_late(end) or end[1] in awaited])
+        ends = [end for end in self._profile.ends() if end[0] <= at_ms]
+        awaited = self._profile.late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
+        self._profile.release([end for end in ends if not self._profile.is_late(end) or end[1] in awaited])
         with self._in_a_moment(), Opened(self.state):
             found = self._try(self.state.jobs[made.job], at_ms)
         self.trial.undo_to(mark)
@@ -283,7 +241,7 @@ class Reservations:
         who would borrow it.
         """
         lent = [victim for victim in room.victims if self.state.quotas and victim.job.queue != record.job.queue]
-        taken = _without(room.bookings, [booking for victim in lent for booking in victim.bookings])
+        taken = without(room.bookings, [booking for victim in lent for booking in victim.bookings])
         for made, reserved in before:
             holder = self.state.jobs[made.job]
             gives_way = bool(lent) and self.state.quotas.would_borrow(holder.job.queue, holder.need)
@@ -295,7 +253,7 @@ class Reservations:
         """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
         those who leave takes some on the same node.
         """
-        beside = [made for made, reserved in before if _draw_on_the_same(room.bookings, reserved)]
+        beside = [made for made, reserved in before if draw_on_the_same(room.bookings, reserved)]
         if not beside:
             return False
         mark = self.trial.mark()
@@ -307,7 +265,7 @@ class Reservations:
 
     def _end_ms(self, attempt: AttemptRecord) -> int:
         record = self.state.jobs[attempt.job.id]
-        return self._expected_ms(record, self.now + record.estimate_ms - record.executed_ms(self.now))
+        return self._profile.expected_ms(record, self.now + record.estimate_ms - record.executed_ms(self.now))
 
     def _key(self, made: Reservation) -> Key:
         return whole_key(self.state, self.state.jobs[made.job])
@@ -335,7 +293,7 @@ class Reservations:
         """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
         if self.depth:
             self._steps += 1
-            self._planned.append((self._planned_end_ms(record), release, bookings))
+            self._profile.planned.append((self._planned_end_ms(record), release, bookings))
         for i, made in enumerate(self.made):
             if made.job == record.job.id:
                 del self.made[i], self._intervals[i]
@@ -359,20 +317,20 @@ class Reservations:
 
     def put_back(self, bookings: list[Booking]) -> list[End]:
         """Forgets a start of this decision that is not to be, or is tried without; what was planned until now."""
-        planned = self._planned
-        self._planned = [end for end in planned if end[2] is not bookings]
+        planned = self._profile.planned
+        self._profile.planned = [end for end in planned if end[2] is not bookings]
         return planned
 
     def moved(self, had: list[Booking], has: list[Booking], release: Release) -> None:
         """One that this decision gives devices has others than was planned."""
-        self._planned = [
+        self._profile.planned = [
             (end_ms, release, has) if list(bookings) == had else (end_ms, planned, bookings)
-            for end_ms, planned, bookings in self._planned
+            for end_ms, planned, bookings in self._profile.planned
         ]
 
     def plan_again(self, planned: list[End]) -> None:
         """Has what was planned before be so after all."""
-        self._planned = planned
+        self._profile.planned = planned
 
     def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
         """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and
@@ -446,7 +404,7 @@ class Reservations:
     def _stage(self) -> tuple[int, ...]:
         """How far the plan is: until that changes there is no more to be reserved than before."""
         leaving, promoted, withdrawn = self._underway
-        return (self.changes, len(self._planned), len(leaving), len(promoted), len(withdrawn))
+        return (self.changes, len(self._profile.planned), len(leaving), len(promoted), len(withdrawn))
 
     def make(self, record: JobRecord) -> None:
         """Reserves for a job behind those that have a reservation already."""
@@ -470,22 +428,22 @@ class Reservations:
 
     def _beside_nobody(self, record: JobRecord) -> Reservation | None:
         """The first moment at which those who run have left enough: more and more leave, then some come back."""
-        ends = self._ends()
+        ends = self._profile.ends()
         first = self._enough(record, ends)
         mark = self.trial.mark()
-        self._release(ends[:first])
+        self._profile.release(ends[:first])
         low, high, step = first, first, 1
         seated = self._try(record)
         while seated is None and high < len(ends):
             low, high, step = high + 1, min(high + step, len(ends)), step * 2
-            self._release(ends[low - 1 : high])
+            self._profile.release(ends[low - 1 : high])
             seated = self._try(record)
         self.trial.undo_to(mark)
         if seated is None:
             return None
         while low < high:
             middle = (low + high) // 2
-            self._release(ends[:middle])
+            self._profile.release(ends[:middle])
             fits = self._try(record)
             self.trial.undo_to(mark)
             low, high, seated = (low, middle, fits) if fits is not None else (middle + 1, high, seated)
@@ -494,7 +452,7 @@ class Reservations:
     def _beside_others(self, record: JobRecord) -> Reservation | None:
         """The first moment at which the job fits for as long as it runs, with what is reserved before it left alone."""
         length_ms = record.estimate_ms
-        ends = self._ends()
+        ends = self._profile.ends()
         left = (end_ms for end_ms, _, _ in ends)
         over = (until_ms for _, until_ms, _ in self._intervals)
         open_again = (window.end_ms for window in self.state.cluster.maintenance)
@@ -503,7 +461,7 @@ class Reservations:
         found = None
         for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
             while released < len(ends) and ends[released][0] <= at_ms:
-                self._release(ends[released : released + 1])
+                self._profile.release(ends[released : released + 1])
                 released += 1
             in_the_way = [
                 bookings
@@ -521,43 +479,6 @@ class Reservations:
         self.trial.undo_to(mark)
         return found
 
-    def _ends(self) -> list[End]:
-        """Who will have left when, the first first: those who run, and those whom this plan starts.
-
-        Who says nothing of its length leaves at a moment that nobody knows, after all others. What is reserved from
-        then on may be had until then by who says that it ends, and by nobody else. A service that says nothing of it
-        stays: nothing can be reserved on what it holds.
-        """
-        if self._running is None:
-            self._running = []
-            for end_ms, attempt in self.state.ends.in_order():
-                if end_ms < FOREVER_MS:
-                    self._expect(attempt, end_ms)
-                elif attempt.job.kind is not Kind.SERVICE:
-                    self._running.append((UNSAID_MS, attempt, attempt.bookings))
-        withdrawn = self._underway.withdrawn
-        running = [end for end in self._running if end[1].key not in withdrawn]
-        planned = [(min(at_ms, UNSAID_MS), release, bookings) for at_ms, release, bookings in self._planned]
-        return sorted((*running, *planned), key=lambda end: end[0])
-
-    def _expect(self, attempt: AttemptRecord, end_ms: int) -> None:
-        """Takes note of when an attempt may leave, and of when it will by what is known, where that is later."""
-        assert self._running is not None
-        leaves_ms = may_leave_ms(attempt, end_ms, self.now)
-        self._running.append((leaves_ms, attempt, attempt.bookings))
-        if leaves_ms == self.now:
-            self._late[attempt.key] = self._expected_ms(self.state.jobs[attempt.job.id], end_ms)
-
-    def _expected_ms(self, record: JobRecord, end_ms: int) -> int:
-        """When a job is expected to end, also if it should have ended already."""
-        overrun_ms = self.now - end_ms
-        return end_ms if overrun_ms < 0 else self.now + still_ms(overrun_ms, record.estimate_ms)
-
-    def _release_of(self, attempt: AttemptRecord) -> Release:
-        if attempt.waits and attempt.key not in self._underway.promoted:
-            return self.trial.unclaim
-        return self.trial.vacate if attempt.key in self._underway.leaving else self.trial.release
-
     def _enough(self, record: JobRecord, ends: list[End]) -> int:
         """How many must have left for their GPUs to suffice by number: fewer need not be tried."""
         gpus = self.state.capacity.free_total
@@ -566,11 +487,6 @@ class Reservations:
                 return left
             gpus += sum(booking.devices.bit_count() for booking in bookings)
         return len(ends)
-
-    def _release(self, ends: list[End]) -> None:
-        for _, who, bookings in ends:
-            release = self._release_of(who) if isinstance(who, AttemptRecord) else who
-            release(bookings)
 
     def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
         """Where the job would lie as things are in the trial, at a moment or now; it is not left there."""
@@ -584,51 +500,8 @@ class Reservations:
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:
         told_ms = max(at_ms, self.now + SOON_MS)
-        late = self._late_on(self.state.bookings(record.asked, placement))
-        late_ms = max((self._late[attempt.key] for attempt in late), default=0)
+        late = self._profile.late_on(self.state.bookings(record.asked, placement))
+        late_ms = max((self._profile.late[attempt.key] for attempt in late), default=0)
         if late_ms <= told_ms:
             return Reservation(record.job.id, told_ms, placement)
         return Reservation(record.job.id, late_ms, placement, earliest_ms=at_ms)
-
-    def _is_late(self, end: End) -> bool:
-        return isinstance(end[1], AttemptRecord) and end[1].key in self._late
-
-    def _late_on(self, bookings: list[Booking]) -> list[AttemptRecord]:
-        """Those who should have left some devices already."""
-        found: dict[str, AttemptRecord] = {}
-        for booking in bookings if self._late else ():
-            for key, attempt in self.state.on_node.get(booking.node, {}).items():
-                if key in self._late and key not in found and _is_in_the_way(attempt, booking):
-                    found[key] = attempt
-        return [attempt for key, attempt in found.items() if key not in self._underway.withdrawn]
-
-
-def _without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
-    """Bookings less the devices that others have."""
-    devices: dict[int, int] = {}
-    for booking in others:
-        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
-    return [booking._replace(devices=booking.devices & ~devices.get(booking.node, 0)) for booking in bookings]
-
-
-def meet(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
-    """Whether two lie on the same devices somewhere."""
-    devices: dict[int, int] = {}
-    for booking in bookings:
-        devices[booking.node] = devices.get(booking.node, 0) | booking.devices
-    return any(devices.get(booking.node, 0) & booking.devices for booking in reserved)
-
-
-def _is_in_the_way(attempt: AttemptRecord, booking: Booking) -> bool:
-    """Whether an attempt holds what is booked on a node: devices of it, or anything else that both need there."""
-    return any(
-        own.devices & booking.devices or (own.needs and booking.needs)
-        for own in attempt.bookings
-        if own.node == booking.node
-    )
-
-
-def _draw_on_the_same(bookings: Iterable[Booking], reserved: Iterable[Booking]) -> bool:
-    """Whether two need anything but devices of the same node."""
-    nodes = {booking.node: None for booking in bookings if booking.needs}
-    return any(booking.node in nodes for booking in reserved if booking.needs)

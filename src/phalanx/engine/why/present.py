@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from phalanx.engine.quota.quotas import Shortfall
 from phalanx.engine.reserve.holds import Holds
-from phalanx.engine.reserve.reservations import Reservations, Underway
+from phalanx.engine.reserve.profile import Underway
+from phalanx.engine.reserve.reservations import Reservations
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
