@@ -6,8 +6,8 @@ import pytest
 
 from builders import World, a_job, everything, starts, stops
 from phalanx.cluster.cluster import Health, flat
-from phalanx.engine.fold.attempts import BACKOFF_MAX_MS, START_TIMEOUT_MS, STOP_MARGIN_MS
-from phalanx.engine.fold.holding import backoff_ms
+from phalanx.engine.fold.attempts import START_TIMEOUT_MS, STOP_MARGIN_MS
+from phalanx.engine.fold.holding import BACKOFF_MAX_MS, backoff_ms
 from phalanx.engine.state.records import JobState, Phase
 from phalanx.protocol.action import ActionId, Start, Stop
 from phalanx.protocol.event import (

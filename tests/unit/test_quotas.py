@@ -11,7 +11,7 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.queues import Queue, Quota, QuotaConflict, loose_limits, settled
 from phalanx.engine.fold.check import check
 from phalanx.engine.quota.quotas import Quotas
-from phalanx.engine.state.state import NeverFitsError
+from phalanx.engine.state.errors import NeverFitsError
 from phalanx.planning import plan
 from phalanx.policy.view import Usage
 from phalanx.protocol.event import JobSubmitted

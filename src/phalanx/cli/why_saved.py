@@ -10,7 +10,8 @@ import msgspec
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import STATE, Column, Output, emit_one
 from phalanx.cli.saved import experience_from, state_from
-from phalanx.engine.state.state import State, UnknownJobError
+from phalanx.engine.state.errors import UnknownJobError
+from phalanx.engine.state.state import State
 from phalanx.engine.why.explain import Explanation
 from phalanx.engine.why.replica_price import next_replica
 from phalanx.engine.why.why import why as answer

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.backend import Backend
+from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.journal import Journal
-from phalanx.engine.state.state import NeverFitsError, State
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.policy.guarded import PolicyError
 from phalanx.protocol.event import Advice, ClusterDefined, Event, JobCancelled, JobSubmitted

@@ -26,7 +26,8 @@ from phalanx.engine.quota.spending import Spending
 from phalanx.engine.state.elastic import does_without, lost
 from phalanx.engine.state.journal import Record
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
-from phalanx.engine.state.state import State, Timer
+from phalanx.engine.state.state import State
+from phalanx.engine.state.timer import Timer
 from phalanx.engine.transaction.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
 from phalanx.policy.policy import as_they_are, never, no_wakeup, remember_no_plan, remember_nothing

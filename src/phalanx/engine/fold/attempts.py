@@ -11,7 +11,8 @@ from phalanx.engine.fold.kept import go_on, keep_nothing, recall, reopen
 from phalanx.engine.fold.patience import calm
 from phalanx.engine.fold.waiting import call_dependents, leave, rekey
 from phalanx.engine.state.records import AttemptRecord, Phase, StopReason, usage_of
-from phalanx.engine.state.state import State, Timer
+from phalanx.engine.state.state import State
+from phalanx.engine.state.timer import Timer
 from phalanx.engine.transaction.suspension import (
     can_suspend,
     is_kept,

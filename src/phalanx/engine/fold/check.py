@@ -10,6 +10,7 @@ from phalanx.engine.fold import check_cells as cells_check
 from phalanx.engine.fold import reconfigure
 from phalanx.engine.fold.amend import may_be_resized
 from phalanx.engine.quota.quotas import said
+from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.records import (
     AttemptRecord,
     JobRecord,
@@ -20,7 +21,7 @@ from phalanx.engine.state.records import (
     shape_of,
     tasks_of,
 )
-from phalanx.engine.state.state import NeverFitsError, State
+from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import is_kept
 from phalanx.placement.packings import packing as packing_named
 from phalanx.placement.placement import Slot

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from phalanx.cluster.cells import CellError
 from phalanx.cluster.cluster import CLUSTER, Cluster
 from phalanx.engine.state.cells import Tenancy
-from phalanx.engine.state.state import NeverFitsError, State
+from phalanx.engine.state.errors import NeverFitsError
+from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, request_of, shares_leaves, tasks_of
 from phalanx.placement.cells.cells import Cells
 from phalanx.placement.cells.validate import validate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from heapq import heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking, Capacity
@@ -17,6 +17,7 @@ from phalanx.engine.quota.spending import Spending
 from phalanx.engine.state.cells import Tenancy
 from phalanx.engine.state.classes import ClassIndex, index_of
 from phalanx.engine.state.ends import Ends
+from phalanx.engine.state.errors import UnknownJobError
 from phalanx.engine.state.gangs import Gangs
 from phalanx.engine.state.history import History
 from phalanx.engine.state.journal import Digest
@@ -32,6 +33,7 @@ from phalanx.engine.state.records import (
 )
 from phalanx.engine.state.standing import Standing
 from phalanx.engine.state.stoppable import Stoppable
+from phalanx.engine.state.timer import Timer
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
 from phalanx.placement.placement import Placement
@@ -46,17 +48,6 @@ from phalanx.workload.halving import Contest
 from phalanx.workload.job import Job
 
 NOTHING = Usage()
-
-
-class Timer(NamedTuple):
-    """Something that happens by itself at a moment: `kind` says what, for which attempt and action."""
-
-    at_ms: int
-    number: int
-    kind: str
-    job: str
-    attempt: int = 0
-    seq: int = 0
 
 
 class State:
@@ -549,11 +540,3 @@ class State:
             self.capacity.fingerprint(),
             self.cells.fingerprint() if self.cells is not None else None,
         )
-
-
-class UnknownJobError(ValueError):
-    """An event names a job that was never submitted."""
-
-
-class NeverFitsError(ValueError):
-    """A job asks for more than its queue or virtual cluster could ever have, whoever runs."""

@@ -18,8 +18,9 @@ from sqlalchemy import Connection, delete, insert, select
 from phalanx.advice.registry import adviser
 from phalanx.cluster.cluster import Health
 from phalanx.engine.fold.check import check, check_labels
+from phalanx.engine.state.errors import UnknownJobError
 from phalanx.engine.state.records import JobRecord, JobState, Phase
-from phalanx.engine.state.state import State, UnknownJobError
+from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.policy.registry import policy as policy_named

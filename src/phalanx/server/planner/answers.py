@@ -16,7 +16,8 @@ from phalanx.cluster.formats.settings import read_settings
 from phalanx.document import DocumentError
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold.snapshot import dump_hidden, load
-from phalanx.engine.state.state import State, UnknownJobError
+from phalanx.engine.state.errors import UnknownJobError
+from phalanx.engine.state.state import State
 from phalanx.engine.why.evidence import other
 from phalanx.engine.why.explain import explain, redacted
 from phalanx.engine.why.present import present_reason
