@@ -118,11 +118,11 @@ BY_MPS = (
 def measure(company: Company) -> list[int]:
     """How much of each work all of them get done in a window of time."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as text:
-        data, meeting = Path(text, "data"), Path(text, "meeting")
+        data, agreement = Path(text, "data"), Path(text, "meeting")
         data.mkdir()
-        meeting.mkdir()
+        agreement.mkdir()
         cluster = local_cluster()
-        command = [(sys.executable, "-c", WORKER, str(meeting), str(number), str(WINDOW_S)) for number in range(4)]
+        command = [(sys.executable, "-c", WORKER, str(agreement), str(number), str(WINDOW_S)) for number in range(4)]
         gang = Gang((Role("worker", 1, 1, Task(1)),))
         jobs = {str(number): Job(str(number), gang, execution=Execution(command[number])) for number in range(4)}
         backend = LocalBackend(Yard(data, device_names=device_names(cluster), turn_ms=TURN_MS), jobs.__getitem__)
@@ -134,12 +134,12 @@ def measure(company: Company) -> list[int]:
             placement = Placement((Slot(0, "worker", cluster.nodes[0].name, (0,), portion),))
             backend.carry_out(Start(ActionId(1, name, 1, 0), placement), 0)
         try:
-            _await(meeting, names, "ready", backend, woken)
+            _await(agreement, names, "ready", backend, woken)
             begin_s = time.time() + 1 + company.jobs * TURN_MS / 1000
-            (meeting / "go.new").write_text(str(begin_s))
-            (meeting / "go.new").rename(meeting / "go")
-            _await(meeting, names, "done", backend, woken)
-            done = [json.loads((meeting / f"{name}.done").read_text()) for name in names]
+            (agreement / "go.new").write_text(str(begin_s))
+            (agreement / "go.new").rename(agreement / "go")
+            _await(agreement, names, "done", backend, woken)
+            done = [json.loads((agreement / f"{name}.done").read_text()) for name in names]
         finally:
             backend.adopt((), 0)
             while any((data / "backend" / "live").iterdir()):
@@ -148,10 +148,10 @@ def measure(company: Company) -> list[int]:
         return [sum(each[number] for each in done) for number in range(len(WORKS))]
 
 
-def _await(meeting: Path, names: list[str], what: str, backend: LocalBackend, woken: threading.Event) -> None:
+def _await(agreement: Path, names: list[str], what: str, backend: LocalBackend, woken: threading.Event) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     seen: list[Event] = []
-    while not all((meeting / f"{name}.{what}").exists() for name in names):
+    while not all((agreement / f"{name}.{what}").exists() for name in names):
         seen += backend.events(0)
         failed = [event for event in seen if isinstance(event, Failed)]
         if failed or time.monotonic() > deadline_s:

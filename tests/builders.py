@@ -14,7 +14,7 @@ from phalanx.engine.state.ends import Ends
 from phalanx.engine.state.history import History
 from phalanx.engine.state.journal import Journal
 from phalanx.engine.state.records import JobRecord, JobState
-from phalanx.engine.state.standing import Standing
+from phalanx.engine.state.running_order import RunningOrder
 from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, replay, turn
 from phalanx.engine.why.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
@@ -241,7 +241,7 @@ NOT_COMPARED = (
     "policy",
     "digest",
     "capacity",
-    "stoppable",
+    "preemptible_gpus",
     "_settled_seq",
     "_views",
     "class_index",
@@ -267,7 +267,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type) and not isinstance(value, Job | Placement):
         # Where an attempt stands is worked out anew as time passes.
         return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
-    if isinstance(value, Standing):
+    if isinstance(value, RunningOrder):
         return plain(sorted(name for _, name in value._order))
     if isinstance(value, Quotas | Spending | History):
         return value.fingerprint()

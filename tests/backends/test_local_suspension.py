@@ -24,12 +24,12 @@ from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import arguments, descendants, process
-from phalanx.backends.local.rota import Key
 from phalanx.backends.local.session import open_session
 from phalanx.backends.local.shepherd import rest
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.loop import Loop
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
+from phalanx.backends.local.turn_order import Key
 from phalanx.backends.local.turns import Turns
 from phalanx.backends.local.wire import Message
 from phalanx.placement.placement import Placement, Slot

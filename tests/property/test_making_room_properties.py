@@ -15,7 +15,7 @@ from builders import World, a_job, racked, stops
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.state.records import AttemptRecord, Phase
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Trial
 from phalanx.protocol.event import JobSubmitted, Progress
 from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job

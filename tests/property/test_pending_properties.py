@@ -17,12 +17,12 @@ from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.decide import cycle
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.pending import potential
-from phalanx.engine.plan import draft
+from phalanx.engine.plan import builder
 from phalanx.engine.state.classes import ClassIndex, index_of
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import Phase
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.turn import record, turn
 from phalanx.engine.why.present import present, present_reason
 from phalanx.policy.policy import Minds, Policy
@@ -171,7 +171,7 @@ def other_bounds(rng: Random) -> Iterator[None]:
     """As on a large cluster, where nodes are not looked at one by one, and not all that may reclaim are tried."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(potential, "NODES_MAX", rng.choice([0, potential.NODES_MAX]))
-        patch.setattr(draft, "RECLAIMS_MAX", rng.choice([1, 3, draft.RECLAIMS_MAX]))
+        patch.setattr(builder, "RECLAIMS_MAX", rng.choice([1, 3, builder.RECLAIMS_MAX]))
         yield
 
 
@@ -274,8 +274,10 @@ def test_nobody_waits_who_may_have_what_it_asks_for_and_has_a_place_that_is_kept
         for waiting in state.classes.values():
             record = state.jobs[waiting.jobs[0][1]]
             if state.shortfall(record) is None and not present(state, record.job.id).reserved_for:
-                with Trial(state) as trial:
-                    assert trial.seat(record) is None, f"{record.job.id} of {record.job.queue} waits beside free GPUs"
+                with Transaction(state) as transaction:
+                    assert transaction.seat(record) is None, (
+                        f"{record.job.id} of {record.job.queue} waits beside free GPUs"
+                    )
         history.go_on()
 
 
@@ -357,4 +359,4 @@ def test_the_groups_of_queues_are_those_of_all_who_have_devices(rng: Random) -> 
         for attempt in history.state.attempts_present():
             groups = found.setdefault(attempt.job.queue, {})
             groups[attempt.group] = groups.get(attempt.group, 0) + len(attempt.bookings)
-        assert {queue: groups for queue, groups in history.state.stoppable.groups.items() if groups} == found
+        assert {queue: groups for queue, groups in history.state.preemptible_gpus.groups.items() if groups} == found

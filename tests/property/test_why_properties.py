@@ -16,7 +16,7 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.fold.check import check
 from phalanx.engine.state.journal import Journal
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Trial
 from phalanx.engine.why.candidates import LONGEST_MS, chains
 from phalanx.engine.why.change import Change, ChangeKind, changed
 from phalanx.engine.why.explain import Explanation, redacted

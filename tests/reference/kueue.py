@@ -28,13 +28,13 @@ def uses(queue: RefQueue, path: str, used: Mapping[str, int]) -> int:
     return sum(uses(each, below(path, name), used) for name, each in queue.inside.items())
 
 
-def spare(queue: RefQueue, path: str, used: Mapping[str, int]) -> int:
+def unpreempt(queue: RefQueue, path: str, used: Mapping[str, int]) -> int:
     """T: what is left of a queue's quota and of what those inside lend it; below 0 it borrows."""
     if not queue.inside:
         return queue.deserved - used.get(path, 0)
     own = queue.deserved - sum(each.deserved for each in queue.inside.values())
     lent = (
-        min(each.deserved - each.guaranteed, spare(each, below(path, name), used))
+        min(each.deserved - each.guaranteed, unpreempt(each, below(path, name), used))
         for name, each in queue.inside.items()
     )
     return own + sum(lent)
@@ -44,11 +44,11 @@ def allows(whole: RefQueue, path: str, used: Mapping[str, int], more: int) -> bo
     """Whether a queue may use so much more."""
     after = {**used, path: used.get(path, 0) + more}
     queue, at = whole, ""
-    if spare(whole, "", after) < 0:
+    if unpreempt(whole, "", after) < 0:
         return False
     for name in path.split("/"):
         queue, at = queue.inside[name], below(at, name)
-        if queue.limit is not None and spare(queue, at, after) < queue.deserved - queue.limit:
+        if queue.limit is not None and unpreempt(queue, at, after) < queue.deserved - queue.limit:
             return False
     return True
 

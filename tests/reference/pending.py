@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from phalanx.engine.pending.outcome import Outcome
 from phalanx.engine.pending.reasons import LASTING, reason_of
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.plan.spare import spare
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.plan.unpreempt import unpreempt
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import AttemptRecord, JobRecord
@@ -42,12 +42,12 @@ class PlainCandidate(NamedTuple):
 
 
 class PlainCandidates:
-    def __init__(self, state: State, draft: Draft) -> None:
+    def __init__(self, state: State, builder: PlanBuilder) -> None:
         policy = state.policy
         keeps = policy.targets is Targets.KEEP
         passes = policy.backfill is always
         self.state = state
-        self.draft = draft
+        self.builder = builder
         self.head = ""
         self.exhaustive = True
         self.lasts = (
@@ -55,7 +55,7 @@ class PlainCandidates:
             and policy.targets is not Targets.DRIFT
             and not policy.victims_vary
             and state.cells is None
-            and not draft.extras_are_lent
+            and not builder.extras_are_lent
         )
         self.plain = (
             passes
@@ -63,7 +63,7 @@ class PlainCandidates:
             and policy.reserve is Reserve.NOBODY
             and not policy.preempts
             and state.cells is None
-            and not draft.extras_are_lent
+            and not builder.extras_are_lent
         )
         self.classes = list(state.classes.values())
         self.waiting = [[job for _, job in waiting.jobs] for waiting in self.classes]
@@ -75,7 +75,7 @@ class PlainCandidates:
             self.lasts
             and waiting.born <= state.clean_seq
             and waiting.verdict is not Reason.UNDECIDED
-            and not draft.fresh
+            and not builder.fresh
             for waiting in self.classes
         ]
         self.blocked: set[int] = set()
@@ -83,9 +83,9 @@ class PlainCandidates:
         self.refusals: dict[int, Reason] = {}
         self.kept_off: set[int] = set()
         self.skipped: list[JobRecord] = []
-        self.reserved_anew = draft.reservations.changes
+        self.reserved_anew = builder.reservations.changes
         self.in_vain: set[int] = set()
-        self.growths = draft.growths
+        self.growths = builder.growths
         self.current = 0
         self.seen: set[str] = set()
         self.placings = 0
@@ -105,7 +105,7 @@ class PlainCandidates:
             self.straight[i] = False
             if i in self.stopped:
                 self.waiting[i] = []
-                spare(self.draft, self.stopped[i])
+                unpreempt(self.builder, self.stopped[i])
             elif self.head and not self.state.policy.backfill(self.state.jobs[self.head], self.record(i)):
                 self.exhaustive = False
                 if self.state.policy.backfill is never:
@@ -116,8 +116,8 @@ class PlainCandidates:
                 return PlainCandidate(self.record(i), i, was_refused=i in self.told_now, reclaims=reclaims)
 
     def catch_up(self) -> None:
-        if self.draft.growths != self.growths:
-            self.growths = self.draft.growths
+        if self.builder.growths != self.growths:
+            self.growths = self.builder.growths
             self.blocked.clear()
             self.settled = []
             if self.plain:
@@ -139,9 +139,9 @@ class PlainCandidates:
             self.next_of_class()
 
     def try_who_was_kept_off(self) -> bool:
-        if self.draft.reservations.changes == self.reserved_anew:
+        if self.builder.reservations.changes == self.reserved_anew:
             return False
-        self.reserved_anew = self.draft.reservations.changes
+        self.reserved_anew = self.builder.reservations.changes
         for i in self.everybody_kept_off():
             self.straight[i] = True
             self.blocked.discard(i)
@@ -149,7 +149,7 @@ class PlainCandidates:
         return True
 
     def everybody_kept_off(self) -> set[int]:
-        off = self.draft.reservations.kept_off
+        off = self.builder.reservations.kept_off
         return self.kept_off | {i for i in self.blocked if self.waiting[i] and self.waiting[i][0] in off}
 
     def next_in_line(self) -> int | None:
@@ -159,7 +159,7 @@ class PlainCandidates:
     def try_again(self) -> bool:
         policy = self.state.policy
         if not self.plain:
-            reservations = self.draft.reservations
+            reservations = self.builder.reservations
             skipped, self.skipped = self.skipped, []
             for record in skipped[: max(reservations.depth - len(reservations.made), 0)]:
                 self.stand_alone(record)
@@ -173,12 +173,12 @@ class PlainCandidates:
             return bool(again)
         if not self.state.waits_are_limited:
             return False
-        self.draft.reservations.renew()
+        self.builder.reservations.renew()
         if self.try_who_was_kept_off():
             return True
         before = [i for i, placings in self.tried.items() if placings < self.placings and self.waiting[i]]
         off = self.everybody_kept_off()
-        again = [i for i in before if i in off or self.draft.reclaims_left > 0]
+        again = [i for i in before if i in off or self.builder.reclaims_left > 0]
         for i in again:
             del self.tried[i]
             self.straight[i] = True
@@ -202,7 +202,7 @@ class PlainCandidates:
             return False
         if self.straight[i]:
             return True
-        if self.draft.reclaims_left > 0 and i not in self.in_vain and self.may_reclaim(record):
+        if self.builder.reclaims_left > 0 and i not in self.in_vain and self.may_reclaim(record):
             return True
         return i not in self.blocked and (not self.plain or self.state.shortfall(record) is None)
 
@@ -214,18 +214,18 @@ class PlainCandidates:
         return self.state.jobs[self.waiting[i][0]]
 
     def put_back(self) -> None:
-        for key, attempt in self.draft.withdrawn.items():
+        for key, attempt in self.builder.withdrawn.items():
             record = self.state.jobs[attempt.job.id]
             if key not in self.seen and not record.held:
                 self.stand_alone(record)
             self.seen.add(key)
-        while self.draft.put_back:
-            self.stand_alone(self.draft.put_back.pop())
+        while self.builder.put_back:
+            self.stand_alone(self.builder.put_back.pop())
 
     def watch_the_stopped(self) -> None:
         if self.state.policy.targets is Targets.KEEP or self.state.cells is not None:
             return
-        for key, attempt in self.draft.stopped.items():
+        for key, attempt in self.builder.stopped.items():
             if key not in self.seen:
                 self.seen.add(key)
                 self.stopped[len(self.waiting)] = attempt
@@ -289,7 +289,7 @@ class PlainCandidates:
         self.blocked.add(self.current)
         if self.may_reclaim(record):
             self.in_vain.add(self.current)
-        if self.current in self.in_vain or record.job.id in self.draft.reservations.kept_off:
+        if self.current in self.in_vain or record.job.id in self.builder.reservations.kept_off:
             self.tried[self.current] = self.placings
 
     def readmit(self) -> None:
@@ -299,7 +299,7 @@ class PlainCandidates:
             self.straight[i] = self.plain
 
     def reconsider(self) -> bool:
-        return self.draft.opened and not self.head
+        return self.builder.opened and not self.head
 
     def helped(self, record: JobRecord) -> None:
         self.told_now = {
@@ -334,7 +334,7 @@ class PlainCandidates:
 
     def reason(self, record: JobRecord) -> Reason:
         short = self.state.shortfall(record)
-        if short is not None and self.draft.holds.in_the_way_of(record, short):
+        if short is not None and self.builder.quota_reservations.in_the_way_of(record, short):
             return Reason.RESERVED
         if short is not None and (reason := reason_of(self.state, record, short)) is not Reason.GPUS:
             return reason

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from phalanx.server.accounts import ledger
-from phalanx.server.accounts.edition import Edition
+from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.tokens import NewToken, new_token
 from phalanx.server.api.context import Context
 from phalanx.server.api.engine import Engine
@@ -44,7 +44,7 @@ class Worker(Context):
         url = sqlite_url(folder / "store.db")
         engine = cast("Engine", None)
         super().__init__(
-            Options(data=str(folder)), open_reader(url), engine, HttpFigures(), Edition(folder), Heartbeat(folder)
+            Options(data=str(folder)), open_reader(url), engine, HttpFigures(), CacheEpoch(folder), Heartbeat(folder)
         )
         self.after_read: Callable[[], None] = lambda: None
 
@@ -57,7 +57,7 @@ class Worker(Context):
 def revoke(database: Database, token: NewToken, folder: Path) -> None:
     with database.writing() as connection:
         ledger.change(connection, RevokeToken(token.id), 1)
-    Edition(folder).advance()
+    CacheEpoch(folder).advance()
 
 
 def lets_in(worker: Worker, token: NewToken) -> bool:
@@ -65,11 +65,11 @@ def lets_in(worker: Worker, token: NewToken) -> bool:
 
 
 def test_a_process_sees_at_once_that_another_advanced_the_edition(tmp_path: Path) -> None:
-    here, there = Edition(tmp_path), Edition(tmp_path)
+    here, there = CacheEpoch(tmp_path), CacheEpoch(tmp_path)
     assert here.number == there.number == 0
     there.advance()
     assert here.number == 1
-    assert Edition(tmp_path).number == 1, "who comes later sees it too"
+    assert CacheEpoch(tmp_path).number == 1, "who comes later sees it too"
 
 
 def test_a_token_that_was_known_lets_nobody_in_once_it_is_revoked(

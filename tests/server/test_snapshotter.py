@@ -13,7 +13,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.loop import snapshotter as room
-from phalanx.server.loop.book import Book
+from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.loop.snapshotter import Snapshotter
 from phalanx.server.store.database import open_database, sqlite_url
 from phalanx.server.store.recovery import recover
@@ -27,7 +27,7 @@ def test_a_snapshot_is_taken_after_many_records_and_the_loop_goes_on(
     url = sqlite_url(tmp_path / "store.db")
     database = open_database(url)
     state, told = State(), []
-    book = Book(state)
+    book = JournalWriter(state)
     record(state, book.journal, ClusterDefined(flat(2, 8), "fifo"), 0)
     snapshotter = Snapshotter(url, -1, lambda: None, told.append)
     for number in range(30):

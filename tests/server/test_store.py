@@ -16,7 +16,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import ClusterDefined, JobSubmitted
 from phalanx.server.accounts.ledger import account_of_digest, change
-from phalanx.server.loop.book import Book
+from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.loop.wire import AddToken, PutUser
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import journal as journal_store
@@ -40,7 +40,7 @@ class Kept:
     def __init__(self, url: str, policy: str = "priority") -> None:
         self.database = open_database(url)
         self.state = State()
-        self.book = Book(self.state)
+        self.book = JournalWriter(self.state)
         record(self.state, self.book.journal, ClusterDefined(random_cluster(), policy), 0)
         with self.database.writing() as connection:
             write_cluster(connection, self.state, "topology")
@@ -64,7 +64,7 @@ def recovered(database: Database) -> State:
 def replayed(database: Database, run: Run) -> Iterator[State]:
     """Writes the records of a run one by one; the State after each."""
     state = State()
-    book = Book(state)
+    book = JournalWriter(state)
     for entry, line in zip(run.journal.records, run.journal.lines(), strict=True):
         apply(state, entry, line)
         book.journal.append(entry, line)
@@ -346,7 +346,7 @@ def test_a_finished_run_replayed_into_the_view_ends_all_attempts(url: str) -> No
 def test_a_flat_cluster_has_its_nodes_in_the_view(url: str) -> None:
     database = open_database(url)
     state = State()
-    book = Book(state)
+    book = JournalWriter(state)
     record(state, book.journal, ClusterDefined(flat(3, 8), "fifo"), 0)
     turn(state, book.journal, [JobSubmitted(a_job("a", gpus=8))], 1)
     with database.writing() as connection:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore
 
+from phalanx.train.checkpoint.agreement import Agreement, RankEndedError
 from phalanx.train.checkpoint.keeper import is_alive
-from phalanx.train.checkpoint.meeting import Meeting, RankEndedError
 from phalanx.train.checkpoint.presence import Chair, Member
 
 TOKEN = "t" * 32
@@ -76,11 +76,11 @@ def test_survivors_under_torchrun_end_within_two_seconds_of_the_death_of_a_rank(
 
 def test_a_meeting_is_over_once_a_rank_has_ended_that_has_not_come() -> None:
     store = HashStore()
-    meetings = [Meeting(store, rank, 3, timeout_s=60) for rank in range(3)]
+    meetings = [Agreement(store, rank, 3, timeout_s=60) for rank in range(3)]
     chair = Chair("127.0.0.1", TOKEN)
     members = [Member(rank, chair.address, TOKEN) for rank in (1, 2)]
-    for meeting, presence in zip(meetings, [chair, *members], strict=True):
-        meeting.presence = presence
+    for agreement, presence in zip(meetings, [chair, *members], strict=True):
+        agreement.presence = presence
     faults: list[Exception] = []
 
     def meet(rank: int) -> None:
@@ -130,11 +130,11 @@ def test_a_signal_is_heard_in_a_meeting_and_does_not_end_it() -> None:
     def come_late() -> None:
         os.kill(os.getpid(), signal.SIGUSR1)
         until(lambda: heard)
-        Meeting(store, 1, 2, timeout_s=60).share("a test", 1)
+        Agreement(store, 1, 2, timeout_s=60).share("a test", 1)
 
     late = threading.Thread(target=come_late)
     late.start()
-    assert Meeting(store, 0, 2, timeout_s=60).share("a test", 0) == [0, 1]
+    assert Agreement(store, 0, 2, timeout_s=60).share("a test", 0) == [0, 1]
     late.join()
     assert heard == [signal.SIGUSR1]
     signal.signal(signal.SIGUSR1, former)

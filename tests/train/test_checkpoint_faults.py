@@ -23,9 +23,9 @@ from torch.distributed import HashStore
 from phalanx.bench.drill import fork_background
 from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import Checkpointer, Host, Peer, Retention, Shared, background
+from phalanx.train.checkpoint.agreement import Agreement, RankMissingError
 from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Arrangement
 from phalanx.train.checkpoint.holdings import Holdings, replica_name
-from phalanx.train.checkpoint.meeting import Meeting, RankMissingError
 from phalanx.train.checkpoint.pace import Pace
 from phalanx.train.checkpoint.peers import Parcel, PeerServer, TransferError, fetch, push
 from phalanx.train.checkpoint.segment import Segment, require_memory
@@ -91,8 +91,8 @@ def test_a_state_with_nan_is_not_kept_and_the_tensor_is_named(job: str) -> None:
 
 
 def test_a_rank_that_never_arrives_is_named_and_training_goes_on(job: str) -> None:
-    meeting = Meeting(HashStore(), rank=0, world_size=3, timeout_s=0.2)
-    checkpointer = Checkpointer({"model": model()}, [Host(every=1)], job=job, signals=(), meeting=meeting)
+    agreement = Agreement(HashStore(), rank=0, world_size=3, timeout_s=0.2)
+    checkpointer = Checkpointer({"model": model()}, [Host(every=1)], job=job, signals=(), agreement=agreement)
     assert checkpointer.step()
     assert "rank 1, 2 did not arrive within 0.2 s" in checkpointer.faults[0]
     assert checkpointer.completed == 1
@@ -105,7 +105,7 @@ def test_all_ranks_hear_who_is_missing_also_those_that_are_there() -> None:
 
     def take_part(rank: int) -> None:
         with pytest.raises(RankMissingError) as caught:
-            Meeting(store, rank, 3, timeout_s=0.2).share("a test", rank)
+            Agreement(store, rank, 3, timeout_s=0.2).share("a test", rank)
         heard.append(caught.value.missing)
 
     threads = [threading.Thread(target=take_part, args=(rank,)) for rank in (0, 2)]

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from phalanx.errors import PhalanxError
-from phalanx.train.checkpoint import Checkpointer, Host, segment, station
+from phalanx.train.checkpoint import Checkpointer, Host, rank_context, segment
 from phalanx.train.checkpoint.segment import Segment
 from phalanx.train.checkpoint.slot import Slot
 from phalanx.train.checkpoint.snapshot import HostCopier
@@ -75,7 +75,7 @@ def cudart(monkeypatch: pytest.MonkeyPatch) -> Cudart:
 
 @pytest.fixture
 def checkpointer(cudart: Cudart, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checkpointer]:
-    monkeypatch.setattr(station, "_copier", lambda state, host: PinningCopier(cudart))
+    monkeypatch.setattr(rank_context, "_copier", lambda state, host: PinningCopier(cudart))
     job = f"test-{uuid.uuid4()}"
     with Checkpointer({"model": torch.nn.Linear(2, 2)}, [Host(every=1)], job=job, signals=()) as made:
         yield made

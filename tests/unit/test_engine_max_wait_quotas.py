@@ -10,7 +10,7 @@ from builders import World, a_job, starts, stops
 from phalanx.cluster.cluster import NODE, Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.decide.cycle import decide
-from phalanx.engine.plan import draft
+from phalanx.engine.plan import builder
 from phalanx.engine.reserve import reservations as reserve
 from phalanx.protocol.event import AttemptEnded, JobCancelled, JobSubmitted, Outcome
 from phalanx.protocol.plan import Plan
@@ -254,7 +254,7 @@ def test_past_the_bound_on_work_who_waits_is_reserved_for_once_something_grew(mo
 
 def test_who_lacks_something_is_not_tried_again_because_a_reservation_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """whole can never have stays' GPU back. Were that tried again once late starts, due had no try left."""
-    monkeypatch.setattr(draft, "RECLAIMS_MAX", 2)
+    monkeypatch.setattr(builder, "RECLAIMS_MAX", 2)
     world = world_of(deserves("a", 4), deserves("b", 0), nodes=2)
     stays = of("b", "stays", preemptible=False, kind=Kind.SERVICE)
     world.run(stays, of("b", "x", seconds=9, preemptible=False), of("b", "gives", 2))

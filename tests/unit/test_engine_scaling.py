@@ -61,7 +61,12 @@ def test_busy_gpus_count_as_a_mean_over_those_that_run() -> None:
 
 @pytest.mark.parametrize(
     ("value", "standing"),
-    [(None, Standing.UNKNOWN), (nan, Standing.NONSENSE), (inf, Standing.NONSENSE), (-1.0, Standing.NONSENSE)],
+    [
+        (None, Standing.UNKNOWN),
+        (nan, Standing.NONSENSE),
+        (inf, Standing.NONSENSE),
+        (-1.0, Standing.NONSENSE),
+    ],
 )
 def test_a_load_that_is_not_known_or_no_number_leaves_the_size(value: float | None, standing: Standing) -> None:
     assert sized(value, 3) == Verdict(3, None, standing)

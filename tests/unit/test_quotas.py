@@ -134,26 +134,26 @@ def test_nobody_uses_up_the_limit_above_a_neighbour_to_whom_something_is_guarant
 
 def test_the_most_a_queue_could_have_leaves_others_what_is_guaranteed_to_them() -> None:
     quotas = a_department()
-    assert quotas.ceiling("d/x", 0) == 5 * GPU
-    assert quotas.ceiling("d/y", 0) == 8 * GPU
-    assert quotas.ceiling("e", 0) == 13 * GPU
+    assert quotas.upper_bound("d/x", 0) == 5 * GPU
+    assert quotas.upper_bound("d/y", 0) == 8 * GPU
+    assert quotas.upper_bound("e", 0) == 13 * GPU
 
 
 def test_the_most_a_queue_could_have_is_shown_as_arithmetic() -> None:
     quotas = a_department()
-    assert quotas.ceilings("d/x", 0)[0] == ("d", 8 * GPU, (("d/y", 3 * GPU),))
-    assert [bound.words("d/x", 0) for bound in quotas.ceilings("d/x", 0)] == [
+    assert quotas.upper_bounds("d/x", 0)[0] == ("d", 8 * GPU, (("d/y", 3 * GPU),))
+    assert [bound.words("d/x", 0) for bound in quotas.upper_bounds("d/x", 0)] == [
         "the limit of d is 8, of which is guaranteed 3 to d/y",
         "the cluster has 16, of which is guaranteed 3 to d/y",
     ]
-    assert quotas.ceilings("d/y", 0)[0].words("d/y", 0) == "the limit of d is 8"
-    assert quotas.ceilings("e", 0)[0].words("e", 0) == "the cluster has 16, of which is guaranteed 3 to d"
+    assert quotas.upper_bounds("d/y", 0)[0].words("d/y", 0) == "the limit of d is 8"
+    assert quotas.upper_bounds("e", 0)[0].words("e", 0) == "the cluster has 16, of which is guaranteed 3 to d"
 
 
 def test_of_many_who_are_guaranteed_something_some_are_named() -> None:
     quotas = shared(*(Queue(f"q{i}", guaranteed=gpus(1)) for i in range(12)))
-    assert quotas.ceilings("q0", 0)[0].words("q0", 0).endswith("1 to q5, 1 to q6, and more to 3 others")
-    assert quotas.ceiling("q0", 0) == 5 * GPU
+    assert quotas.upper_bounds("q0", 0)[0].words("q0", 0).endswith("1 to q5, 1 to q6, and more to 3 others")
+    assert quotas.upper_bound("q0", 0) == 5 * GPU
 
 
 def test_reclaim_looks_where_two_queues_lie_side_by_side() -> None:

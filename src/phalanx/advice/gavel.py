@@ -15,7 +15,7 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import commonest_type
 from phalanx.engine.state.records import FOREVER_MS, JobRecord, Phase
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.errors import PhalanxError
 from phalanx.placement.fit import Fit
 from phalanx.placement.place import ever
@@ -367,18 +367,18 @@ def _keep_who_cannot_move(state: State, types: tuple[str, ...], contenders: list
     going = [by_job[job] for job in choice.order if by_job[job].lies_on != choice.targets.get(job, ELSEWHERE)]
     if not any(_moves(contender, choice) for contender in going):
         return
-    with Trial(state) as trial:
+    with Transaction(state) as transaction:
         for contender in going:
             attempt = state.jobs[contender.job].attempt
             if attempt is not None and attempt.phase is Phase.RUNNING:
-                trial.release(attempt.bookings)
+                transaction.release(attempt.bookings)
         for contender in going:
             target = choice.targets.get(contender.job, ELSEWHERE)
             if target == ELSEWHERE:
                 continue
             record = state.jobs[contender.job]
             on_type = replace(record.job, gang=placed_on(record.job.gang, types[target]))
-            if trial.seat(replace(record, asked=on_type)) is None and _moves(contender, choice):
+            if transaction.seat(replace(record, asked=on_type)) is None and _moves(contender, choice):
                 del choice.targets[contender.job]
 
 

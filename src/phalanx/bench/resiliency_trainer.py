@@ -66,8 +66,11 @@ class Phalanx:
         return None if loaded is None else loaded.step
 
     def processes(self) -> list[int]:
-        station = self._checkpointer._station
-        return [station.memory.keeper.pid, *([station.background.pid] if station.background is not None else [])]
+        rank_context = self._checkpointer._station
+        return [
+            rank_context.memory.keeper.pid,
+            *([rank_context.background.pid] if rank_context.background is not None else []),
+        ]
 
     def close(self) -> None:
         self._checkpointer.close()

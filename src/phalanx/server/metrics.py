@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, func, select
 
-from phalanx.server.loop.pulse import BOUNDS_S, Durations, Figures
+from phalanx.server.loop.loop_metrics import BOUNDS_S, Durations, Figures
 from phalanx.server.options import Options
 from phalanx.server.store import jobs, nodes, settings
 from phalanx.server.store.database import Database

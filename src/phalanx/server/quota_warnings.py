@@ -20,8 +20,8 @@ def _without_any(cluster: Cluster) -> Iterator[str]:
     quotas = Quotas(cluster)
     for path in quotas.leaves():
         for resource, name in enumerate(RESOURCES):
-            if cluster.total[resource] and quotas.ceiling(path, resource) <= 0:
-                because = quotas.ceilings(path, resource)[0].words(path, resource)
+            if cluster.total[resource] and quotas.upper_bound(path, resource) <= 0:
+                because = quotas.upper_bounds(path, resource)[0].words(path, resource)
                 yield f"queue {path} is left with 0 {name}, and jobs that need any are refused there: {because}"
 
 

@@ -15,9 +15,9 @@ from queue import Empty, SimpleQueue
 
 from phalanx.backends.capability import Offer
 from phalanx.backends.live import Adopted
-from phalanx.backends.local.herd import Herd
 from phalanx.backends.local.offer import local_offer
 from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.supervisors import Supervisors
 from phalanx.protocol.action import Action
 from phalanx.protocol.event import Event
 from phalanx.workload.job import Job
@@ -33,7 +33,7 @@ class LocalBackend:
         self._yard = yard
         self._outbox: deque[Event] = deque()
         self._inbox: SimpleQueue[Work] = SimpleQueue()
-        self._herd = Herd(yard, jobs, self._emit)
+        self._herd = Supervisors(yard, jobs, self._emit)
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._herd.watch(self._bell, self._answer_bell)
         self._open = True

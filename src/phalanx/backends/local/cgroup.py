@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from zlib import crc32
 
-from phalanx.backends.local.papers import Grounds
+from phalanx.backends.local.attempt_files import Grounds
 
 PERIOD_US = 100_000
 HERD = "phalanx"

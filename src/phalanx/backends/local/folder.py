@@ -7,7 +7,7 @@ import json
 import os
 from typing import Any, cast
 
-from phalanx.backends.local.papers import Answer, AttemptState, Ending, Order, Share, Turn
+from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Order, Share, Turn
 
 PRIVATE, SHARED = 0o600, 0o644
 """Orders hold secrets; what tasks of another user read holds none."""

@@ -10,13 +10,13 @@ from pathlib import Path
 from zlib import crc32
 
 from phalanx.backends.live import History
-from phalanx.backends.local import papers
+from phalanx.backends.local import attempt_files
+from phalanx.backends.local.attempt_files import Binds, Grounds, Order, Sandbox, Share, TaskOrder
 from phalanx.backends.local.cgroup import NOWHERE
 from phalanx.backends.local.container import Contained, Limits, Place, checked_variables, contain
 from phalanx.backends.local.environment import Surroundings, engine_environment, environment_of
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.mps import MPS_FOLDERS, mps_variables
-from phalanx.backends.local.papers import Binds, Grounds, Order, Sandbox, Share, TaskOrder
 from phalanx.backends.local.unix_user import home_of, task_ids
 from phalanx.backends.registry import TURN_MS, as_server, no_secrets, no_variables
 from phalanx.cluster.device import Mode
@@ -259,7 +259,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _probe_of(probe: Probe | None) -> papers.Probe | None:
+def _probe_of(probe: Probe | None) -> attempt_files.Probe | None:
     if probe is None:
         return None
     targets = {
@@ -267,7 +267,7 @@ def _probe_of(probe: Probe | None) -> papers.Probe | None:
         ProbeKind.TCP: ["127.0.0.1", str(probe.port), ""],
         ProbeKind.COMMAND: list(probe.command),
     }
-    return papers.Probe(
+    return attempt_files.Probe(
         kind=probe.kind.value,
         target=targets[probe.kind],
         interval_ms=probe.interval_ms,

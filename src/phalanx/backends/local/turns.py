@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from phalanx.backends.local.papers import Turn
-from phalanx.backends.local.rota import Key, Rota
+from phalanx.backends.local.attempt_files import Turn
+from phalanx.backends.local.turn_order import Key, TurnOrder
 from phalanx.backends.local.wire import Message
 
 LEASE_TURNS, LEASE_MS = 2, 10_000
@@ -22,7 +22,7 @@ MOVING_MS = 120_000
 
 
 class Turns:
-    """Keeps a rota and the time. `send` reaches the shepherd of an attempt.
+    """Keeps a turn order and the time. `send` reaches the shepherd of an attempt.
 
     Who is to rest only at the end of a step has up to one more turn for that; until it rests, who comes after it on its
     devices is not let go on. The same holds where those who rest `leave_memory` to others.
@@ -33,7 +33,7 @@ class Turns:
         self._send = send
         self._moving_ms = MOVING_MS if leave_memory else 0
         self._memory_mb: dict[Key, int] = {}
-        self._rota = Rota()
+        self._rota = TurnOrder()
         self._told_to_rest: dict[Key, bool] = {}
         self._at_step: dict[Key, bool] = {}
         self._finishing: dict[Key, float] = {}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from phalanx.engine.cells.reserve import delays, due_ms
 from phalanx.engine.pending.outcome import PLACED, Candidate, Outcome
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.preempt.room import Room
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.preemption import PreemptionPlan
 from phalanx.engine.state.elastic import surplus
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.transaction.cells import Found, search, shrink, tenancy_of
@@ -26,78 +26,78 @@ Shrinks = tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]
 """Elastic attempts, and the members that they give back."""
 
 
-def place(draft: Draft, candidate: Candidate) -> Outcome:
+def place(builder: PlanBuilder, candidate: Candidate) -> Outcome:
     """Gives a candidate its cells, with all that follows for others, or has it wait.
 
     Where the policy does not let everybody pass a head, each virtual cluster has its own: no cluster waits for another.
     """
-    policy, record = draft.state.policy, candidate.record
+    policy, record = builder.state.policy, candidate.record
     rank = record.job.queue, record.job.priority < 0
-    head, at_ms = draft.cell_heads.get(rank, (None, None))
+    head, at_ms = builder.cell_heads.get(rank, (None, None))
     if head is record:
         head = at_ms = None
     if head is not None and not policy.backfill(head, record):
         return Outcome(Reason.BEHIND)
-    mark = draft.trial.mark()
-    given = _find(draft, record)
+    mark = builder.transaction.mark()
+    given = _find(builder, record)
     if isinstance(given, Reason):
-        return _refuse(draft, candidate, given)
-    if head is not None and at_ms is not None and delays(draft, head, at_ms, record):
-        draft.trial.undo_to(mark)
-        return Outcome(Reason.RESERVED, spare_ms=at_ms - draft.now)
-    _take(draft, record, *given)
+        return _refuse(builder, candidate, given)
+    if head is not None and at_ms is not None and delays(builder, head, at_ms, record):
+        builder.transaction.undo_to(mark)
+        return Outcome(Reason.RESERVED, spare_ms=at_ms - builder.now)
+    _take(builder, record, *given)
     return PLACED
 
 
-def _refuse(draft: Draft, candidate: Candidate, reason: Reason) -> Outcome:
+def _refuse(builder: PlanBuilder, candidate: Candidate, reason: Reason) -> Outcome:
     """Has a job wait. The first of its cluster that does may be a head, whom not everybody passes."""
     if reason is Reason.UNDECIDED:
         # Only who has got cells by this very plan is in its way: what it was told before stands.
         if candidate.was_refused:
             return Outcome(reason)
         reason = Reason.GPUS
-    policy, record = draft.state.policy, candidate.record
+    policy, record = builder.state.policy, candidate.record
     rank = record.job.queue, record.job.priority < 0
     reserves = policy.reserve is not Reserve.NOBODY
-    told = _told(draft, record, reason)
-    if reason in EVERYBODY_PASSES or rank in draft.cell_heads or (policy.backfill is always and not reserves):
+    told = _told(builder, record, reason)
+    if reason in EVERYBODY_PASSES or rank in builder.cell_heads or (policy.backfill is always and not reserves):
         return Outcome(told)
-    draft.cell_heads[rank] = record, due_ms(draft, record) if reserves else None
+    builder.cell_heads[rank] = record, due_ms(builder, record) if reserves else None
     return Outcome(told)
 
 
-def _told(draft: Draft, record: JobRecord, reason: Reason) -> Reason:
+def _told(builder: PlanBuilder, record: JobRecord, reason: Reason) -> Reason:
     """The reason that a job is told: what it was told before, where a leaf that is being repartitioned may be all that
     it lacks for a moment.
     """
-    if reason is not Reason.GPUS or not draft.state.cuts or not shares_leaves(record.asked):
+    if reason is not Reason.GPUS or not builder.state.cuts or not shares_leaves(record.asked):
         return reason
     # A job that has just lost its claim is in no class until the decision is applied.
-    waiting = draft.state.classes.get(record.shape)
+    waiting = builder.state.classes.get(record.shape)
     return reason if waiting is None or waiting.verdict is Reason.UNDECIDED else waiting.verdict
 
 
-def _find(draft: Draft, record: JobRecord) -> tuple[Found, Shrinks] | Reason:
+def _find(builder: PlanBuilder, record: JobRecord) -> tuple[Found, Shrinks] | Reason:
     """Cells for a job, with who is in the way and who gives members back for it; why not, if it cannot be."""
-    trial = draft.trial
-    mark = trial.mark()
-    found = search(trial, record)
+    transaction = builder.transaction
+    mark = transaction.mark()
+    found = search(transaction, record)
     shrunk: Shrinks = ()
-    if isinstance(found, Found) and any(victim.key in draft.state.elastic for victim in found.victims):
-        trial.undo_to(mark)
-        beside = _beside_fewer(draft, record, found.victims)
-        found, shrunk = beside if beside is not None else (search(trial, record), ())
+    if isinstance(found, Found) and any(victim.key in builder.state.elastic for victim in found.victims):
+        transaction.undo_to(mark)
+        beside = _beside_fewer(builder, record, found.victims)
+        found, shrunk = beside if beside is not None else (search(transaction, record), ())
     if isinstance(found, Reason):
         return found
-    if not _may_take(draft, found, shrunk):
-        trial.undo_to(mark)
+    if not _may_take(builder, found, shrunk):
+        transaction.undo_to(mark)
         return Reason.GPUS
     return found, shrunk
 
 
-def _may_take(draft: Draft, found: Found, shrunk: Shrinks) -> bool:
+def _may_take(builder: PlanBuilder, found: Found, shrunk: Shrinks) -> bool:
     """Whether every device is free, or on its way to be once the victims leave."""
-    capacity = draft.state.capacity
+    capacity = builder.state.capacity
     for node, devices, _, _, _ in found.bookings:
         going = capacity.ceding[node] | capacity.all_devices[node] & ~capacity.held[node]
         promised = capacity.claimed[node]
@@ -108,42 +108,44 @@ def _may_take(draft: Draft, found: Found, shrunk: Shrinks) -> bool:
                     promised &= ~(booking.devices if victim.waits else 0)
         for _, slots in shrunk:
             for slot in slots:
-                if draft.state.topology.number[slot.node] == node:
+                if builder.state.topology.number[slot.node] == node:
                     going |= sum(1 << device for device in slot.devices)
         if devices & ~going or devices & promised:
             return False
     return True
 
 
-def _take(draft: Draft, record: JobRecord, found: Found, shrunk: Shrinks) -> None:
+def _take(builder: PlanBuilder, record: JobRecord, found: Found, shrunk: Shrinks) -> None:
     """Has the victims leave, takes claims back, and promises or gives the devices."""
-    trial, tenancy = draft.trial, tenancy_of(draft.state)
-    going = tuple(victim for victim in found.victims if victim.key not in draft.leaving)
+    transaction, tenancy = builder.transaction, tenancy_of(builder.state)
+    going = tuple(victim for victim in found.victims if victim.key not in builder.leaving)
     for victim in going:
         if victim.phase is Phase.CLAIMED and tenancy.holds(victim.key):
             undone = tenancy.undo.mark()
             tenancy.gone(victim.key)
-            trial.step_in_cells(undone, (Left(victim.key),))
-    draft.cell_ends.append((draft.now + record.estimate_ms, f"{record.job.id}/{record.next_attempt}"))
-    draft.promise(record, Room(placement_of(found.seated), found.bookings, going, shrunk))
+            transaction.step_in_cells(undone, (Left(victim.key),))
+    builder.cell_ends.append((builder.now + record.estimate_ms, f"{record.job.id}/{record.next_attempt}"))
+    builder.promise(record, PreemptionPlan(placement_of(found.seated), found.bookings, going, shrunk))
 
 
-def _beside_fewer(draft: Draft, record: JobRecord, victims: tuple[AttemptRecord, ...]) -> tuple[Found, Shrinks] | None:
+def _beside_fewer(
+    builder: PlanBuilder, record: JobRecord, victims: tuple[AttemptRecord, ...]
+) -> tuple[Found, Shrinks] | None:
     """Where the job fits with nobody stopped, if elastic attempts in the way give members back, no more than must."""
-    trial, mark = draft.trial, draft.trial.mark()
+    transaction, mark = builder.transaction, builder.transaction.mark()
     going: dict[str, tuple[AttemptRecord, list[Slot]]] = {}
-    untouchable = draft.untouchable
+    untouchable = builder.untouchable
     for victim in victims:
-        if victim.key not in draft.state.elastic or victim.key in untouchable:
+        if victim.key not in builder.state.elastic or victim.key in untouchable:
             continue
         slots = going.setdefault(victim.key, (victim, []))[1]
         for slot in surplus(victim):
             slots.append(slot)
-            shrink(trial, victim, [victim.bookings[victim.placement.slots.index(slot)]])
-            here = trial.mark()
-            found = search(trial, record)
+            shrink(transaction, victim, [victim.bookings[victim.placement.slots.index(slot)]])
+            here = transaction.mark()
+            found = search(transaction, record)
             if isinstance(found, Found) and not found.victims:
                 return found, tuple((attempt, tuple(each)) for attempt, each in going.values() if each)
-            trial.undo_to(here)
-    trial.undo_to(mark)
+            transaction.undo_to(here)
+    transaction.undo_to(mark)
     return None

@@ -7,7 +7,7 @@ Feitelson, IEEE TPDS 2001) with the cells as what is reserved; each virtual clus
 
 from __future__ import annotations
 
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.state.ends import may_leave_ms
 from phalanx.engine.state.records import FOREVER_MS, JobRecord
 from phalanx.engine.transaction.cells import tenancy_of
@@ -19,50 +19,50 @@ ENDS_MAX = 256
 """Those who leave first that are looked at for a head: a bound on work."""
 
 
-def due_ms(draft: Draft, head: JobRecord) -> int | None:
+def due_ms(builder: PlanBuilder, head: JobRecord) -> int | None:
     """When a head will find cells, by what is known of those who hold them; None if nobody knows."""
-    mark, found = draft.trial.mark(), None
-    for end_ms, key in _ends(draft):
-        _leaves(draft, key)
-        if _fits(draft, head):
+    mark, found = builder.transaction.mark(), None
+    for end_ms, key in _ends(builder):
+        _leaves(builder, key)
+        if _fits(builder, head):
             found = end_ms
             break
-    draft.trial.undo_to(mark)
+    builder.transaction.undo_to(mark)
     return found
 
 
-def delays(draft: Draft, head: JobRecord, at_ms: int, record: JobRecord) -> bool:
+def delays(builder: PlanBuilder, head: JobRecord, at_ms: int, record: JobRecord) -> bool:
     """Whether a job that has just got cells would still be in the way of a head when its time comes."""
-    if draft.now + record.estimate_ms <= at_ms:
+    if builder.now + record.estimate_ms <= at_ms:
         return False
-    mark = draft.trial.mark()
-    for end_ms, key in _ends(draft):
+    mark = builder.transaction.mark()
+    for end_ms, key in _ends(builder):
         if end_ms <= at_ms:
-            _leaves(draft, key)
-    fits = _fits(draft, head)
-    draft.trial.undo_to(mark)
+            _leaves(builder, key)
+    fits = _fits(builder, head)
+    builder.transaction.undo_to(mark)
     return not fits
 
 
-def _ends(draft: Draft) -> list[tuple[int, str]]:
+def _ends(builder: PlanBuilder) -> list[tuple[int, str]]:
     """Who will have left when, the first first: those who run, and those whom this plan starts."""
-    ends = draft.state.ends.in_order()
-    running = ((may_leave_ms(attempt, end_ms, draft.now), attempt.key) for end_ms, attempt in ends)
-    known = [end for end in (*running, *draft.cell_ends) if end[0] < FOREVER_MS]
+    ends = builder.state.ends.in_order()
+    running = ((may_leave_ms(attempt, end_ms, builder.now), attempt.key) for end_ms, attempt in ends)
+    known = [end for end in (*running, *builder.cell_ends) if end[0] < FOREVER_MS]
     # Of those past their time the one that should have left first comes first.
     return sorted(known, key=lambda end: end[0])[:ENDS_MAX]
 
 
-def _leaves(draft: Draft, key: str) -> None:
-    tenancy = tenancy_of(draft.state)
+def _leaves(builder: PlanBuilder, key: str) -> None:
+    tenancy = tenancy_of(builder.state)
     undone = tenancy.undo.mark()
     tenancy.gone(key)
-    draft.trial.step_in_cells(undone, ())
+    builder.transaction.step_in_cells(undone, ())
 
 
-def _fits(draft: Draft, head: JobRecord) -> bool:
+def _fits(builder: PlanBuilder, head: JobRecord) -> bool:
     """Whether a head would get cells with nobody else gone."""
-    cells = tenancy_of(draft.state).cells
+    cells = tenancy_of(builder.state).cells
     request = _request(head.asked)
     with cells.trial():
         outcome = cells.schedule(request)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 
 
-def stop_what_must_leave(draft: Draft) -> None:
+def stop_what_must_leave(builder: PlanBuilder) -> None:
     """Stops the cancelled, those on failed hardware, those who ran too long, and repeats stops that failed."""
-    for key, reason in draft.state.to_stop.items():
+    for key, reason in builder.state.to_stop.items():
         job, _, number = key.rpartition("/")
-        attempt = draft.state.attempt(job, int(number))
+        attempt = builder.state.attempt(job, int(number))
         assert attempt is not None, f"{key} is to be stopped but is gone"
-        draft.stop(attempt, reason)
+        builder.stop(attempt, reason)

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 
 
-def start_promised(draft: Draft) -> None:
+def start_promised(builder: PlanBuilder) -> None:
     """Starts of claims whose devices are all free by now."""
-    for attempt in draft.state.waiting_claims.values():
-        if attempt.key not in draft.withdrawn and draft.trial.promote(attempt):
-            draft.touched[attempt.key] = None
-            draft.promoted[attempt.key] = attempt
-            draft.open_shared(attempt.bookings)
-            draft.begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
-    if draft.state.waits_are_limited and (draft.opened or draft.loans.anybody_made_way):
-        _start_those_that_wait_no_longer(draft)
+    for attempt in builder.state.waiting_claims.values():
+        if attempt.key not in builder.withdrawn and builder.transaction.promote(attempt):
+            builder.touched[attempt.key] = None
+            builder.promoted[attempt.key] = attempt
+            builder.open_shared(attempt.bookings)
+            builder.begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+    if builder.state.waits_are_limited and (builder.opened or builder.borrows.anybody_made_way):
+        _start_those_that_wait_no_longer(builder)
 
 
-def _start_those_that_wait_no_longer(draft: Draft) -> None:
+def _start_those_that_wait_no_longer(builder: PlanBuilder) -> None:
     """Starts of claims of this plan, for which others were in the way who start by now, or do not after all."""
-    for i, claim in enumerate(draft.claims):
-        bookings = draft.bookings_of(claim) if claim.waits else []
-        if bookings and draft.trial.keep_promise(bookings):
-            draft.claims[i] = structs.replace(claim, waits=False)
-            draft.open_shared(bookings)
-            draft.begin(claim.job, claim.attempt, draft.next_seq(claim), claim.placement, bookings)
+    for i, claim in enumerate(builder.claims):
+        bookings = builder.bookings_of(claim) if claim.waits else []
+        if bookings and builder.transaction.keep_promise(bookings):
+            builder.claims[i] = structs.replace(claim, waits=False)
+            builder.open_shared(bookings)
+            builder.begin(claim.job, claim.attempt, builder.next_seq(claim), claim.placement, bookings)
 
 
-def start_prepared(draft: Draft) -> None:
+def start_prepared(builder: PlanBuilder) -> None:
     """Starts of those whose devices have been cut; if something undid it, they are cut again."""
-    for attempt in draft.state.preparing.values():
-        if not attempt.in_flight and attempt.key not in draft.withdrawn:
-            draft.touched[attempt.key] = None
-            draft.begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
+    for attempt in builder.state.preparing.values():
+        if not attempt.in_flight and attempt.key not in builder.withdrawn:
+            builder.touched[attempt.key] = None
+            builder.begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)

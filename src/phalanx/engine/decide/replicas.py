@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from phalanx.engine.decide.resize import grow_on_free
 from phalanx.engine.fold.request import take_request
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.preempt.room import Room, make_room
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.preemption import PreemptionPlan, plan_preemption
 from phalanx.engine.state.elastic import resizable_roles
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state.state import State
@@ -40,9 +40,9 @@ class NotBelow:
 class Replicas:
     """The services of one decision that lack replicas, by priority; each grows once, when its turn has come."""
 
-    def __init__(self, draft: Draft) -> None:
-        self._draft = draft
-        lacking = [attempt for attempt in draft.state.elastic.values() if lacks_replicas(draft, attempt)]
+    def __init__(self, builder: PlanBuilder) -> None:
+        self._draft = builder
+        lacking = [attempt for attempt in builder.state.elastic.values() if lacks_replicas(builder, attempt)]
         self._waiting = sorted(lacking, key=lambda attempt: (attempt.job.priority, -attempt.created_ms))
 
     def before(self, record: JobRecord) -> None:
@@ -61,23 +61,23 @@ class Replicas:
                 self._grow(attempt)
 
     def _grow(self, attempt: AttemptRecord) -> None:
-        draft, role = self._draft, attempt.job.gang.roles[0]
+        builder, role = self._draft, attempt.job.gang.roles[0]
         more = missing_replicas(attempt)
         if attempt.phase is Phase.RUNNING:
-            more -= grow_on_free(draft, attempt, role, more)
-        room = room_for(draft, attempt, role, more)
+            more -= grow_on_free(builder, attempt, role, more)
+        room = room_for(builder, attempt, role, more)
         # One that is being resized gets what others leave already: whether it needs more victims is seen afterwards.
         if room is not None and (attempt.phase is Phase.RUNNING or not (room.victims or room.shrunk)):
-            draft.preempt_for_replicas(attempt, room)
+            builder.preempt_for_replicas(attempt, room)
 
 
-def lacks_replicas(draft: Draft, attempt: AttemptRecord) -> bool:
+def lacks_replicas(builder: PlanBuilder, attempt: AttemptRecord) -> bool:
     """Whether an attempt is of a service that is to have more replicas than it has, and can be given some now."""
     return (
         attempt.job.scale is not None
-        and draft.state.cells is None
-        and attempt.key not in draft.untouchable
-        and attempt.grow_after_ms <= draft.now
+        and builder.state.cells is None
+        and attempt.key not in builder.untouchable
+        and attempt.grow_after_ms <= builder.now
         and missing_replicas(attempt) > 0
     )
 
@@ -89,7 +89,7 @@ def missing_replicas(attempt: AttemptRecord) -> int:
     return attempt.job.gang.roles[0].replicas_max - len(attempt.staying)
 
 
-def room_for(draft: Draft, attempt: AttemptRecord, role: Role, more: int) -> Room | None:
+def room_for(builder: PlanBuilder, attempt: AttemptRecord, role: Role, more: int) -> PreemptionPlan | None:
     """Where as many more replicas as can be had would lie once other jobs have made way; None where none can be had.
 
     Only for replicas with whole devices that may lie anywhere: where others must be close, they grow on what is free.
@@ -97,22 +97,22 @@ def room_for(draft: Draft, attempt: AttemptRecord, role: Role, more: int) -> Roo
     if role.task.share is not None or attempt.job.gang.topology.required:
         return None
     while more:
-        room = room_of_lower(draft, request_for(draft.state, attempt.job, role, more))
+        room = room_of_lower(builder, request_for(builder.state, attempt.job, role, more))
         if room is not None:
             return room
         more //= 2
     return None
 
 
-def room_of_lower(draft: Draft, head: JobRecord) -> Room | None:
+def room_of_lower(builder: PlanBuilder, head: JobRecord) -> PreemptionPlan | None:
     """Where replicas would lie once jobs of lower priorities have made way, and those that leave anyway."""
-    state = draft.state
-    if state.shortfall(head) is not None or not draft.could_make_room(head):
+    state = builder.state
+    if state.shortfall(head) is not None or not builder.could_make_room(head):
         return None
-    context = draft.context(head, None)
+    context = builder.context(head, None)
     below = NotBelow(state, head.job.priority, context.untouchable)
-    room = make_room(draft.trial, head, replace(context, untouchable=below))
-    if room is None or room.moves or (draft.reservations.made and draft.reservations.delayed_by(head, room)):
+    room = plan_preemption(builder.transaction, head, replace(context, untouchable=below))
+    if room is None or room.moves or (builder.reservations.made and builder.reservations.delayed_by(head, room)):
         return None
     return room
 

@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heapreplace
 from phalanx.engine.plan.begin import begin
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import lack, placement_of, slots_of
 from phalanx.placement.placement import Lack, Placement
@@ -47,14 +47,14 @@ def _who_waits_alone(state: State) -> JobRecord | None:
 
 
 def _place_of(state: State, record: JobRecord) -> Placement | None:
-    """Where a job would go. What takes one task anywhere need not be booked in trial to know it."""
+    """Where a job would go. What takes one task anywhere need not be booked to know it."""
     job = record.asked
     is_plain = job.parallel is None and state.policy.places is anywhere and not state.fit.shunned(job)
     if is_plain and is_lone(job.gang):
         seat = GangTrial(state.fit, state.packing, job).best_alone(job.gang.roles[0])
         return Placement(slots_of(state.topology, (seat,), 0)) if seat is not None else None
-    with Trial(state) as trial:
-        seated = trial.seat(record)
+    with Transaction(state) as transaction:
+        seated = transaction.seat(record)
         return placement_of(seated) if seated is not None else None
 
 
@@ -75,13 +75,13 @@ def start_in_order(state: State) -> Plan | None:
     placed = [0] * len(classes)
     claims: list[Claim] = []
     starts: list[Start | Resume] = []
-    with Trial(state) as trial:
+    with Transaction(state) as transaction:
         while line:
             _, job, i = line[0]
             record = state.jobs[job]
             if not record.gpus_min:
                 return None
-            seated = trial.seat(record)
+            seated = transaction.seat(record)
             if seated is None:
                 missing = lack(state.fit, record.asked)
                 if missing is Lack.NEVER:

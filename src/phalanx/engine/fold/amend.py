@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phalanx.engine.fold.ending import want_stopped
+from phalanx.engine.fold.enqueue import enqueue, leave
 from phalanx.engine.fold.patience import calm, expect
 from phalanx.engine.fold.request import take_request
-from phalanx.engine.fold.waiting import leave, line_up
 from phalanx.engine.state.elastic import count_of, resizable_roles
 from phalanx.engine.state.records import AttemptRecord, JobRecord, StopReason
 from phalanx.engine.state.state import State
@@ -33,7 +33,7 @@ def amend(state: State, record: JobRecord, job: Job) -> None:
         if job.queue != before.queue:
             expect(state, record)
         take_request(record, request_of(state, record), state.tells_apart)
-        line_up(state, record)
+        enqueue(state, record)
         return
     asked = replace(record.asked, gang=_ranged(record.asked.gang, job.gang))
     attempt.job = replace(attempt.job, gang=_ranged(attempt.job.gang, job.gang))

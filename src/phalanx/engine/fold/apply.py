@@ -10,13 +10,13 @@ from phalanx.engine.fold import (
     attempts,
     defragment_timer,
     ending,
+    enqueue,
     foreign,
     holding,
     maintenance,
     patience,
     reconfigure,
     sweeps,
-    waiting,
 )
 from phalanx.engine.fold.amend import amend
 from phalanx.engine.fold.assigned import assign
@@ -99,7 +99,7 @@ def apply(state: State, record: Record, line: bytes) -> None:
     if policy.observe is not remember_nothing:
         policy.observe(state.memory, body, record.now)
     if wakes or isinstance(body, Advice):
-        waiting.rekey_all(state)
+        enqueue.rekey_all(state)
     if policy.adjusts is not as_they_are:
         adjust.review(state, body)
 
@@ -170,7 +170,7 @@ def _event(state: State, event: Event) -> None:
             state.suspend = event.suspend
             state.packing = packing_named(placement)
             state.policy = policy_named(policy)
-            state.count_stoppable()
+            state.count_preemptible()
             state.spending = Spending(state.policy.half_life_ms or 0)
             for queue in state.quotas.leaves():
                 state.know_queue(queue)
@@ -202,13 +202,13 @@ def _submit(state: State, job: Job) -> None:
         holding.limit_waits(state)
         state.set_timer(max(state.now, job.begin_ms or 0) + job.max_wait_ms, "max_wait", job.id)
     patience.expect(state, record)
-    waiting.line_up(state, record)
+    enqueue.enqueue(state, record)
 
 
 def _hold(state: State, record: JobRecord, held: bool) -> None:
     record.held = held
     if record.attempt is None:
-        waiting.line_up(state, record)
+        enqueue.enqueue(state, record)
         patience.call(state, record.job.queue)
 
 
@@ -294,7 +294,7 @@ def _node_health(state: State, node: int, health: Health) -> None:
         state.closed[name] = health
         return
     state.capacity.set_health(node, health)
-    state.surprised = True
+    state.reservations_stale = True
     if health is not Health.HEALTHY:
         _return_claims(state, node, -1)
         for job in [job for job in state.kept if _keeps_on(state, job, node)]:
@@ -321,7 +321,7 @@ def _return_claims(state: State, node: int, devices: int) -> None:
 
 def _device_health(state: State, node: int, device: int, health: Health) -> None:
     state.capacity.set_device_health(node, device, health)
-    state.surprised = True
+    state.reservations_stale = True
     if health is not Health.HEALTHY:
         _return_claims(state, node, 1 << device)
     if health is Health.FAILED:
@@ -376,7 +376,7 @@ def _fire(state: State, timer: Timer) -> None:
     match timer.kind:
         case "line_up":
             if record.final is None and record.attempt is None:
-                waiting.line_up(state, record)
+                enqueue.enqueue(state, record)
         case "action":
             action = _asked(state, timer)
             if action is not None:
@@ -390,7 +390,7 @@ def _fire(state: State, timer: Timer) -> None:
         case "max_wait":
             if record.final is None and record.first_start_ms is None:
                 record.overdue = True
-                waiting.rekey(state, record)
+                enqueue.rekey(state, record)
         case "patience":
             if record.final is None and record.first_start_ms is None:
                 holding.limit_waits(state)
@@ -401,7 +401,7 @@ def _fire(state: State, timer: Timer) -> None:
         case "change":
             if _change_is_due(record, timer):
                 state.policy.due(record, state)
-                waiting.rekey(state, record)
+                enqueue.rekey(state, record)
 
 
 def _has_run_out(attempt: AttemptRecord, now: int) -> bool:
@@ -457,7 +457,7 @@ def _decision(state: State, plan: Plan) -> None:
     if state.cells is not None:
         state.cells.fold(plan.cells, state.jobs)
     state.head = plan.head
-    state.surprised = False
+    state.reservations_stale = False
     state.defragmented_ms = -1
     if plan.reservations is not None:
         state.reservations = plan.reservations

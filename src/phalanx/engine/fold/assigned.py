@@ -38,7 +38,7 @@ def assign(state: State, attempt: AttemptRecord, slots: tuple[Slot, ...]) -> Non
     _hold_all(state, [(attempt, old)] if exchanges is None else [*exchanges, (attempt, new)])
     for node in nodes:
         foreign.settle(state, node)
-    state.surprised = True
+    state.reservations_stale = True
     if exchanges is None or not meets_required(attempt.job.gang, new, state.topology):
         want_stopped(state, attempt, StopReason.MISPLACED)
 

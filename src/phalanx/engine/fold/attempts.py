@@ -6,10 +6,10 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.fold.adjust import company_changed, exchange, settle
 from phalanx.engine.fold.ending import want_stopped
+from phalanx.engine.fold.enqueue import call_dependents, leave, rekey
 from phalanx.engine.fold.holding import arrive, backoff_ms, depart, expect_end, may_give_way, stand_anew
 from phalanx.engine.fold.kept import go_on, keep_nothing, recall, reopen
 from phalanx.engine.fold.patience import calm
-from phalanx.engine.fold.waiting import call_dependents, leave, rekey
 from phalanx.engine.state.records import AttemptRecord, Phase, StopReason, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.timer import Timer

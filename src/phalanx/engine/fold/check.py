@@ -318,9 +318,9 @@ def _check_queue(state: State, job: Job) -> None:
         inside = ", ".join(each.path for each in account.inside[:20])
         raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")
     for resource, amount in enumerate(need_of(job.gang.roles)):
-        most = state.quotas.ceiling(job.queue, resource)
+        most = state.quotas.upper_bound(job.queue, resource)
         if amount > most:
-            bound = state.quotas.ceilings(job.queue, resource)[0]
+            bound = state.quotas.upper_bounds(job.queue, resource)[0]
             raise NeverFitsError(
                 f"job {job.id} asks for {with_unit(amount, resource)}, but the queue {job.queue} can "
                 f"have {said(most, resource)} at most: {bound.words(job.queue, resource)}"

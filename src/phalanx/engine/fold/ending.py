@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.fold.adjust import company_changed
+from phalanx.engine.fold.enqueue import call_array, call_dependents, enqueue, give_up_array_seat, leave
 from phalanx.engine.fold.holding import backoff_ms, depart, forget_end
 from phalanx.engine.fold.kept import forget_kept, keep_nothing, reopen
 from phalanx.engine.fold.patience import calm
 from phalanx.engine.fold.request import take_request
-from phalanx.engine.fold.waiting import call_array, call_dependents, give_up_array_seat, leave, line_up
 from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState, Phase, StopReason, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import (
@@ -194,7 +194,7 @@ def _again(state: State, record: JobRecord, delay_ms: int) -> None:
     if delay_ms:
         record.not_before_ms = state.now + delay_ms
         state.set_timer(record.not_before_ms, "line_up", record.job.id)
-    line_up(state, record)
+    enqueue(state, record)
 
 
 def _finish(state: State, record: JobRecord, final: JobState, reason: str) -> None:

@@ -20,7 +20,7 @@ def use(state: State, event: ForeignUse) -> None:
     else:
         state.foreign[event.node] = event
     # Reservations count on what is free, and may have lost it.
-    state.surprised = True
+    state.reservations_stale = True
     settle(state, event.node)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.capacity import Booking
-from phalanx.engine.fold.waiting import rekey
+from phalanx.engine.fold.enqueue import rekey
 from phalanx.engine.state.records import AttemptRecord, Phase
 from phalanx.engine.state.state import State
 
@@ -47,19 +47,19 @@ def forget_end(state: State, attempt: AttemptRecord) -> None:
     """An end that comes at another time than was expected changes what can be reserved."""
     expected_ms = state.ends.forget(attempt)
     if expected_ms is not None and abs(expected_ms - state.now) > SURPRISE_MS:
-        state.surprised = True
+        state.reservations_stale = True
 
 
 def arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
     """Takes note of who is on a node."""
     state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
-    state.stoppable.add(attempt, booking, 1)
+    state.preemptible_gpus.add(attempt, booking, 1)
 
 
 def depart(state: State, attempt: AttemptRecord, booking: Booking) -> None:
     """Undoes `arrive`."""
     state.on_node[booking.node].pop(attempt.key, None)
-    state.stoppable.add(attempt, booking, -1)
+    state.preemptible_gpus.add(attempt, booking, -1)
 
 
 def stand_anew(state: State, attempt: AttemptRecord) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.engine.fold.enqueue import leave
 from phalanx.engine.fold.holding import arrive, expect_end
 from phalanx.engine.fold.request import take_request
-from phalanx.engine.fold.waiting import leave
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Kept, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import (

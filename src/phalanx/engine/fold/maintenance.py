@@ -45,7 +45,7 @@ def open_again(state: State) -> dict[str, None]:
     due = dict.fromkeys(node for window in under_way(state) for node in window.nodes)
     for name in [name for name in state.closed if name not in due]:
         state.capacity.set_health(state.topology.number[name], state.closed.pop(name))
-        state.surprised = True
+        state.reservations_stale = True
     return due
 
 
@@ -54,7 +54,7 @@ def _close(state: State, name: str) -> None:
     state.closed[name] = state.capacity.health[node]
     if state.capacity.health[node] is not Health.FAILED:
         state.capacity.set_health(node, Health.DRAINING)
-    state.surprised = True
+    state.reservations_stale = True
     for attempt in list(state.on_node.get(node, {}).values()):
         ending.want_stopped(state, attempt, StopReason.MAINTENANCE)
 

@@ -6,7 +6,7 @@ One of a queue at a time: if all who wait too long went first, the order of the 
 
 from __future__ import annotations
 
-from phalanx.engine.fold.waiting import rekey
+from phalanx.engine.fold.enqueue import rekey
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import never

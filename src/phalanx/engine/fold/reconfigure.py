@@ -8,13 +8,13 @@ from dataclasses import replace
 from phalanx.cluster.capacity import Booking, Capacity
 from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.cluster.device import FULL_PERMILLE
-from phalanx.engine.fold import attempts, ending, foreign, holding, maintenance, patience, waiting
+from phalanx.engine.fold import attempts, ending, enqueue, foreign, holding, maintenance, patience
 from phalanx.engine.fold.adjust import settle
 from phalanx.engine.fold.request import take_request
 from phalanx.engine.quota.quotas import Quotas
 from phalanx.engine.state.ends import Ends
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, StopReason, shape_of
-from phalanx.engine.state.standing import Standing
+from phalanx.engine.state.running_order import RunningOrder
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import request_of
 from phalanx.placement.packings import packing as packing_named
@@ -172,7 +172,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
         _settle_in(state, attempt, translate)
     for job in state.kept:
         _settle_kept(state, state.jobs[job], translate)
-    state.count_stoppable()
+    state.count_preemptible()
     _time_least_runs(state, present, quotas)
     for attempt in present:
         if attempt.waits:
@@ -180,7 +180,7 @@ def _rebuild(state: State, cluster: Cluster) -> None:
                 state.capacity.claim(booking)
     foreign.settle_all(state)
     state.reservations = ()
-    state.surprised = True
+    state.reservations_stale = True
     if state.cells is not None:
         state.cells.adopt(tenancy, present)
     if told_apart is not state.tells_apart:
@@ -267,7 +267,7 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     state.class_index = None
     in_line = _leave_line(state)
     state.policy = policy_named(policy)
-    state.count_stoppable()
+    state.count_preemptible()
     if placement:
         state.packing = packing_named(placement)
     state.memory = {}
@@ -286,7 +286,7 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     state.policy.observe_plan(state.memory, Plan(claims), state.now)
     _stand_anew(state)
     for record in in_line:
-        waiting.line_up(state, record)
+        enqueue.enqueue(state, record)
     _try_everybody(state)
 
 
@@ -305,14 +305,14 @@ def _line_up_anew(state: State) -> None:
     in_line = _leave_line(state)
     for record in in_line:
         record.shape = shape_of(record.asked, state.tells_apart)
-        waiting.line_up(state, record)
+        enqueue.enqueue(state, record)
 
 
 def _leave_line(state: State) -> list[JobRecord]:
     in_line = [state.jobs[job] for kind in state.classes.values() for _, job in kind.jobs]
     in_line.sort(key=lambda record: record.number)
     for record in in_line:
-        waiting.leave(state, record)
+        enqueue.leave(state, record)
     return in_line
 
 
@@ -328,13 +328,13 @@ def _stand_anew(state: State) -> None:
     """Running jobs stand in the order, and are expected to end, as the new policy minds it."""
     for attempt in state.attempts():
         attempt.standing = None
-    state.standing, state.ends = Standing(), Ends()
+    state.standing, state.ends = RunningOrder(), Ends()
     for attempt in list(state.attempts()):
         if state.policy.targets is not Targets.KEEP and not attempt.ceding:
             state.standing.add(attempt, state.order(state.jobs[attempt.job.id]))
         if state.reserves:
             holding.expect_end(state, attempt)
-        waiting.rekey(state, state.jobs[attempt.job.id])
+        enqueue.rekey(state, state.jobs[attempt.job.id])
 
 
 def _try_everybody(state: State) -> None:

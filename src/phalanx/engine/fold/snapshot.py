@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.state.journal import Digest
-from phalanx.engine.state.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.placement.placement import Placement, Slot
 from phalanx.workload.gang import Gang, Role, Task
@@ -51,9 +51,9 @@ MOVED = {
     "phalanx.engine.quotas": "phalanx.engine.quota.quotas",
     "phalanx.engine.records": "phalanx.engine.state.records",
     "phalanx.engine.spending": "phalanx.engine.quota.spending",
-    "phalanx.engine.standing": "phalanx.engine.state.standing",
+    "phalanx.engine.standing": "phalanx.engine.state.running_order",
     "phalanx.engine.state": "phalanx.engine.state.state",
-    "phalanx.engine.stoppable": "phalanx.engine.state.stoppable",
+    "phalanx.engine.stoppable": "phalanx.engine.state.preemptible",
 }
 """Modules that older releases named in snapshots, and where their classes are now."""
 
@@ -127,7 +127,7 @@ def form() -> str:
     records = (JobRecord, AttemptRecord, Job, Gang, Role, Task, Execution, Cluster, Node)
     names = [(type_.__name__, [each.name for each in fields(type_)]) for type_ in records]
     structs = [(type_.__name__, list(type_.__annotations__)) for type_ in (Placement, Slot)]
-    shape = [*names, *structs, list(WaitingClass.__slots__), sorted(vars(State()))]
+    shape = [*names, *structs, list(EquivalenceClass.__slots__), sorted(vars(State()))]
     return blake2b(repr(shape).encode(), digest_size=6).hexdigest()
 
 

@@ -11,8 +11,8 @@ from phalanx.engine.pending.outcome import Candidate, Outcome
 from phalanx.engine.pending.queue import PendingClass
 from phalanx.engine.pending.reasons import LASTING, Reasons
 from phalanx.engine.pending.walk import Walk
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.plan.spare import spare
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.plan.unpreempt import unpreempt
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets, always, never
@@ -28,16 +28,16 @@ class Candidates:
     while something was reserved, it is known how many jobs had been placed by then.
     """
 
-    def __init__(self, state: State, draft: Draft) -> None:
+    def __init__(self, state: State, builder: PlanBuilder) -> None:
         self.state = state
-        self.draft = draft
+        self.builder = builder
         self.head = ""
         self.exhaustive = True
-        self._walk = Walk(state, draft)
-        self._reasons = Reasons(state, draft)
+        self._walk = Walk(state, builder)
+        self._reasons = Reasons(state, builder)
         self._plain = self._walk.rules.plain
-        self._reserved = draft.reservations.changes
-        self._quota_held = draft.holds.made
+        self._reserved = builder.reservations.changes
+        self._quota_held = builder.quota_reservations.made
         self._seen: dict[str, None] = {}
         self._skipped: list[JobRecord] = []
         self._held_back: dict[PendingClass, None] = {}
@@ -60,7 +60,7 @@ class Candidates:
             pending.queue.straight &= ~pending.bit
             if pending.attempt is not None:
                 self._walk.move(pending, pending.at + 1)
-                spare(self.draft, pending.attempt)
+                unpreempt(self.builder, pending.attempt)
             elif not self.head or policy.backfill(self.state.jobs[self.head], self.state.jobs[job]):
                 return self._candidate(self.state.jobs[job], pending)
             else:
@@ -77,7 +77,7 @@ class Candidates:
         if request is None:
             reclaims = not self._plain or not pending.queue.reclaimed & pending.bit
             return Candidate(record, pending, was_refused=was_refused, reclaims=reclaims)
-        fresh, with_free = self.draft.fresh, self.state.capacity.with_free
+        fresh, with_free = self.builder.fresh, self.state.capacity.with_free
         may_fit = False
         for ask in request.asks:
             here = ask.eligible & fresh
@@ -116,7 +116,7 @@ class Candidates:
         if outcome.blocks and not borrows and not self.head and self.state.policy.backfill is not always:
             self.head = record.job.id
         # With reservations or maintenance a refusal is one of this job, by how long it takes.
-        by_length = bool(self.draft.reservations.made or self.state.cluster.maintenance)
+        by_length = bool(self.builder.reservations.made or self.state.cluster.maintenance)
         request = self._walk.request_of(pending)
         if request is not None and self._plain and short is None and not by_length and reason in LACK_REASON.values():
             self._walk.full |= request.bit
@@ -156,28 +156,28 @@ class Candidates:
         self._refused[record.job.id] = pending
         if self._walk.may_reclaim(record):
             queue.reclaimed |= pending.bit
-        if queue.reclaimed & pending.bit or record.job.id in self.draft.reservations.kept_off:
+        if queue.reclaimed & pending.bit or record.job.id in self.builder.reservations.kept_off:
             self._tried[pending] = self._placings
 
     def _catch_up(self) -> None:
         """Takes note of what the last outcome has changed."""
-        draft = self.draft
+        builder = self.builder
         self._walk.note_usage()
         if self._walk.note_growth():
             self._has_blocked = False
             if self._plain:
                 self._call_the_skipped()
-        if self._plain and draft.reservations.changes != self._reserved:
+        if self._plain and builder.reservations.changes != self._reserved:
             self._retry_held_back()
-        if draft.holds.made is not self._quota_held:
-            self._quota_held = draft.holds.made
+        if builder.quota_reservations.made is not self._quota_held:
+            self._quota_held = builder.quota_reservations.made
             self._walk.expand()
         self._put_back()
         self._watch_the_stopped()
 
     def _retry_held_back(self) -> None:
         """Something else is reserved than before: classes are tried anew that are kept off by what is reserved."""
-        self._reserved = self.draft.reservations.changes
+        self._reserved = self.builder.reservations.changes
         self._retry(self._kept_off())
         self._call_the_skipped()
 
@@ -191,7 +191,7 @@ class Candidates:
     def _kept_off(self) -> list[PendingClass]:
         """Classes that are pending for no more than what is reserved for others."""
         found = {pending: None for pending in self._held_back if pending.has_more}
-        for job in self.draft.reservations.kept_off:
+        for job in self.builder.reservations.kept_off:
             pending = self._refused.get(job)
             is_next = pending is not None and pending.has_more and pending.job == job
             if pending is not None and is_next and self._walk.is_blocked(pending):
@@ -206,20 +206,20 @@ class Candidates:
 
     def _put_back(self) -> None:
         """A job that lost its claim to another is pending again, at once; one that was held meanwhile is not."""
-        for key, attempt in self.draft.withdrawn.items():
+        for key, attempt in self.builder.withdrawn.items():
             if key not in self._seen:
                 self._seen[key] = None
                 record = self.state.jobs[attempt.job.id]
                 if not record.held:
                     self._walk.stand_alone(record)
-        while self.draft.put_back:
-            self._walk.stand_alone(self.draft.put_back.pop())
+        while self.builder.put_back:
+            self._walk.stand_alone(self.builder.put_back.pop())
 
     def _watch_the_stopped(self) -> None:
         """An attempt that is stopped has a turn, too: others may have made more room by then than was needed."""
         if self.state.policy.targets is Targets.KEEP or self.state.cells is not None:
             return
-        for key, attempt in self.draft.stopped.items():
+        for key, attempt in self.builder.stopped.items():
             if key not in self._seen:
                 self._seen[key] = None
                 self._walk.stand_alone(self.state.jobs[attempt.job.id], attempt)
@@ -228,7 +228,7 @@ class Candidates:
         """Whether more is to be tried now that there is no candidate left."""
         if self._plain:
             return self.state.waits_are_limited and self._retry_late()
-        reservations = self.draft.reservations
+        reservations = self.builder.reservations
         skipped, self._skipped = self._skipped, []
         skipped = skipped[: max(reservations.depth - len(reservations.made), 0)]
         for record in skipped:
@@ -246,12 +246,12 @@ class Candidates:
         """Has classes tried again that were held back, or tried in vain to reclaim, before others were placed: what
         these only borrow may be theirs, and what is reserved may not be in their way any more.
         """
-        self.draft.reservations.renew()
-        if self.draft.reservations.changes != self._reserved:
+        self.builder.reservations.renew()
+        if self.builder.reservations.changes != self._reserved:
             self._retry_held_back()
             return True
         kept_off = dict.fromkeys(self._kept_off())
-        reclaims = self.draft.reclaims_left > 0
+        reclaims = self.builder.reclaims_left > 0
         again = [
             pending
             for pending, placings in self._tried.items()
@@ -272,7 +272,7 @@ class Candidates:
 
     def reconsider(self) -> bool:
         """Whether promises that are kept by now have opened devices to others."""
-        return self.draft.opened and not self.head
+        return self.builder.opened and not self.head
 
     def helped(self, record: JobRecord) -> None:
         """A job has got its devices without having been a candidate."""

@@ -7,8 +7,8 @@ smallest task: free, once those leave that are terminating, or by preemption whe
 from __future__ import annotations
 
 from phalanx.cluster.bits import members
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.state.records import Group, JobRecord
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.state.records import JobRecord, PreemptionGroup
 from phalanx.engine.state.requests import ALL, Request, Requests
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Targets
@@ -23,14 +23,14 @@ Having = list[int]
 class Potential:
     """What nodes may offer at the moment of a decision; worked out anew once something has grown."""
 
-    def __init__(self, state: State, draft: Draft, requests: Requests) -> None:
+    def __init__(self, state: State, builder: PlanBuilder, requests: Requests) -> None:
         self.state = state
-        self.draft = draft
+        self.builder = builder
         self._requests = requests
         self._keeps = state.policy.targets is Targets.KEEP
         self._preempts = state.policy.preempts
         self._soon: Having | None = None
-        self._by_group: dict[tuple[int, Group], Having] = {}
+        self._by_group: dict[tuple[int, PreemptionGroup], Having] = {}
 
     def look_anew(self) -> None:
         """Capacity has grown: what was worked out does not hold any more."""
@@ -51,12 +51,12 @@ class Potential:
         if not here or not request.least:
             return bool(here)
         if self._keeps:
-            group = self.state.kin(record.job)
+            group = self.state.preemption_group(record.job)
             having = self._by_group.get((nodes, group))
             if having is None:
                 having = self._by_group[nodes, group] = self._with_victims(record, nodes)
             return bool(here & having[min(request.least, len(having) - 1)])
-        gpus = self.draft.free_soon + self.state.gpus_behind(self.state.key(record))
+        gpus = self.builder.free_soon + self.state.gpus_behind(self.state.key(record))
         return gpus >= record.gpus_min or bool(here & self._with(request.least))
 
     def _with(self, gpus: int) -> int:
@@ -73,7 +73,7 @@ class Potential:
     def _once_left(self) -> Having:
         capacity, bit = self.state.capacity, self.state.topology.bit
         left: dict[int, int] = {}
-        for attempt in self.draft.leaving.values():
+        for attempt in self.builder.leaving.values():
             for booking in attempt.bookings:
                 # Of shared devices it is not known that they are ceded; all that share one may be terminating.
                 shared = booking.devices if booking.portion is not None else 0
@@ -96,7 +96,7 @@ class Potential:
         return _at_least(found)
 
     def _preemptible(self, node: int, record: JobRecord) -> int:
-        leaving, yields = self.draft.leaving, self.state.yields
+        leaving, yields = self.builder.leaving, self.state.yields
         return sum(
             booking.devices.bit_count()
             for attempt in self.state.on_node.get(node, {}).values()

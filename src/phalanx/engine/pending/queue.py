@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from phalanx.engine.state.classes import QueueClasses
-from phalanx.engine.state.records import OVERDUE, AttemptRecord, WaitingClass
+from phalanx.engine.state.records import OVERDUE, AttemptRecord, EquivalenceClass
 from phalanx.policy.policy import Key
 
 
@@ -18,7 +18,7 @@ class PendingClass:
 
     __slots__ = ("at", "attempt", "bit", "held", "queue", "waiting")
 
-    def __init__(self, queue: QueueCandidates, bit: int, waiting: WaitingClass) -> None:
+    def __init__(self, queue: QueueCandidates, bit: int, waiting: EquivalenceClass) -> None:
         self.queue = queue
         self.bit = bit
         self.waiting = waiting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.engine.pending.queue import PendingClass
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.quota.quotas import Shortfall
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
@@ -18,9 +18,9 @@ LASTING = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
 class Reasons:
     """Those of one decision, and of classes that have none yet."""
 
-    def __init__(self, state: State, draft: Draft) -> None:
+    def __init__(self, state: State, builder: PlanBuilder) -> None:
         self.state = state
-        self.draft = draft
+        self.builder = builder
         self._told: dict[PendingClass, Verdict] = {}
         self._lacks: dict[int, Reason] = {}
 
@@ -58,7 +58,7 @@ class Reasons:
         """Why a class is pending that was not tried, as others of its request were."""
         record = self.state.jobs[pending.job]
         short = self.state.shortfall(record)
-        if short is not None and self.draft.holds.in_the_way_of(record, short):
+        if short is not None and self.builder.quota_reservations.in_the_way_of(record, short):
             return Reason.RESERVED
         if short is not None and (reason := reason_of(self.state, record, short)) is not Reason.GPUS:
             return reason

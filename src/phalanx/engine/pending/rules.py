@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import Reserve, Targets, always
 
@@ -19,11 +19,11 @@ class Rules(NamedTuple):
     by_quota: bool
 
 
-def rules_of(state: State, draft: Draft) -> Rules:
+def rules_of(state: State, builder: PlanBuilder) -> Rules:
     """Those of a decision."""
     policy = state.policy
     # In cells, what grows on one node may let a virtual cell be bound to another; extras come from wherever they are.
-    elsewhere = state.cells is not None or draft.extras_are_lent
+    elsewhere = state.cells is not None or builder.extras_are_lent
     passes = policy.backfill is always and not elsewhere
     lasts = passes and policy.targets is not Targets.DRIFT and not policy.victims_vary
     plain = passes and policy.reserve is Reserve.NOBODY and not policy.preempts

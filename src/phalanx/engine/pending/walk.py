@@ -15,10 +15,10 @@ from phalanx.engine.pending.potential import Potential
 from phalanx.engine.pending.queue import Entry, PendingClass, QueueCandidates, turn_of
 from phalanx.engine.pending.queue_tree import QueueTree
 from phalanx.engine.pending.rules import rules_of
-from phalanx.engine.plan.draft import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.state.order import QueueKeys
-from phalanx.engine.state.records import AttemptRecord, JobRecord, WaitingClass
+from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord
 from phalanx.engine.state.requests import ALL, Request
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
@@ -36,21 +36,21 @@ class Walk:
     so that no job of a plan gives way to another of it: `_ranks` are their masks.
     """
 
-    def __init__(self, state: State, draft: Draft) -> None:
+    def __init__(self, state: State, builder: PlanBuilder) -> None:
         self.state = state
-        self.draft = draft
-        self.rules = rules_of(state, draft)
+        self.builder = builder
+        self.rules = rules_of(state, builder)
         self.full = 0
         self._index = state.pending_classes()
         requests = self._requests = self._index.requests
         self._headroom = Headroom(state, requests)
-        self._potential = Potential(state, draft, requests)
+        self._potential = Potential(state, builder, requests)
         self._keys = QueueKeys(state)
         self._tree = QueueTree(self._keys, self._first_at)
         self._queues: dict[int, QueueCandidates] = {}
-        self._fresh, self._since = draft.fresh, draft.growths
-        self._growths = draft.growths
-        self._touched = len(draft.trial.touched)
+        self._fresh, self._since = builder.fresh, builder.growths
+        self._growths = builder.growths
+        self._touched = len(builder.transaction.touched)
         self._borrowing = self._borrowers()
         self._moment = 0
         self._all = False
@@ -61,7 +61,7 @@ class Walk:
         self._rank = 0
         self._late: list[Entry] = []
         self._late_cursor = 0
-        self.undecided: list[WaitingClass] = []
+        self.undecided: list[EquivalenceClass] = []
         self._new = self._new_classes()
         self._paths: dict[int, str] = {self._keys.place(path): path for path in self._index.queues}
         for path, classes in self._index.queues.items() if state.waits_are_limited else ():
@@ -162,7 +162,7 @@ class Walk:
 
     def stand_alone(self, record: JobRecord, attempt: AttemptRecord | None = None) -> None:
         """Takes in a job as a class of its own, or an attempt that is stopped."""
-        alone = WaitingClass(self.state.seq)
+        alone = EquivalenceClass(self.state.seq)
         alone.add(self.state.key(record) if attempt is None else attempt.standing or (), record.job.id)
         path = self._index.queue_of(record)
         place = self._keys.place(path)
@@ -205,7 +205,7 @@ class Walk:
 
     def note_usage(self) -> None:
         """Queues have got or lost something: keys change, and jobs beside a queue that borrows may reclaim."""
-        log = self.draft.trial.touched
+        log = self.builder.transaction.touched
         if len(log) == self._touched:
             return
         touched = dict.fromkeys(log[self._touched :])
@@ -223,9 +223,9 @@ class Walk:
 
     def note_growth(self) -> bool:
         """Whether capacity has grown: what that may help is not blocked any more."""
-        if self.draft.growths == self._growths:
+        if self.builder.growths == self._growths:
             return False
-        since, self._growths = self._growths, self.draft.growths
+        since, self._growths = self._growths, self.builder.growths
         self._potential.look_anew()
         self._borrowing = self._borrowers()
         if self.full:
@@ -239,7 +239,7 @@ class Walk:
     def _nodes(self, since: int) -> int:
         """The nodes on which capacity has grown since so many growths."""
         nodes = 0
-        for each in self.draft.grown[since:]:
+        for each in self.builder.grown[since:]:
             nodes |= each
         return nodes
 
@@ -270,7 +270,7 @@ class Walk:
             # Without quotas a class that was told something else is told that it lacks GPUs. Something may be reserved
             # for one past its max_wait.
             told_else = 0 if self.rules.by_quota else ~queue.lacking
-            found &= (self._requests.with_gpus(self.draft.free_soon) | told_else) & ~self.full | queue.late
+            found &= (self._requests.with_gpus(self.builder.free_soon) | told_else) & ~self.full | queue.late
             if found and self.rules.by_quota:
                 found &= self._headroom.affordable(queue)
         quiet = queue.settled if queue.quiet else 0
@@ -283,7 +283,7 @@ class Walk:
 
     def _reclaiming(self, queue: QueueCandidates, may: int) -> int:
         """Of some classes those that may reclaim what others borrow."""
-        if not may or not self.state.quotas or self.draft.reclaims_left <= 0:
+        if not may or not self.state.quotas or self.builder.reclaims_left <= 0:
             return 0
         if self.rules.plain:
             return may & self._headroom.reclaimable(queue.path)
@@ -307,7 +307,7 @@ class Walk:
         needs_quota = self.rules.by_quota and self.state.shortfall(record) is not None
         if not queue.blocked & pending.bit and not needs_quota:
             return True
-        reclaims = self.draft.reclaims_left > 0 and not queue.reclaimed & pending.bit
+        reclaims = self.builder.reclaims_left > 0 and not queue.reclaimed & pending.bit
         return reclaims and self.may_reclaim(record)
 
     def _unblock(self, queue: QueueCandidates) -> None:
@@ -318,7 +318,7 @@ class Walk:
         """
         nodes = self._nodes(max(queue.growths, self._since)) | (self._fresh if queue.growths < 0 else 0)
         queue.growths, queue.quiet = self._growths, False
-        if self.state.quotas or not self.rules.lasts or self.draft.reservations.depth:
+        if self.state.quotas or not self.rules.lasts or self.builder.reservations.depth:
             queue.settled = queue.blocked = 0
             return
         refused = queue.settled | queue.blocked

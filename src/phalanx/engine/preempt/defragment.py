@@ -9,7 +9,7 @@ from __future__ import annotations
 from phalanx.engine.preempt.moves import Moving
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.records import AttemptRecord, JobRecord
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 
 
@@ -19,8 +19,8 @@ class Defragmenting(Moving):
     It gains its GPUs for one period at least: it would not have been looked at before the next.
     """
 
-    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
-        super().__init__(trial, head, context)
+    def __init__(self, transaction: Transaction, head: JobRecord, context: Context) -> None:
+        super().__init__(transaction, head, context)
         self.worth_gpu_ms = head.gpus_min * self.state.cluster.defragment_ms
 
     def group_goes(self, attempt: AttemptRecord) -> bool:

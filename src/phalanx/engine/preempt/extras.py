@@ -10,7 +10,7 @@ from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import surplus
 from phalanx.engine.state.records import AttemptRecord, JobRecord, gpu_permille_of, usage_of
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.placement import Slot
 from phalanx.workload.job import Kind
 
@@ -25,13 +25,13 @@ def are_lent(state: State) -> bool:
     return any(surplus(attempt) for attempt in state.elastic.values() if _lends(attempt))
 
 
-def lent_to(trial: Trial, head: JobRecord, context: Context) -> list[Member]:
+def lent_to(transaction: Transaction, head: JobRecord, context: Context) -> list[Member]:
     """Members that a head may have the devices of. The last of them goes first: who was submitted last gives first,
     and of its members the highest rank.
     """
-    state, excess = trial.state, Excess(trial.state, head)
+    state, excess = transaction.state, Excess(transaction.state, head)
     found: list[Member] = []
-    mark = trial.mark()
+    mark = transaction.mark()
     for attempt in sorted(state.elastic.values(), key=lambda each: each.created_ms):
         going = context.shrinking.get(attempt.key, ())
         if not _lends(attempt) or (attempt.key in context.untouchable and not going):
@@ -43,9 +43,9 @@ def lent_to(trial: Trial, head: JobRecord, context: Context) -> list[Member]:
             booking = booking_of(attempt, slot)
             if _is_owed(head, attempt, state) and excess.give(attempt.job.queue, gpu_permille_of((booking,))):
                 given.append((attempt, slot))
-                trial.use(attempt.job.queue, usage_of((booking,)), -1)
+                transaction.use(attempt.job.queue, usage_of((booking,)), -1)
         found += reversed(given)
-    trial.undo_to(mark)
+    transaction.undo_to(mark)
     return found
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from phalanx.cluster.capacity import Booking
 from phalanx.engine.preempt.way import Context
 from phalanx.engine.state.elastic import count_of
-from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, Phase
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup
 from phalanx.engine.state.windows import closing
-from phalanx.engine.transaction.trial import Closed, Trial
+from phalanx.engine.transaction.transaction import Closed, Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
@@ -29,14 +29,14 @@ class Move:
 class Moving:
     """Those in the way go elsewhere: onto devices that nobody has now, so that they need not wait for one another."""
 
-    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
-        self.trial = trial
-        self.state = trial.state
+    def __init__(self, transaction: Transaction, head: JobRecord, context: Context) -> None:
+        self.transaction = transaction
+        self.state = transaction.state
         self.head = head
         self.context = context
         self.moves: tuple[Move, ...] = ()
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Iterable[PreemptionGroup]:
         """All."""
         return self.state.runs
 
@@ -71,17 +71,17 @@ class Moving:
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head where the victims are, and then the victims on what is free beside."""
-        mark = self.trial.mark()
+        mark = self.transaction.mark()
         for victim in victims:
-            self.trial.release(victim.bookings)
-        seated = self.trial.seat(self.head)
+            self.transaction.release(victim.bookings)
+        seated = self.transaction.seat(self.head)
         if seated is None:
             return None
         wanted = [seat.booking for seat in seated.seats]
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         for victim in victims:
-            self.trial.cede(victim.bookings)
-        self.trial.claim(wanted)
+            self.transaction.cede(victim.bookings)
+        self.transaction.claim(wanted)
         moves = [self._land(victim) for victim in victims]
         if not all(moves):
             return None
@@ -90,7 +90,7 @@ class Moving:
 
     def _land(self, victim: AttemptRecord) -> Move | None:
         with Closed(self.state, closing(self.state, self.state.jobs[victim.job.id], self.context.now)):
-            landed = self.trial.seat_job(_at_its_size(victim))
+            landed = self.transaction.seat_job(_at_its_size(victim))
         if landed is None:
             return None
         return Move(victim, placement_of(landed), tuple(seat.booking for seat in landed.seats))

@@ -26,7 +26,7 @@ def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[Attempt
     policy = state.policy
     if not state.quotas or (policy.targets is Targets.KEEP and policy.victims is nobody):
         return
-    for group in state.stoppable.groups.get(head.job.queue, ()):
+    for group in state.preemptible_gpus.groups.get(head.job.queue, ()):
         attempts = state.runs[group]
         if policy.targets is not Targets.KEEP:
             yield from (attempt for attempt in attempts.values() if state.yields(head, attempt))

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.need import need_of_others
 from phalanx.engine.preempt.way import Context
-from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, Phase, usage_of
+from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase, PreemptionGroup, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import hold_kept
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.policy.policy import Targets, nobody
 from phalanx.policy.view import Usage
@@ -35,16 +35,16 @@ def may_stop(attempt: AttemptRecord) -> bool:
 class Stopping:
     """Victims are stopped: what they hold is to be had, and their queues have so much less."""
 
-    def __init__(self, trial: Trial, head: JobRecord, context: Context) -> None:
-        self.trial = trial
-        self.state = trial.state
+    def __init__(self, transaction: Transaction, head: JobRecord, context: Context) -> None:
+        self.transaction = transaction
+        self.state = transaction.state
         self.head = head
         self.context = context
         self._varies = self.state.policy.victims_vary
         self._kept_mb: dict[tuple[str, ...], dict[str, int]] = {}
         self._needed: Usage | None = None
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Iterable[PreemptionGroup]:
         """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
         state, head = self.state, self.head
         if not state.quotas and not self._varies:
@@ -53,11 +53,11 @@ class Stopping:
             return state.runs
         borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
         queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
-        return [group for queue in queues for group in state.stoppable.groups.get(queue, ())]
+        return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
 
-    def _giving_way(self) -> list[Group]:
+    def _giving_way(self) -> list[PreemptionGroup]:
         """Groups that give way to the head: where quotas have no say, the same for all its kin."""
-        known, group = self.context.giving_way, self.state.kin(self.head.job)
+        known, group = self.context.giving_way, self.state.preemption_group(self.head.job)
         if group not in known:
             runs = self.state.runs.items()
             known[group] = [each for each, some in runs if some and self.group_goes(next(iter(some.values())))]
@@ -94,7 +94,7 @@ class Stopping:
         if self.state.shortfall(self.head) is not None:
             return None
         # Where nothing but quota was short the head need not wait until anybody has left.
-        seated = self.trial.seat(self.head) if self.state.quotas and self.context.ceiling.fits_now() else None
+        seated = self.transaction.seat(self.head) if self.state.quotas and self.context.upper_bound.fits_now() else None
         return seated or self._seat_without(victims)
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
@@ -102,9 +102,9 @@ class Stopping:
         quotas, path = self.state.quotas, self.head.job.queue
         if not quotas:
             return candidates
-        mark = self.trial.mark()
+        mark = self.transaction.mark()
         going = self._give_up(sorted(candidates, key=lambda attempt: -quotas.nearness(path, attempt.job.queue)))
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         keys = {attempt.key for attempt in going}
         return [attempt for attempt in candidates if attempt.key in keys]
 
@@ -124,7 +124,7 @@ class Stopping:
         going: list[AttemptRecord] = []
         for victim in victims:
             if not self.state.quotas or self._may_go(victim):
-                self.trial.use(victim.job.queue, usage_of(victim.staying), -1)
+                self.transaction.use(victim.job.queue, usage_of(victim.staying), -1)
                 going.append(victim)
         return going
 
@@ -138,23 +138,23 @@ class Stopping:
         if any(victim.phase is Phase.CLAIMED for victim in victims):
             promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
         for victim in victims:
-            give_back = self.trial.unclaim if victim.waits else self.trial.release
+            give_back = self.transaction.unclaim if victim.waits else self.transaction.release
             give_back(victim.bookings)
         # What those who are leaving hold was promised to the victims, and is to be had now.
         for attempt in promised:
             if to_be_had(self.state, attempt):
-                self.trial.vacate(attempt.bookings)
-        return self._seat_beside_kept(victims) or self.trial.seat(self.head)
+                self.transaction.vacate(attempt.bookings)
+        return self._seat_beside_kept(victims) or self.transaction.seat(self.head)
 
     def _seat_beside_kept(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head beside what those victims keep who can be suspended; not where that leaves too little."""
         if self.state.suspend is None:
             return None
-        mark = self.trial.mark()
-        kept_mb = hold_kept(self.trial, victims, self.context.leaving)
-        seated = self.trial.seat(self.head) if kept_mb else None
+        mark = self.transaction.mark()
+        kept_mb = hold_kept(self.transaction, victims, self.context.leaving)
+        seated = self.transaction.seat(self.head) if kept_mb else None
         if seated is None:
-            self.trial.undo_to(mark)
+            self.transaction.undo_to(mark)
             kept_mb = {}
         self._kept_mb[_keys(victims)] = kept_mb
         return seated
@@ -197,9 +197,9 @@ class FairStopping(Stopping):
 
     def may_all_go(self, victims: Sequence[AttemptRecord]) -> bool:
         """Whether victims that were found otherwise are such."""
-        mark = self.trial.mark()
+        mark = self.transaction.mark()
         going = self._give_up(self._nearest_first(list(victims)))
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return len(going) == len(victims)
 
     def _may_go(self, victim: AttemptRecord) -> bool:

@@ -10,20 +10,20 @@ from itertools import chain, islice
 
 from phalanx.cluster.bits import from_members, members
 from phalanx.engine.preempt.charge import Charge
-from phalanx.engine.preempt.clearing import Clearing
+from phalanx.engine.preempt.clearable import ClearableNodes
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.way import Context, Way
 from phalanx.engine.quota.quotas import GPUS
-from phalanx.engine.state.records import AttemptRecord, Group, JobRecord, gpu_permille_of
+from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, gpu_permille_of
 from phalanx.engine.transaction.suspension import loss_gpu_ms
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import largest_task
 from phalanx.policy.policy import Targets
 from phalanx.workload.gang import ANYWHERE
 
 SEATINGS_MAX = 400
-"""Trial seatings spent on pruning for one head: a bound on work, counted and never timed."""
+"""Transaction seatings spent on pruning for one head: a bound on work, counted and never timed."""
 
 NODES_FEW = 256
 """Nodes up to which all are looked at for victims at once."""
@@ -51,10 +51,10 @@ class VictimSearch:
     sums are tried first. What fits is then pruned, so that every victim left is needed.
     """
 
-    def __init__(self, trial: Trial, head: JobRecord, context: Context, way: Way) -> None:
-        self.trial = trial
+    def __init__(self, transaction: Transaction, head: JobRecord, context: Context, way: Way) -> None:
+        self.transaction = transaction
         self.context = context
-        self.state = trial.state
+        self.state = transaction.state
         self.head = head
         self.way = way
         self.chosen: list[AttemptRecord] = []
@@ -63,7 +63,7 @@ class VictimSearch:
         self._seatings = 0
         self._mark = 0
         self._loss: dict[str, int] = {}
-        self._groups: dict[Group, dict[str, AttemptRecord]] = {}
+        self._groups: dict[PreemptionGroup, dict[str, AttemptRecord]] = {}
         self._charge = Charge(())
 
     def loss(self, attempt: AttemptRecord) -> int:
@@ -80,10 +80,10 @@ class VictimSearch:
         if not self._groups:
             return False
         self._charge = Charge(priority for priority, _ in self._groups)
-        ceiling = self.context.ceiling
-        if self.state.shortfall(self.head) is not None and ceiling.fits_now():
+        upper_bound = self.context.upper_bound
+        if self.state.shortfall(self.head) is not None and upper_bound.fits_now():
             return True
-        return ceiling.fits_without(self._up_to, self.context.fresh)
+        return upper_bound.fits_without(self._up_to, self.context.fresh)
 
     @property
     def _up_to(self) -> int:
@@ -95,11 +95,11 @@ class VictimSearch:
         seated = self._best_of_few(short.asked - short.left if short is not None and short.resource == GPUS else 0)
         if seated is not None:
             return seated
-        if short is not None and short.resource == GPUS and self.context.ceiling.fits_now():
+        if short is not None and short.resource == GPUS and self.context.upper_bound.fits_now():
             seated = self._free_quota(short.asked - short.left)
             if seated is not None:
                 return seated
-        clearable = self.state.stoppable.nodes(self.state.capacity, self._up_to, self._task.gpus)
+        clearable = self.state.preemptible_gpus.nodes(self.state.capacity, self._up_to, self._task.gpus)
         for nodes in self._samples(self._reach() & clearable):
             on_node = self._candidates(nodes)
             sets = sorted(self._sets(on_node), key=self._price)[:SETS_MAX]
@@ -198,7 +198,7 @@ class VictimSearch:
         free = self.state.capacity.free_total
         if free + self.state.gpus_behind(self.state.rank(self.head)) < self._task.gpus * self._count:
             return None
-        clearing = Clearing(self.state, self.head, self._task, self._count)
+        clearing = ClearableNodes(self.state, self.head, self._task, self._count)
         walked: list[AttemptRecord] = []
         for attempt in self._behind():
             walked.append(attempt)
@@ -221,12 +221,12 @@ class VictimSearch:
         """For gangs of several roles or levels: as few of the first victims together as will do."""
         if not victims or len(victims) > CANDIDATES_MAX or self._try(victims) is None:
             return None
-        self.trial.undo_to(self._mark)
+        self.transaction.undo_to(self._mark)
         too_few, enough = 0, len(victims)
         while enough - too_few > 1:
             middle = (too_few + enough) // 2
             if self._try(victims[:middle]) is not None:
-                self.trial.undo_to(self._mark)
+                self.transaction.undo_to(self._mark)
                 enough = middle
             else:
                 too_few = middle
@@ -267,7 +267,7 @@ class VictimSearch:
         return nodes & found
 
     def _reach(self) -> int:
-        return self.context.ceiling.reach(self.context.fresh)
+        return self.context.upper_bound.reach(self.context.fresh)
 
     def _samples(self, reach: int) -> Iterator[int]:
         """Nodes to look at: in a large cluster first those of the newest victims, who have least to lose; then all."""
@@ -393,11 +393,11 @@ class VictimSearch:
 
     def _try(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Seats the head with the victims gone; leaves both in place if it fits."""
-        self._mark = self.trial.mark()
+        self._mark = self.transaction.mark()
         self._seatings += 1
         seated = self.way.seat(victims)
         if seated is None:
-            self.trial.undo_to(self._mark)
+            self.transaction.undo_to(self._mark)
         return seated
 
     def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
@@ -407,11 +407,11 @@ class VictimSearch:
             if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
                 break
             fewer = [other for other in needed if other is not victim]
-            self.trial.undo_to(self._mark)
+            self.transaction.undo_to(self._mark)
             seated = self._try(fewer)
             if seated is not None:
                 needed = fewer
-        self.trial.undo_to(self._mark)
+        self.transaction.undo_to(self._mark)
         seated = self._try(needed)
         assert seated is not None, f"{self.head.job.id} fitted a moment ago"
         self.chosen = needed

@@ -6,8 +6,8 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from phalanx.engine.preempt.ceiling import Ceiling
-from phalanx.engine.state.records import AttemptRecord, Group
+from phalanx.engine.preempt.upper_bound import UpperBound
+from phalanx.engine.state.records import AttemptRecord, PreemptionGroup
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.placement import Slot
 
@@ -17,7 +17,7 @@ class Context:
     """What is known when room is made: who leaves anyway, and who must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
-    `ceiling` is that of the head; `giving_way` are the groups that give way to heads who are kin, once that is known;
+    `upper_bound` is that of the head; `giving_way` are the groups that give way to a preemption group, once known;
     `shrinking` are the members that elastic attempts give up already.
     """
 
@@ -25,15 +25,15 @@ class Context:
     untouchable: Container[str]
     fresh: int | None
     now: int
-    ceiling: Ceiling
-    giving_way: dict[Group, list[Group]]
+    upper_bound: UpperBound
+    giving_way: dict[PreemptionGroup, list[PreemptionGroup]]
     shrinking: Mapping[str, tuple[Slot, ...]]
 
 
 class Way(Protocol):
     """How others make way for a head."""
 
-    def groups(self) -> Iterable[Group]:
+    def groups(self) -> Iterable[PreemptionGroup]:
         """All of which attempts may make way, and maybe more."""
 
     def group_goes(self, attempt: AttemptRecord) -> bool:

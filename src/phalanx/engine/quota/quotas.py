@@ -296,7 +296,7 @@ class Quotas:
                 return each.path
         return None
 
-    def ceiling(self, path: str, resource: int) -> int:
+    def upper_bound(self, path: str, resource: int) -> int:
         """The most that a queue could ever have of a resource, if nobody else had more than is guaranteed to them."""
         most, kept = self.accounts[""].deserved[resource], 0
         for each in self.accounts[path].upwards():
@@ -306,8 +306,8 @@ class Quotas:
             kept += each.kept[resource]
         return most
 
-    def ceilings(self, path: str, resource: int) -> list[QueueCeiling]:
-        """What the ceiling comes from, the least first: its limit, those of queues it lies in, the whole cluster."""
+    def upper_bounds(self, path: str, resource: int) -> list[QueueCeiling]:
+        """What sets the upper bound, the least first: its limit, those of queues it lies in, the whole cluster."""
         found: list[QueueCeiling] = []
         others: list[tuple[str, int]] = []
         inner: QueueAccount | None = None

@@ -9,17 +9,17 @@ from phalanx.cluster.capacity import Booking
 from phalanx.engine.reserve.overlap import is_in_the_way
 from phalanx.engine.state.ends import may_leave_ms, still_ms
 from phalanx.engine.state.records import FOREVER_MS, UNSAID_MS, AttemptRecord, JobRecord
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.workload.job import Kind
 
 Release = Callable[[Iterable[Booking]], None]
 
 End = tuple[int, AttemptRecord | Release, list[Booking]]
-"""When somebody will have left what: an attempt that there is, or how a trial does as if one that is to start had."""
+"""When which bookings are free again: those of an attempt, or in the transaction of one that is to start."""
 
 
 class Underway(NamedTuple):
-    """What a plan has done so far on its trial to attempts that there are: told to leave, started on what they were
+    """What a plan has done so far to attempts that there are: told to leave, started on what they were
     promised, or lost their claim.
     """
 
@@ -33,9 +33,9 @@ class Profile:
     have left already, with the time by which they are expected to.
     """
 
-    def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
-        self.trial = trial
-        self.state = trial.state
+    def __init__(self, transaction: Transaction, now: int, underway: Underway) -> None:
+        self.transaction = transaction
+        self.state = transaction.state
         self.now = now
         self.planned: list[End] = []
         self.late: dict[str, int] = {}
@@ -76,11 +76,11 @@ class Profile:
 
     def _release_of(self, attempt: AttemptRecord) -> Release:
         if attempt.waits and attempt.key not in self._underway.promoted:
-            return self.trial.unclaim
-        return self.trial.vacate if attempt.key in self._underway.leaving else self.trial.release
+            return self.transaction.unclaim
+        return self.transaction.vacate if attempt.key in self._underway.leaving else self.transaction.release
 
     def release(self, ends: list[End]) -> None:
-        """Has these leave, on the trial."""
+        """Has these leave, on the transaction."""
         for _, who, bookings in ends:
             release = self._release_of(who) if isinstance(who, AttemptRecord) else who
             release(bookings)

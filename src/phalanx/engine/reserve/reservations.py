@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
-from phalanx.engine.preempt.room import Room
+from phalanx.engine.preempt.preemption import PreemptionPlan
+from phalanx.engine.reserve.blocked import BlockedReservations
 from phalanx.engine.reserve.blocks import Blocks
-from phalanx.engine.reserve.in_vain import InVain
 from phalanx.engine.reserve.overlap import draw_on_the_same, meet, without
 from phalanx.engine.reserve.profile import End, Profile, Release, Underway
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord
-from phalanx.engine.transaction.trial import Closed, Cut, Opened, Trial
+from phalanx.engine.transaction.transaction import Closed, Cut, Opened, Transaction
 from phalanx.placement.gang import GangTrial
 from phalanx.placement.place import placement_of
 from phalanx.placement.placement import Placement
@@ -47,11 +47,11 @@ class Reservations:
     Jobs were `kept_off` who would have had room, but would have delayed somebody there.
     """
 
-    def __init__(self, trial: Trial, now: int, underway: Underway) -> None:
-        self.trial = trial
+    def __init__(self, transaction: Transaction, now: int, underway: Underway) -> None:
+        self.transaction = transaction
         self._underway = underway
-        self._profile = Profile(trial, now, underway)
-        self.state = trial.state
+        self._profile = Profile(transaction, now, underway)
+        self.state = transaction.state
         self.now = now
         self.depth = DEPTHS[self.state.policy.reserve]
         self._overdue_only = not self.depth and self.state.waits_are_limited
@@ -59,19 +59,19 @@ class Reservations:
             self.depth = RESERVATIONS_MAX
         self.made: list[Reservation] = []
         self.changes = 0
-        self._in_vain = InVain()
+        self._blocked = BlockedReservations()
         self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
         self._steps = self._renewed = 0
-        surprised = self.state.surprised
+        reservations_stale = self.state.reservations_stale
         for kept in self.state.reservations:
             record = self.state.jobs[kept.job]
             if record.queued is None:
                 continue
             # Who should have started before now was held up by somebody who runs longer than expected.
-            surprised = surprised or kept.at_ms < now
-            if surprised or (kept.at_ms == now and not self._may_start(record)):
+            reservations_stale = reservations_stale or kept.at_ms < now
+            if reservations_stale or (kept.at_ms == now and not self._may_start(record)):
                 self.make(record)
             else:
                 self._add(record, kept)
@@ -116,19 +116,19 @@ class Reservations:
         if len(others) > len(in_the_way) and (seated := self._seat_clear_of(record, others)):
             return seated
         if not in_the_way:
-            return self.trial.seat(record)
-        mark = self.trial.mark()
+            return self.transaction.seat(record)
+        mark = self.transaction.mark()
         seated = self._seat_beside(record, in_the_way, [])
         if seated is None and self.depth == 1:
             # The head needs no more than a place at its time, on whichever devices.
-            seated = self.trial.seat(record)
+            seated = self.transaction.seat(record)
             if seated is not None and not self._has_place(in_the_way[0][0]):
-                self.trial.undo_to(mark)
+                self.transaction.undo_to(mark)
                 return None
         for shunned in (self._shared_nodes(in_the_way), self.reserved_nodes(record)):
             if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], in_the_way):
                 return seated
-            self.trial.undo_to(mark)
+            self.transaction.undo_to(mark)
             seated = self._seat_beside(record, in_the_way, shunned)
         return seated
 
@@ -136,11 +136,11 @@ class Reservations:
         self, record: JobRecord, others: list[tuple[Reservation, tuple[Booking, ...]]]
     ) -> GangTrial | None:
         """Seats a job so that it takes nothing from others for whom something is reserved."""
-        mark = self.trial.mark()
+        mark = self.transaction.mark()
         seated = self._seat_beside(record, others, [])
         if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], others):
             return seated
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return None
 
     def _seat_beside(
@@ -150,7 +150,7 @@ class Reservations:
         blocks = Blocks(self.state.capacity)
         blocks.lay(bookings for _, bookings in before)
         with Closed(self.state, shunned):
-            seated = self.trial.seat(record)
+            seated = self.transaction.seat(record)
         blocks.lift()
         return seated
 
@@ -188,13 +188,13 @@ class Reservations:
         Of attempts past their time only those count as gone for which it waits already: nobody behind it has it wait
         for one more of them.
         """
-        mark, at_ms = self.trial.mark(), max(made.could_start_ms, self.now)
+        mark, at_ms = self.transaction.mark(), max(made.could_start_ms, self.now)
         ends = [end for end in self._profile.ends() if end[0] <= at_ms]
         awaited = self._profile.late_on(self.state.bookings(self.state.jobs[made.job].asked, made.placement))
         self._profile.release([end for end in ends if not self._profile.is_late(end) or end[1] in awaited])
         with self._in_a_moment(), Opened(self.state):
             found = self._try(self.state.jobs[made.job], at_ms)
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return found is not None
 
     def _in_a_moment(self) -> Cut:
@@ -212,7 +212,7 @@ class Reservations:
         every = zip(self.made, self._intervals, strict=True)
         return [(made, bookings) for made, (at_ms, _, bookings) in every if at_ms < end_ms]
 
-    def delayed_by(self, record: JobRecord, room: Room) -> bool:
+    def delayed_by(self, record: JobRecord, room: PreemptionPlan) -> bool:
         """Whether somebody before a job would be delayed if it had the room that others make for it.
 
         What it has back of another queue by its quota is its own, whatever is reserved there.
@@ -222,7 +222,7 @@ class Reservations:
         self.kept_off[record.job.id] = None
         return True
 
-    def _delays(self, record: JobRecord, room: Room) -> bool:
+    def _delays(self, record: JobRecord, room: PreemptionPlan) -> bool:
         before = self.before(record)
         if self._takes_of(record, room, before):
             return True
@@ -234,7 +234,9 @@ class Reservations:
             for move in room.moves
         )
 
-    def _takes_of(self, record: JobRecord, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+    def _takes_of(
+        self, record: JobRecord, room: PreemptionPlan, before: list[tuple[Reservation, tuple[Booking, ...]]]
+    ) -> bool:
         """Whether room takes devices that are reserved for those before a job.
 
         What it has back of other queues by its quota is its own. What lies free beside that it has only before those
@@ -249,18 +251,18 @@ class Reservations:
                 return True
         return False
 
-    def _lacks_beside(self, room: Room, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
+    def _lacks_beside(self, room: PreemptionPlan, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
         """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
         those who leave takes some on the same node.
         """
         beside = [made for made, reserved in before if draw_on_the_same(room.bookings, reserved)]
         if not beside:
             return False
-        mark = self.trial.mark()
-        if not self.trial.hold(room.bookings):
-            self.trial.claim(room.bookings)
+        mark = self.transaction.mark()
+        if not self.transaction.hold(room.bookings):
+            self.transaction.claim(room.bookings)
         lacks = not all(self._has_place(made) for made in beside)
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return lacks
 
     def _end_ms(self, attempt: AttemptRecord) -> int:
@@ -279,9 +281,9 @@ class Reservations:
         """Whether a job that may not start now would fit, were nothing reserved."""
         if not self._intervals:
             return False
-        mark = self.trial.mark()
-        fits = self.trial.seat(record) is not None
-        self.trial.undo_to(mark)
+        mark = self.transaction.mark()
+        fits = self.transaction.seat(record) is not None
+        self.transaction.undo_to(mark)
         return fits
 
     @property
@@ -388,13 +390,13 @@ class Reservations:
         while kept and key < self._key(self.made[kept - 1]):
             kept -= 1
         behind, intervals = self.made[kept:], self._intervals[kept:]
-        if self._makes_left <= len(behind) or self._in_vain.knows(record, kept, self._stage):
+        if self._makes_left <= len(behind) or self._blocked.knows(record, kept, self._stage):
             return
         del self.made[kept:], self._intervals[kept:]
         self.make(record)
         if len(self.made) == kept:
             # Who gets none takes nothing from those behind.
-            self._in_vain.note(record, kept)
+            self._blocked.note(record, kept)
             self.made += behind
             self._intervals += intervals
             return
@@ -430,7 +432,7 @@ class Reservations:
         """The first moment at which those who run have left enough: more and more leave, then some come back."""
         ends = self._profile.ends()
         first = self._enough(record, ends)
-        mark = self.trial.mark()
+        mark = self.transaction.mark()
         self._profile.release(ends[:first])
         low, high, step = first, first, 1
         seated = self._try(record)
@@ -438,14 +440,14 @@ class Reservations:
             low, high, step = high + 1, min(high + step, len(ends)), step * 2
             self._profile.release(ends[low - 1 : high])
             seated = self._try(record)
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         if seated is None:
             return None
         while low < high:
             middle = (low + high) // 2
             self._profile.release(ends[:middle])
             fits = self._try(record)
-            self.trial.undo_to(mark)
+            self.transaction.undo_to(mark)
             low, high, seated = (low, middle, fits) if fits is not None else (middle + 1, high, seated)
         return self._reservation(record, ends[high - 1][0] if high else self.now, seated)
 
@@ -457,7 +459,7 @@ class Reservations:
         over = (until_ms for _, until_ms, _ in self._intervals)
         open_again = (window.end_ms for window in self.state.cluster.maintenance)
         moments = sorted(dict.fromkeys((self.now + 1, *left, *over, *open_again)))
-        mark, released, blocks = self.trial.mark(), 0, Blocks(self.state.capacity)
+        mark, released, blocks = self.transaction.mark(), 0, Blocks(self.state.capacity)
         found = None
         for at_ms in [moment for moment in moments if moment > self.now][:MOMENTS_MAX]:
             while released < len(ends) and ends[released][0] <= at_ms:
@@ -476,7 +478,7 @@ class Reservations:
                 found = self._reservation(record, at_ms, seated)
                 break
         blocks.lift()
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return found
 
     def _enough(self, record: JobRecord, ends: list[End]) -> int:
@@ -489,13 +491,13 @@ class Reservations:
         return len(ends)
 
     def _try(self, record: JobRecord, at_ms: int | None = None) -> Placement | None:
-        """Where the job would lie as things are in the trial, at a moment or now; it is not left there."""
-        mark = self.trial.mark()
-        seated = self.trial.seat(record, at_ms)
+        """Where the job would lie as things are in the transaction, at a moment or now; it is not left there."""
+        mark = self.transaction.mark()
+        seated = self.transaction.seat(record, at_ms)
         if seated is None:
             return None
         placement = placement_of(seated)
-        self.trial.undo_to(mark)
+        self.transaction.undo_to(mark)
         return placement
 
     def _reservation(self, record: JobRecord, at_ms: int, placement: Placement) -> Reservation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from phalanx.engine.state.records import OVERDUE, JobRecord, WaitingClass
+from phalanx.engine.state.records import OVERDUE, EquivalenceClass, JobRecord
 from phalanx.engine.state.requests import Requests
 from phalanx.placement.fit import Fit
 from phalanx.policy.policy import Minds
@@ -28,7 +28,7 @@ class QueueClasses:
         self.queue = queue
         self.mask = 0
         self.late = 0
-        self.by_number: dict[int, WaitingClass] = {}
+        self.by_number: dict[int, EquivalenceClass] = {}
 
 
 class ClassIndex:
@@ -38,31 +38,31 @@ class ClassIndex:
         self.by_queue = minds is Minds.QUEUES
         self.requests = Requests(fit)
         self.queues: dict[str, QueueClasses] = {}
-        self._places: dict[WaitingClass, tuple[QueueClasses, int]] = {}
+        self._places: dict[EquivalenceClass, tuple[QueueClasses, int]] = {}
 
     def queue_of(self, record: JobRecord) -> str:
         """The queue among whose classes a job is."""
         return record.job.queue if self.by_queue else ""
 
-    def number_of(self, waiting: WaitingClass) -> int:
+    def number_of(self, waiting: EquivalenceClass) -> int:
         """The number of the request of a class."""
         return self._places[waiting][1]
 
-    def enqueue(self, waiting: WaitingClass, record: JobRecord) -> None:
+    def enqueue(self, waiting: EquivalenceClass, record: JobRecord) -> None:
         """Takes note that a class has a job more."""
         if waiting in self._places:
             self._note(waiting)
         else:
             self.add(waiting, record)
 
-    def dequeue(self, waiting: WaitingClass) -> None:
+    def dequeue(self, waiting: EquivalenceClass) -> None:
         """Takes note that a class has a job less; without any it is none."""
         if waiting.jobs:
             self._note(waiting)
         else:
             self._remove(waiting)
 
-    def add(self, waiting: WaitingClass, record: JobRecord) -> None:
+    def add(self, waiting: EquivalenceClass, record: JobRecord) -> None:
         """Takes in a class with its first job."""
         queue, shape = self.queue_of(record), record.shape
         assert isinstance(shape, tuple), "a shape is made by shape_of"
@@ -76,7 +76,7 @@ class ClassIndex:
         classes.by_number[number] = waiting
         self._note(waiting)
 
-    def _remove(self, waiting: WaitingClass) -> None:
+    def _remove(self, waiting: EquivalenceClass) -> None:
         """Takes out a class of which no job is pending any more."""
         classes, number = self._places.pop(waiting)
         classes.mask &= ~(1 << number)
@@ -85,7 +85,7 @@ class ClassIndex:
         if not classes.by_number:
             del self.queues[classes.queue]
 
-    def _note(self, waiting: WaitingClass) -> None:
+    def _note(self, waiting: EquivalenceClass) -> None:
         """Takes note that a class has another first job."""
         classes, number = self._places[waiting]
         if waiting.jobs[0][0][0] == OVERDUE:
@@ -99,7 +99,7 @@ class ClassIndex:
         return len(self.requests.every) > SPARE_MAX + 2 * len(self._places)
 
 
-def index_of(fit: Fit, minds: Minds, classes: Iterable[WaitingClass], jobs: dict[str, JobRecord]) -> ClassIndex:
+def index_of(fit: Fit, minds: Minds, classes: Iterable[EquivalenceClass], jobs: dict[str, JobRecord]) -> ClassIndex:
     """The index of classes that there are."""
     index = ClassIndex(fit, minds)
     for waiting in classes:

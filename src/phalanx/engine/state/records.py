@@ -18,7 +18,7 @@ from phalanx.protocol.reason import Reason
 from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import Job, Kind
 
-Group = tuple[int, str]
+PreemptionGroup = tuple[int, str]
 """Priority and queue."""
 
 OVERDUE = -(1 << 62)
@@ -100,7 +100,7 @@ class AttemptRecord:
     """
 
     key: str = field(init=False)
-    group: Group = field(init=False)
+    group: PreemptionGroup = field(init=False)
     job: Job
     number: int
     placement: Placement
@@ -321,7 +321,7 @@ class JobRecord:
         return PHASE_STATE[self.attempt.phase] if self.attempt else JobState.WAITING
 
 
-class WaitingClass:
+class EquivalenceClass:
     """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
 
     __slots__ = ("born", "jobs", "lengths_ms", "verdict")

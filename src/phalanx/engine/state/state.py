@@ -21,18 +21,18 @@ from phalanx.engine.state.errors import UnknownJobError
 from phalanx.engine.state.gangs import Gangs
 from phalanx.engine.state.history import History
 from phalanx.engine.state.journal import Digest
+from phalanx.engine.state.preemptible import PreemptibleGpus
 from phalanx.engine.state.records import (
     OVERDUE,
     UNSAID_MS,
     AttemptRecord,
-    Group,
+    EquivalenceClass,
     JobRecord,
     Phase,
+    PreemptionGroup,
     StopReason,
-    WaitingClass,
 )
-from phalanx.engine.state.standing import Standing
-from phalanx.engine.state.stoppable import Stoppable
+from phalanx.engine.state.running_order import RunningOrder
 from phalanx.engine.state.timer import Timer
 from phalanx.placement.fit import Fit
 from phalanx.placement.pack import Packing
@@ -59,9 +59,9 @@ class State:
         self.term = 0
         self.digest = Digest()
         self.jobs: dict[str, JobRecord] = {}
-        self.classes: dict[Hashable, WaitingClass] = {}
+        self.classes: dict[Hashable, EquivalenceClass] = {}
         self.class_index: ClassIndex | None = None
-        self.runs: dict[Group, dict[str, AttemptRecord]] = {}
+        self.runs: dict[PreemptionGroup, dict[str, AttemptRecord]] = {}
         self.leaving: dict[str, AttemptRecord] = {}
         self.waiting_claims: dict[str, AttemptRecord] = {}
         self.elastic: dict[str, AttemptRecord] = {}
@@ -85,10 +85,10 @@ class State:
         self.opened_count = 0
         self.in_line = 0
         self.in_line_gpus = 0
-        self.standing = Standing()
+        self.standing = RunningOrder()
         self.ends = Ends()
         self.reservations: tuple[Reservation, ...] = ()
-        self.surprised = False
+        self.reservations_stale = False
         self.waits_are_limited = False
         self._settled_seq = -1
         self._usage: dict[str, Usage] = {}
@@ -127,19 +127,19 @@ class State:
         self.class_index = None
         self.gangs = Gangs()
         self.packing = Packing()
-        self.stoppable = Stoppable(len(cluster.nodes))
+        self.preemptible_gpus = PreemptibleGpus(len(cluster.nodes))
         self.quotas = Quotas(cluster)
         self.cells = Tenancy(cluster.cells) if cluster.cells is not None else None
         self._total = Usage(*(amount or 0 for amount in cluster.total))
         self._views: dict[int, tuple[int, NodeView]] = {}
 
-    def count_stoppable(self) -> None:
+    def count_preemptible(self) -> None:
         """Begins to count who could be stopped or moved where, if anybody ever is."""
-        if (self.makes_room or self.cluster.defragment_ms) and not self.stoppable.counting:
-            self.stoppable.counting = True
+        if (self.makes_room or self.cluster.defragment_ms) and not self.preemptible_gpus.counting:
+            self.preemptible_gpus.counting = True
             for attempt in self.attempts():
                 for booking in attempt.bookings:
-                    self.stoppable.add(attempt, booking, 1)
+                    self.preemptible_gpus.add(attempt, booking, 1)
 
     @property
     def total(self) -> Usage:
@@ -308,15 +308,15 @@ class State:
 
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
         """Who runs and stands behind a key in the order, the last first."""
-        self.settle_standing()
+        self.settle_running_order()
         return self.standing.behind(key)
 
     def gpus_behind(self, key: Key) -> int:
         """GPUs of those who run and stand behind a key in the order."""
-        self.settle_standing()
+        self.settle_running_order()
         return self.standing.gpus_behind(key)
 
-    def settle_standing(self) -> None:
+    def settle_running_order(self) -> None:
         """Puts running attempts in the places that their keys say now, where these change with time."""
         if self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
             self._settled_seq = self.seq
@@ -379,7 +379,7 @@ class State:
             self.class_index = index
         return index
 
-    def kin(self, job: Job) -> Group:
+    def preemption_group(self, job: Job) -> PreemptionGroup:
         """Those to whom the same attempts give way as to a job: of its priority, and of its queue if that matters."""
         return (job.priority, job.queue if self.tells_apart is Minds.QUEUES else "")
 
@@ -474,7 +474,7 @@ class State:
             or self.elastic
             or self.revocable
             or self.adjustments
-            or (self.reservations and (self.surprised or self._is_reserved_time))
+            or (self.reservations and (self.reservations_stale or self._is_reserved_time))
             or self.policy.targets is Targets.DRIFT
             or self.policy.relocates is not all_stay
             or self.policy.victims_vary

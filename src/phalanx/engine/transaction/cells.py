@@ -20,7 +20,7 @@ from phalanx.engine.state.cells import Tenancy, told
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import closing
-from phalanx.engine.transaction.steps import Steps
+from phalanx.engine.transaction.undo_log import UndoLog
 from phalanx.placement.cells.ask import all_tasks_of, leaf_request_of, seats_of, shares_leaves, suggested_to
 from phalanx.placement.cells.group import Group
 from phalanx.placement.cells.group import Seat as CellSeat
@@ -52,19 +52,19 @@ class Found:
         return tuple(seat.booking for seat in self.seated.seats)
 
 
-def seat(trial: Steps, record: JobRecord) -> GangTrial | None:
-    """Seats a gang in its cells beside all who are there; its devices stay taken for the rest of the trial."""
-    mark = trial.mark()
-    found = search(trial, record)
-    if isinstance(found, Found) and not found.victims and trial.hold(found.bookings):
+def seat(transaction: UndoLog, record: JobRecord) -> GangTrial | None:
+    """Seats a gang in its cells beside all who are there; its devices stay taken for the rest of the transaction."""
+    mark = transaction.mark()
+    found = search(transaction, record)
+    if isinstance(found, Found) and not found.victims and transaction.hold(found.bookings):
         return found.seated
-    trial.undo_to(mark)
+    transaction.undo_to(mark)
     return None
 
 
-def grow(trial: Steps, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
+def grow(transaction: UndoLog, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
     """Seats up to so many more members of a role in the cells of an attempt's cluster, where nobody gives way."""
-    state = trial.state
+    state = transaction.state
     tenancy = tenancy_of(state)
     nodes = _nodes_for(state, state.jobs[attempt.job.id], attempt.job)
     required = attempt.job.gang.topology.required
@@ -72,33 +72,33 @@ def grow(trial: Steps, attempt: AttemptRecord, role: Role, more: int) -> list[Se
         nodes &= _domain(state, required, attempt.bookings[0].node)
     seats: list[Seat] = []
     while len(seats) < more and tenancy.cells.has(attempt.key):
-        mark, undone = trial.mark(), tenancy.undo.mark()
+        mark, undone = transaction.mark(), tenancy.undo.mark()
         found = tenancy.cells.grow(attempt.key, role.task.gpus, _suggestion(state, tenancy, nodes))
         if found is None:
             break
-        trial.step_in_cells(undone, (Grown(attempt.key, told(found)),))
+        transaction.step_in_cells(undone, (Grown(attempt.key, told(found)),))
         rank = 1 + max(slot.rank for slot in attempt.placement.slots) + len(seats)
         booking = _booking(state, tenancy, attempt.job, role.name, found, rank)
-        short = _short_node(trial, (booking,), ())
-        if short is not None or not trial.hold((booking,)):
-            trial.undo_to(mark)
+        short = _short_node(transaction, (booking,), ())
+        if short is not None or not transaction.hold((booking,)):
+            transaction.undo_to(mark)
             nodes &= ~state.topology.bit[booking.node]
             continue
         seats.append(Seat(role.name, booking))
     return seats
 
 
-def shrink(trial: Steps, attempt: AttemptRecord, bookings: list[Booking]) -> None:
+def shrink(transaction: UndoLog, attempt: AttemptRecord, bookings: list[Booking]) -> None:
     """As if members of an attempt gave their cells back."""
-    tenancy = tenancy_of(trial.state)
+    tenancy = tenancy_of(transaction.state)
     for booking in bookings:
-        node = trial.state.topology.nodes[booking.node].name
+        node = transaction.state.topology.nodes[booking.node].name
         found = tenancy.seat_at(attempt.key, node, members(booking.devices)) if booking.devices else None
         if found is not None:
             undone = tenancy.undo.mark()
             step = Shrunk(attempt.key, found.node, tuple(found.indices))
             tenancy.cells.shrink(attempt.key, found)
-            trial.step_in_cells(undone, (step,))
+            transaction.step_in_cells(undone, (step,))
 
 
 def tenancy_of(state: State) -> Tenancy:
@@ -106,26 +106,26 @@ def tenancy_of(state: State) -> Tenancy:
     return state.cells
 
 
-def search(trial: Steps, record: JobRecord) -> Found | Reason:
+def search(transaction: UndoLog, record: JobRecord) -> Found | Reason:
     """What the cells choose for a job, of what also has the CPUs, memory and closeness that it asks for."""
-    state = trial.state
+    state = transaction.state
     reason: Reason | None = None
     choose = _choose_shares if shares_leaves(record.asked) else _choose
     for nodes in _regions(state, record):
         left = nodes
         for _ in range(TRIES_MAX):
-            mark = trial.mark()
+            mark = transaction.mark()
             try:
-                found = choose(trial, record, left)
+                found = choose(transaction, record, left)
             except CellError:
                 return Reason.NEVER_FITS
             if isinstance(found, Reason):
                 reason = reason or found
                 break
-            short = _unfit_node(trial, record, found, nodes)
+            short = _unfit_node(transaction, record, found, nodes)
             if short is None:
                 return found
-            trial.undo_to(mark)
+            transaction.undo_to(mark)
             reason = Reason.AMOUNT
             left &= ~state.topology.bit[short]
     if record.asked.gang.topology.required and reason is not Reason.QUOTA:
@@ -133,13 +133,13 @@ def search(trial: Steps, record: JobRecord) -> Found | Reason:
     return reason or Reason.GPUS
 
 
-def _choose(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
+def _choose(transaction: UndoLog, record: JobRecord, nodes: int) -> Found | Reason:
     """What the cells choose of some nodes, done among the cells."""
-    state = trial.state
+    state = transaction.state
     tenancy = tenancy_of(state)
     request = tenancy.request(record)
     assert request is not None, f"{record.job.id} asks for no devices"
-    mark, undone = trial.mark(), tenancy.undo.mark()
+    mark, undone = transaction.mark(), tenancy.undo.mark()
     suggestion = _suggestion(state, tenancy, nodes)
     outcome = tenancy.cells.schedule(replace(request, ignores_suggestions=suggestion.are_all), suggestion)
     group = outcome.group
@@ -147,14 +147,14 @@ def _choose(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
         return _reason(tenancy, request, outcome)
     downgraded = tuple(each.name for each in outcome.lazily_preempted)
     step = Seated(group.name, tuple(told(each) for each in group.seats), downgraded)
-    trial.step_in_cells(undone, (step,))
+    transaction.step_in_cells(undone, (step,))
     victims = _victims(state, tenancy, outcome)
     if victims is None:
-        trial.undo_to(mark)
+        transaction.undo_to(mark)
         return Reason.UNDECIDED
     seated = _seated(state, tenancy, record.asked, group)
     if seated is None:
-        trial.undo_to(mark)
+        transaction.undo_to(mark)
         return Reason.AMOUNT
     return Found(seated, victims)
 
@@ -167,28 +167,28 @@ def _victims(state: State, tenancy: Tenancy, outcome: Outcome) -> tuple[AttemptR
     return victims if len(victims) == len(found) else None
 
 
-def _choose_shares(trial: Steps, record: JobRecord, nodes: int) -> Found | Reason:
+def _choose_shares(transaction: UndoLog, record: JobRecord, nodes: int) -> Found | Reason:
     """Parts of leaves: of those that others of its cluster share already, the fullest first, or of new ones."""
-    state, job = trial.state, record.asked
+    state, job = transaction.state, record.asked
     key = f"{job.id}/{record.next_attempt}"
     gang = GangTrial(state.fit, state.packing, job)
-    mark = trial.mark()
+    mark = transaction.mark()
     held: list[Booking] = []
     victims: dict[str, AttemptRecord] = {}
     for path, task in all_tasks_of(job):
         ask = state.fit.ask(task, job)
-        found = _join(trial, job, key, ask, nodes) or _open(trial, job, key, ask, nodes)
+        found = _join(transaction, job, key, ask, nodes) or _open(transaction, job, key, ask, nodes)
         if isinstance(found, Reason):
-            trial.undo_to(mark)
+            transaction.undo_to(mark)
             return found
         (node, device, portion), others = found
         victims.update((victim.key, victim) for victim in others)
         booking = Booking(node, 1 << device, ask.needs, portion, f"{job.id}#{len(gang.seats)}")
         gang.seats.append(Seat(path, booking))
         # Two tasks of a gang may share one device: the second sees what the first has taken.
-        if trial.hold((booking,)):
+        if transaction.hold((booking,)):
             held.append(booking)
-    trial.release(reversed(held))
+    transaction.release(reversed(held))
     return Found(gang, tuple(victims.values()))
 
 
@@ -196,9 +196,9 @@ Part = tuple[tuple[int, int, Portion], tuple[AttemptRecord, ...]]
 """A node, a device and a part of it; and who has to leave it first."""
 
 
-def _join(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | None:
+def _join(transaction: UndoLog, job: Job, key: str, ask: Ask, nodes: int) -> Part | None:
     """A part of a leaf that others of the cluster share already."""
-    state = trial.state
+    state = transaction.state
     tenancy, capacity = tenancy_of(state), state.capacity
     best: tuple[int, str, tuple[int, int, Portion]] | None = None
     for leaf in tenancy.shared_by(job):
@@ -214,13 +214,13 @@ def _join(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | None
         return None
     undone = tenancy.undo.mark()
     tenancy.join(best[1], key)
-    trial.step_in_cells(undone, (Joined(key, best[1]),))
+    transaction.step_in_cells(undone, (Joined(key, best[1]),))
     return best[2], ()
 
 
-def _open(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reason:
+def _open(transaction: UndoLog, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reason:
     """A part of a leaf that nobody shares yet."""
-    state = trial.state
+    state = transaction.state
     tenancy = tenancy_of(state)
     leaf, undone = tenancy.new_leaf(), tenancy.undo.mark()
     suggestion = _suggestion(state, tenancy, nodes)
@@ -230,7 +230,7 @@ def _open(trial: Steps, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reas
         return _reason(tenancy, request, outcome)
     tenancy.join(leaf, key)
     downgraded = tuple(each.name for each in outcome.lazily_preempted)
-    trial.step_in_cells(undone, (Joined(key, leaf, told(outcome.group.seats[0]), downgraded),))
+    transaction.step_in_cells(undone, (Joined(key, leaf, told(outcome.group.seats[0]), downgraded),))
     victims = _victims(state, tenancy, outcome)
     node, device = _device_of(state, tenancy, leaf)
     wanted = ask.portions[state.fit.kind_of[node]]
@@ -348,15 +348,15 @@ def _booking(state: State, tenancy: Tenancy, job: Job, path: str, seat: CellSeat
     return Booking(state.topology.number[node], devices, needs, None, f"{job.id}#{rank}")
 
 
-def _unfit_node(trial: Steps, record: JobRecord, found: Found, nodes: int) -> int | None:
+def _unfit_node(transaction: UndoLog, record: JobRecord, found: Found, nodes: int) -> int | None:
     """A node that a gang cannot have as the cells chose it: it lacks an amount, or the gang is not close enough."""
-    short = _short_node(trial, found.bookings, found.victims)
+    short = _short_node(transaction, found.bookings, found.victims)
     if short is not None:
         return short
     required = record.asked.gang.topology.required
     if not required or required == CLUSTER:
         return None
-    state = trial.state
+    state = transaction.state
     for booking in found.bookings:
         if not nodes >> booking.node & 1:
             return next(each.node for each in found.bookings if each.devices)
@@ -371,13 +371,13 @@ def _unfit_node(trial: Steps, record: JobRecord, found: Found, nodes: int) -> in
     return None
 
 
-def _short_node(trial: Steps, bookings: tuple[Booking, ...], victims: tuple[AttemptRecord, ...]) -> int | None:
+def _short_node(transaction: UndoLog, bookings: tuple[Booking, ...], victims: tuple[AttemptRecord, ...]) -> int | None:
     """The first node that lacks an amount, once those who leave and the victims have left."""
     wanted: dict[tuple[int, int], int] = {}
     for booking in bookings:
         for number, amount in booking.needs:
             wanted[booking.node, number] = wanted.get((booking.node, number), 0) + amount
-    amounts = trial.state.capacity.amounts
+    amounts = transaction.state.capacity.amounts
     for (node, number), amount in wanted.items():
         of = amounts[number]
         left = of.total[node] - of.held[node] + of.ceding[node] - of.claimed[node]

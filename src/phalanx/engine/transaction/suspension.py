@@ -12,7 +12,7 @@ from dataclasses import replace
 from phalanx.cluster.capacity import MB_PER_GB, MEMORY, MEMORY_LIMIT, Booking
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Kept, Phase
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.steps import Steps
+from phalanx.engine.transaction.undo_log import UndoLog
 from phalanx.placement.fit import NODE_NAME
 from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
@@ -89,7 +89,7 @@ def _is_free(state: State, memory: Booking) -> bool:
     return all(amounts[number].free[memory.node] >= amount for number, amount in memory.needs)
 
 
-def hold_kept(steps: Steps, victims: Sequence[AttemptRecord], leaving: Mapping[str, AttemptRecord]) -> dict[str, int]:
+def hold_kept(steps: UndoLog, victims: Sequence[AttemptRecord], leaving: Mapping[str, AttemptRecord]) -> dict[str, int]:
     """As if those victims who can be were suspended, with what they and those who leave hold given back before: the
     memory that each needs beside its own. What is moved to the host is there before those who leave have left.
     """

@@ -15,7 +15,7 @@ from typing import TypeVar
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.state.records import AttemptRecord, JobRecord, Phase
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.candidates import (
     Chain,
     chains,
@@ -267,10 +267,10 @@ class _Search:
         job = changed(self.record.job, change)
         if job is self.record.job:
             return True
-        with Trial(self.state):
-            trial = GangTrial(self.state.fit, self.state.packing, job)
-            seated = trial.seat()
-            trial.undo()
+        with Transaction(self.state):
+            transaction = GangTrial(self.state.fit, self.state.packing, job)
+            seated = transaction.seat()
+            transaction.undo()
             return seated
 
     def _ends(self) -> Iterator[Change]:
@@ -374,15 +374,15 @@ class _Search:
 
     def _seat_without(self, attempts: list[AttemptRecord]) -> list[AttemptRecord]:
         """The fewest of the first attempts without which the job would find a place; none if there is no such place."""
-        with Trial(self.state) as trial:
+        with Transaction(self.state) as transaction:
 
             def seats(gone: list[AttemptRecord]) -> bool:
-                mark = trial.mark()
+                mark = transaction.mark()
                 for attempt in gone:
-                    trial.release(attempt.bookings)
-                    trial.leave_cells(attempt)
-                seated = trial.seat(self.record) is not None
-                trial.undo_to(mark)
+                    transaction.release(attempt.bookings)
+                    transaction.leave_cells(attempt)
+                seated = transaction.seat(self.record) is not None
+                transaction.undo_to(mark)
                 return seated
 
             if not attempts or not seats(attempts):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from phalanx.engine.state.records import AttemptRecord, JobRecord, JobState, Phase, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import closing
-from phalanx.engine.transaction.trial import Closed, Opened, Trial
+from phalanx.engine.transaction.transaction import Closed, Opened, Transaction
 from phalanx.engine.why.evidence import beyond_quota, expected_end_ms, would_yield
 from phalanx.placement.place import ever
 from phalanx.policy.policy import Targets, no_change
@@ -54,8 +54,8 @@ def earliest(state: State, record: JobRecord) -> Earliest:
     before = _Chain(state, PLACES_MAX).not_before(record)
     if before.never:
         return before
-    with Trial(state) as trial, Opened(state):
-        ahead = _Ahead(trial, record, _leaving(trial, record))
+    with Transaction(state) as transaction, Opened(state):
+        ahead = _Ahead(transaction, record, _leaving(transaction, record))
         found = ahead.soonest(before)
         if ahead.is_spent_by(state.now if found.at_ms is None else found.at_ms):
             return Earliest(obstacle=Reason.BUDGET, never=True)
@@ -72,13 +72,13 @@ def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
     found = {record.job.id: not_before(state, record) for record in records}
     if not state.cluster.maintenance:
         return found
-    with Trial(state) as trial, Opened(state):
+    with Transaction(state) as transaction, Opened(state):
         for attempt in list(state.attempts_present()):
-            _release(trial, attempt)
+            _release(transaction, attempt)
         for job, before in found.items():
             record = state.jobs[job]
             if not before.never and record.attempt is None:
-                open_ms = _Ahead(trial, record, []).open_ms(before.at_ms or state.now)
+                open_ms = _Ahead(transaction, record, []).open_ms(before.at_ms or state.now)
                 if open_ms > (before.at_ms or state.now):
                     found[job] = Earliest(open_ms, Reason.MAINTENANCE)
     return found
@@ -139,18 +139,18 @@ class _Chain:
         state = self.state
         if self._places > 0:
             self._places -= 1
-            with Trial(state) as trial, Opened(state):
-                before = _Ahead(trial, record, _leaving(trial, record)).soonest(before)
+            with Transaction(state) as transaction, Opened(state):
+                before = _Ahead(transaction, record, _leaving(transaction, record)).soonest(before)
         return before.at_ms or state.now
 
 
-def _leaving(trial: Trial, record: JobRecord) -> list[tuple[int, AttemptRecord]]:
+def _leaving(transaction: Transaction, record: JobRecord) -> list[tuple[int, AttemptRecord]]:
     """Those who hold devices, and when they leave them to a job, the first first; who leaves at once has left."""
-    state = trial.state
+    state = transaction.state
     present = [(_leaves_ms(state, record, attempt), attempt) for attempt in state.attempts_present()]
     for end_ms, attempt in present:
         if end_ms <= state.now:
-            _release(trial, attempt)
+            _release(transaction, attempt)
     return sorted((each for each in present if each[0] > state.now), key=lambda each: each[0])
 
 
@@ -166,9 +166,9 @@ def _leaves_ms(state: State, record: JobRecord, attempt: AttemptRecord) -> int:
 class _Ahead:
     """Those who hold devices leave one after the other, until a job finds a place."""
 
-    def __init__(self, trial: Trial, record: JobRecord, leaving: list[tuple[int, AttemptRecord]]) -> None:
-        self.trial = trial
-        self.state = trial.state
+    def __init__(self, transaction: Transaction, record: JobRecord, leaving: list[tuple[int, AttemptRecord]]) -> None:
+        self.transaction = transaction
+        self.state = transaction.state
         self.record = record
         self.leaving = leaving
 
@@ -191,11 +191,11 @@ class _Ahead:
         """When so many have left that the job finds a place, whatever closes; None if not even with all of them."""
 
         def fits(count: int) -> bool:
-            mark = self.trial.mark()
+            mark = self.transaction.mark()
             for _, attempt in self.leaving[:count]:
-                _release(self.trial, attempt)
+                _release(self.transaction, attempt)
             seated = self._may_have(heeds_quota) and self._seats(self.leaving[count:])
-            self.trial.undo_to(mark)
+            self.transaction.undo_to(mark)
             return seated
 
         if fits(0):
@@ -214,15 +214,15 @@ class _Ahead:
 
     def _seats(self, staying: list[tuple[int, AttemptRecord]]) -> bool:
         """Whether there is a place, or might be once those have moved who let themselves be moved."""
-        if self.trial.seat_at_last(self.record) is not None:
+        if self.transaction.seat_at_last(self.record) is not None:
             return True
         state, record = self.state, self.record
         if state.capacity.free_total < record.gpus_min:
             return False
         movable = [each for _, each in staying if each.job.movable and state.policy.moves(record, each, state)]
         for attempt in movable:
-            _release(self.trial, attempt)
-        return bool(movable) and self.trial.seat_at_last(record) is not None
+            _release(self.transaction, attempt)
+        return bool(movable) and self.transaction.seat_at_last(record) is not None
 
     def open_ms(self, from_ms: int) -> int:
         """The first moment from then on at which the job would have left before its nodes close."""
@@ -232,13 +232,13 @@ class _Ahead:
         later = (*(end_ms for end_ms, _ in self.leaving), *(window.end_ms for window in windows))
         moments = sorted(dict.fromkeys((from_ms, *(each_ms for each_ms in later if each_ms > from_ms))))
         for at_ms in moments[:MOMENTS_MAX]:
-            mark = self.trial.mark()
+            mark = self.transaction.mark()
             gone = bisect_right(self.leaving, at_ms, key=lambda each: each[0])
             for _, attempt in self.leaving[:gone]:
-                _release(self.trial, attempt)
+                _release(self.transaction, attempt)
             with Closed(self.state, closing(self.state, self.record, at_ms)):
                 seated = self._seats(self.leaving[gone:])
-            self.trial.undo_to(mark)
+            self.transaction.undo_to(mark)
             if seated:
                 return at_ms
         return moments[:MOMENTS_MAX][-1]
@@ -261,16 +261,16 @@ class _Ahead:
         return False
 
 
-def _release(trial: Trial, attempt: AttemptRecord) -> None:
+def _release(transaction: Transaction, attempt: AttemptRecord) -> None:
     if attempt.waits:
-        trial.unclaim(attempt.bookings)
+        transaction.unclaim(attempt.bookings)
     elif attempt.phase is Phase.STOPPING:
-        trial.vacate(attempt.bookings)
+        transaction.vacate(attempt.bookings)
     else:
-        trial.release(attempt.bookings)
+        transaction.release(attempt.bookings)
     if not attempt.ceding:
-        trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
-    trial.leave_cells(attempt)
+        transaction.use(attempt.job.queue, usage_of(attempt.staying), -1)
+    transaction.leave_cells(attempt)
 
 
 def _may_give_way(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:

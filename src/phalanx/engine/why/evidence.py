@@ -11,7 +11,7 @@ from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.quota.quotas import QueueAccount, Quotas, Shortfall
-from phalanx.engine.reserve.holds import Hold
+from phalanx.engine.reserve.quota_reservations import QuotaReservation
 from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state.state import State
 from phalanx.engine.state.windows import too_soon, under_way
@@ -113,8 +113,8 @@ def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
     quotas, most = state.quotas, None
     never = beyond_quota(quotas, record) if not short.by_budget else None
     if never is not None:
-        most = quotas.ceiling(short.queue, never)
-        at = quotas.ceilings(short.queue, never)[0].at
+        most = quotas.upper_bound(short.queue, never)
+        at = quotas.upper_bounds(short.queue, never)[0].at
         left = min(quotas.allowed(short.queue)[never], most)
         short = Shortfall(short.queue, at, never, record.need[never], left, by_limit=bool(at))
     resource, by_policy = short.resource, short.by_limit and not short.at
@@ -130,7 +130,7 @@ def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
 def beyond_quota(quotas: Quotas, record: JobRecord) -> int | None:
     """The first resource of which a job's queue could never have as much as the job needs; None if there is none."""
     for resource, amount in enumerate(record.need):
-        if amount and amount > quotas.ceiling(record.job.queue, resource):
+        if amount and amount > quotas.upper_bound(record.job.queue, resource):
             return resource
     return None
 
@@ -217,7 +217,7 @@ def reserved_for(state: State, record: JobRecord, before: Iterable[Reservation])
     )
 
 
-def kept_for(state: State, holds: Iterable[Hold]) -> tuple[Reserved, ...]:
+def kept_for(state: State, holds: Iterable[QuotaReservation]) -> tuple[Reserved, ...]:
     """Those for whom what is left of a limit is kept from now on."""
     kept = dict.fromkeys((hold.late.job.id, hold.limit) for hold in holds)
     return tuple(Reserved(other(state, late), state.now, limit) for late, limit in kept)

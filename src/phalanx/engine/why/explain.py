@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from phalanx.cluster.maintenance import Maintenance
 from phalanx.engine.state.records import JobRecord, JobState
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.cells_view import VirtualClusterView, view_of
 from phalanx.engine.why.change import Change, Other
 from phalanx.engine.why.evidence import (
@@ -144,9 +144,9 @@ def _leaving_for(state: State, job: str) -> tuple[Other, ...]:
 def _lacking(state: State, plain: Explanation) -> Explanation:
     record = state.jobs[plain.job]
     reason = plain.reason
-    with Trial(state) as trial:
-        fits = trial.seat(record) is not None
-        fits_at_last = fits or (reason is Reason.MAINTENANCE and trial.seat_at_last(record) is not None)
+    with Transaction(state) as transaction:
+        fits = transaction.seat(record) is not None
+        fits_at_last = fits or (reason is Reason.MAINTENANCE and transaction.seat_at_last(record) is not None)
     evidence = None if fits_at_last else refusal(state.fit, record.asked)
     holding = holders(state, record)
     return replace(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phalanx.engine.quota.quotas import Shortfall
-from phalanx.engine.reserve.holds import Holds
 from phalanx.engine.reserve.profile import Underway
+from phalanx.engine.reserve.quota_reservations import QuotaReservations
 from phalanx.engine.reserve.reservations import Reservations
 from phalanx.engine.state.order import whole_key
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.cells import search
-from phalanx.engine.transaction.trial import Opened, Trial
+from phalanx.engine.transaction.transaction import Opened, Transaction
 from phalanx.engine.why.evidence import Reserved, kept_for, reserved_for
 from phalanx.placement.place import refusal
 from phalanx.placement.placement import Lack
@@ -52,8 +52,8 @@ def present(state: State, job: str) -> Present:
     told, record = state.reason(job), state.record(job)
     if told not in PASSING:
         return Present(told)
-    with Trial(state) as trial:
-        holds = Holds(trial)
+    with Transaction(state) as transaction:
+        holds = QuotaReservations(transaction)
         holds.keep_from(record)
         short = state.shortfall(record)
         if short is not None and (kept := holds.in_the_way_of(record, short)):
@@ -66,8 +66,8 @@ def present(state: State, job: str) -> Present:
         if told is Reason.BEHIND or (told in (Reason.BUDGET, Reason.QUOTA) and _is_behind(state, record)):
             return Present(Reason.BEHIND)
         if state.cells is not None and record.asked.gang.gpus_min:
-            return Present(_in_cells(trial, record) or told)
-        return _of_devices(trial, record, told)
+            return Present(_in_cells(transaction, record) or told)
+        return _of_devices(transaction, record, told)
 
 
 def _is_behind(state: State, record: JobRecord) -> bool:
@@ -75,13 +75,13 @@ def _is_behind(state: State, record: JobRecord) -> bool:
     return bool(state.head) and whole_key(state, state.jobs[state.head]) < whole_key(state, record)
 
 
-def _of_devices(trial: Trial, record: JobRecord, told: Reason) -> Present:
+def _of_devices(transaction: Transaction, record: JobRecord, told: Reason) -> Present:
     """What keeps a job from its devices that may have what it asks for."""
-    state, mark = trial.state, trial.mark()
-    if trial.seat(record) is not None:
-        trial.undo_to(mark)
-        return _of_itself(trial, record, told)
-    if state.cluster.maintenance and trial.seat_at_last(record) is not None:
+    state, mark = transaction.state, transaction.mark()
+    if transaction.seat(record) is not None:
+        transaction.undo_to(mark)
+        return _of_itself(transaction, record, told)
+    if state.cluster.maintenance and transaction.seat_at_last(record) is not None:
         return Present(Reason.MAINTENANCE)
     reason = LACK_REASON[refusal(state.fit, record.asked).lack]
     if reason is Reason.UNHEALTHY and state.closed and not _would_be_unhealthy(state, record):
@@ -95,13 +95,13 @@ def _would_be_unhealthy(state: State, record: JobRecord) -> bool:
         return refusal(state.fit, record.asked).lack is Lack.UNHEALTHY
 
 
-def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:
+def _of_itself(transaction: Transaction, record: JobRecord, told: Reason) -> Present:
     """Why a job waits that would fit: it, or a longer one of its kind, would delay somebody before it for whom
     something is reserved. Else nothing keeps it, and no decision has looked at it since that is so.
     """
-    state = trial.state
+    state = transaction.state
     if state.reservations:
-        reservations = Reservations(trial, state.now, Underway(dict(state.leaving), {}, {}))
+        reservations = Reservations(transaction, state.now, Underway(dict(state.leaving), {}, {}))
         before = [made for made, _ in reservations.before(record)] or reservations.made
         if told is Reason.RESERVED or reservations.seat(record) is None:
             others = reserved_for(state, record, before)
@@ -109,9 +109,9 @@ def _of_itself(trial: Trial, record: JobRecord, told: Reason) -> Present:
     return Present(Reason.UNDECIDED)
 
 
-def _in_cells(trial: Trial, record: JobRecord) -> Reason | None:
+def _in_cells(transaction: Transaction, record: JobRecord) -> Reason | None:
     """What a job lacks in the cells of its virtual cluster; None if it has a place there."""
-    found = search(trial, record)
+    found = search(transaction, record)
     return found if isinstance(found, Reason) and found is not Reason.UNDECIDED else None
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from phalanx.engine.decide.replicas import request_for, room_of_lower
-from phalanx.engine.plan.draft import Draft
-from phalanx.engine.preempt.room import Room
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.preemption import PreemptionPlan
 from phalanx.engine.state.records import JobRecord, Phase
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import loss_gpu_ms
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.change import Other
 from phalanx.engine.why.evidence import other
 
@@ -79,20 +79,20 @@ def _price(state: State, record: JobRecord, count: int) -> ReplicaPrice:
     head = request_for(state, job, job.gang.roles[0], count)
     if state.shortfall(head) is not None:
         return ReplicaPrice(count, Had.QUOTA)
-    with Trial(state) as trial:
-        draft = Draft(trial, state.now)
-        mark = trial.mark()
-        blocks = draft.reservations.block(record.job.priority)
-        fits = trial.seat(head) is not None
-        trial.undo_to(mark)
+    with Transaction(state) as transaction:
+        builder = PlanBuilder(transaction, state.now)
+        mark = transaction.mark()
+        blocks = builder.reservations.block(record.job.priority)
+        fits = transaction.seat(head) is not None
+        transaction.undo_to(mark)
         blocks.lift()
-        room = None if fits else room_of_lower(draft, head)
+        room = None if fits else room_of_lower(builder, head)
         if fits or room is None:
             return ReplicaPrice(count, Had.FREE if fits else Had.NO_ROOM)
         return ReplicaPrice(count, Had.PREEMPTION, _giving_way(state, room))
 
 
-def _giving_way(state: State, room: Room) -> tuple[GivesWay, ...]:
+def _giving_way(state: State, room: PreemptionPlan) -> tuple[GivesWay, ...]:
     stopped = tuple(
         GivesWay(other(state, victim.job.id), loss_gpu_ms(state, victim, state.now)) for victim in room.victims
     )

@@ -17,11 +17,11 @@ from phalanx.engine.decide.cycle import decide
 from phalanx.engine.fold import maintenance
 from phalanx.engine.fold.amend import amend
 from phalanx.engine.fold.ending import ended_by_itself
-from phalanx.engine.fold.waiting import leave, line_up, shape_now
+from phalanx.engine.fold.enqueue import enqueue, leave, shape_now
 from phalanx.engine.quota.quotas import Quotas
-from phalanx.engine.state.records import AttemptRecord, JobRecord, WaitingClass, shape_of, usage_of
+from phalanx.engine.state.records import AttemptRecord, EquivalenceClass, JobRecord, shape_of, usage_of
 from phalanx.engine.state.state import State
-from phalanx.engine.transaction.trial import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.change import CLUSTER_CHANGES, Change, ChangeKind, altered, changed
 from phalanx.engine.why.present import present_reason
 from phalanx.policy.policy import Memory, as_asked, no_bound, remember_nothing
@@ -66,7 +66,7 @@ class Supposition:
         self.state = state
         self._memory = memory
         self._undo: list[Callable[[], None]] = []
-        self._saved: dict[Hashable, WaitingClass] = {}
+        self._saved: dict[Hashable, EquivalenceClass] = {}
 
     def __enter__(self) -> Supposition:
         state = self.state
@@ -100,12 +100,12 @@ class Supposition:
             case ChangeKind.RELEASE:
                 self._save_record(record)
                 record.held = False
-                line_up(state, record)
+                enqueue(state, record)
                 self._tell(JobReleased(job))
             case ChangeKind.RETRY:
                 self._save_record(record)
                 record.not_before_ms = 0
-                line_up(state, record)
+                enqueue(state, record)
             case ChangeKind.PASS:
                 self._have_alone_in_line(record)
             case ChangeKind.QUOTA:
@@ -129,7 +129,7 @@ class Supposition:
         if job in plan.starts:
             return Verdict(starts=True)
         state.head = plan.head
-        state.surprised = False
+        state.reservations_stale = False
         if plan.reservations is not None:
             state.reservations = plan.reservations
         for told in plan.verdicts:
@@ -140,39 +140,39 @@ class Supposition:
                 state.classes[shape].verdict = told.reason
         if state.cells is not None:
             return Verdict(starts=False, reason=state.reason(job))
-        with Trial(state) as trial:
-            self._carry_out(trial, plan)
+        with Transaction(state) as transaction:
+            self._carry_out(transaction, plan)
             return Verdict(starts=False, reason=present_reason(state, job))
 
-    def _carry_out(self, trial: Trial, plan: Plan) -> None:
+    def _carry_out(self, transaction: Transaction, plan: Plan) -> None:
         """Has others have, and leave, what a plan says: what a job waits for is seen once that is so."""
         state = self.state
         for key in plan.withdrawn:
             attempt = state.jobs[key.rpartition("/")[0]].attempt
             if attempt is not None:
-                trial.unclaim(attempt.bookings)
-                trial.use(attempt.job.queue, usage_of(attempt.bookings), -1)
+                transaction.unclaim(attempt.bookings)
+                transaction.use(attempt.job.queue, usage_of(attempt.bookings), -1)
         for action in plan.actions:
             attempt = state.attempt(action.id.job, action.id.attempt)
             if attempt is not None and isinstance(action, Stop) and not attempt.ceding:
-                trial.cede(attempt.staying)
-                trial.use(attempt.job.queue, usage_of(attempt.staying), -1)
+                transaction.cede(attempt.staying)
+                transaction.use(attempt.job.queue, usage_of(attempt.staying), -1)
             elif attempt is not None and isinstance(action, Resize):
                 bookings = state.bookings(attempt.job, action.placement)
                 more = [booking for booking in bookings if booking not in attempt.bookings]
                 less = [booking for booking in attempt.bookings if booking not in bookings]
-                if trial.hold(more):
-                    trial.use(attempt.job.queue, usage_of(more), 1)
-                trial.cede(less)
-                trial.use(attempt.job.queue, usage_of(less), -1)
+                if transaction.hold(more):
+                    transaction.use(attempt.job.queue, usage_of(more), 1)
+                transaction.cede(less)
+                transaction.use(attempt.job.queue, usage_of(less), -1)
         for claim in plan.claims:
             record = state.jobs[claim.job]
             bookings = state.bookings(record.job, claim.placement)
             if claim.waits:
-                trial.claim(bookings)
+                transaction.claim(bookings)
             else:
-                trial.hold(bookings)
-            trial.use(record.job.queue, usage_of(bookings), 1)
+                transaction.hold(bookings)
+            transaction.use(record.job.queue, usage_of(bookings), 1)
             self._save_record(record)
             leave(state, record)
 
@@ -201,7 +201,7 @@ class Supposition:
         state = self.state
         if record.queued is None:
             return
-        alone = WaitingClass(state.seq)
+        alone = EquivalenceClass(state.seq)
         alone.add(record.queued, record.job.id)
         if state.reserves:
             alone.lengths_ms = [record.estimate_ms]
@@ -239,7 +239,7 @@ class Supposition:
         for shape in state.classes:
             self._save_class(shape)
         state.reservations = ()
-        state.surprised = True
+        state.reservations_stale = True
         state.newest_class = state.seq
         for waiting in state.classes.values():
             waiting.born, waiting.verdict = state.seq, Reason.UNDECIDED
@@ -249,7 +249,7 @@ class Supposition:
         capacity = self.state.capacity
         health = capacity.health[node]
         capacity.set_health(node, Health.HEALTHY)
-        self.state.surprised = True
+        self.state.reservations_stale = True
         self._undo.append(lambda: capacity.set_health(node, health))
         self._tell(NodeHealthChanged(self.state.topology.nodes[node].name, Health.HEALTHY))
 
@@ -284,7 +284,7 @@ class Supposition:
         def take_back() -> None:
             for booking in attempt.bookings:
                 state.capacity.hold(booking)
-                state.stoppable.add(attempt, booking, 1)
+                state.preemptible_gpus.add(attempt, booking, 1)
             state.suppose(attempt.job.queue, usage_of(attempt.bookings), 1)
             state.runs[attempt.group] = group
             state.on_node.update(tables)
@@ -310,7 +310,7 @@ class Supposition:
         waiting = self.state.classes.get(shape)
         if waiting is not None and self._saved.get(shape) is not waiting:
             self._saved[shape] = waiting
-            saved = WaitingClass(waiting.born)
+            saved = EquivalenceClass(waiting.born)
             saved.jobs, saved.lengths_ms, saved.verdict = list(waiting.jobs), list(waiting.lengths_ms), waiting.verdict
             self._undo.append(lambda: _put_back_class(waiting, saved))
 
@@ -338,6 +338,6 @@ def _put_back(record: JobRecord, values: dict[str, Any]) -> None:
         setattr(record, name, value)
 
 
-def _put_back_class(waiting: WaitingClass, saved: WaitingClass) -> None:
+def _put_back_class(waiting: EquivalenceClass, saved: EquivalenceClass) -> None:
     waiting.born, waiting.verdict = saved.born, saved.verdict
     waiting.jobs, waiting.lengths_ms = saved.jobs, saved.lengths_ms

@@ -13,8 +13,8 @@ from fastapi import Request
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
+from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.checker import PasswordChecker
-from phalanx.server.accounts.edition import Edition
 from phalanx.server.accounts.ledger import account_of_digest
 from phalanx.server.accounts.roles import Account
 from phalanx.server.accounts.tokens import digest_of
@@ -58,7 +58,7 @@ class Context:
     database: Database
     engine: Engine
     figures: HttpFigures
-    edition: Edition
+    cache_epoch: CacheEpoch
     heartbeat: Heartbeat
     connections: OpenConnections = field(default_factory=OpenConnections)
     _files: ThreadPoolExecutor = field(
@@ -90,10 +90,10 @@ class Context:
 
     async def account(self, token: str) -> Account | None:
         """The account that a token stands for. Known ones are kept while no account changes."""
-        edition = self.edition.number
-        if edition != self._accounts_of or len(self._accounts) > ACCOUNTS_KEPT:
-            self._accounts, self._accounts_of = {}, edition
-        # What is read below belongs to the edition that was in force before it was read, even if that ends meanwhile.
+        cache_epoch = self.cache_epoch.number
+        if cache_epoch != self._accounts_of or len(self._accounts) > ACCOUNTS_KEPT:
+            self._accounts, self._accounts_of = {}, cache_epoch
+        # What is read below belongs to the epoch that was in force before it was read, even if that ends meanwhile.
         kept = self._accounts
         digest = digest_of(token)
         known = kept.get(digest)

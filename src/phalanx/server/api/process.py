@@ -11,7 +11,7 @@ from ipaddress import ip_network
 
 import uvicorn
 
-from phalanx.server.accounts.edition import Edition
+from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.api.admission.bounded_http import bounded_http
 from phalanx.server.api.app import create_app
 from phalanx.server.api.context import Context
@@ -80,7 +80,7 @@ def context_for(options: Options) -> Context:
         open_reader(options.store_url),
         Engine(options.file("run", "engine.sock"), options.file("log", "loop.log")),
         HttpFigures(),
-        Edition(options.file("run")),
+        CacheEpoch(options.file("run")),
         Heartbeat(options.file("run")),
     )
 

@@ -12,20 +12,20 @@ from phalanx.engine.state.state import State
 from phalanx.engine.turn import record, turn
 from phalanx.protocol.event import Event
 from phalanx.protocol.plan import Plan
-from phalanx.server.accounts.edition import Edition
+from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.revocations import Line, Revocations
 from phalanx.server.clock import Clock
 from phalanx.server.heartbeat import Heartbeat
 from phalanx.server.loop.admission import Admission
-from phalanx.server.loop.book import Book
-from phalanx.server.loop.counsel import Counsel
-from phalanx.server.loop.desk import Asked, Desk
+from phalanx.server.loop.command_handler import CommandHandler
+from phalanx.server.loop.inbox import Asked, Inbox
+from phalanx.server.loop.journal_writer import JournalWriter
+from phalanx.server.loop.loop_metrics import LoopMetrics
 from phalanx.server.loop.mark import Mark, Reached
 from phalanx.server.loop.notices import Kept, Notices
-from phalanx.server.loop.office import Office
-from phalanx.server.loop.pulse import Pulse
 from phalanx.server.loop.restoration import CHANGES
 from phalanx.server.loop.snapshotter import Snapshotter
+from phalanx.server.loop.solver_client import SolverClient
 from phalanx.server.loop.unmet import cancellations
 from phalanx.server.loop.wire import Answer, News, json_of
 from phalanx.server.refusal import Refusal
@@ -47,12 +47,12 @@ class Surroundings:
 
     database: Database
     backend: LiveBackend
-    desk: Desk
+    inbox: Inbox
     clock: Clock
-    edition: Edition
+    cache_epoch: CacheEpoch
     heartbeat: Heartbeat
     snapshotter: Snapshotter
-    pulse: Pulse
+    loop_metrics: LoopMetrics
     admission: Admission
     need_room: Callable[[], None]
     tell: Callable[[str], None]
@@ -71,13 +71,13 @@ class Loop:
     def __init__(self, state: State, around: Surroundings) -> None:
         self._state = state
         self._around = around
-        self._book = Book(state)
+        self._book = JournalWriter(state)
         self._scaler = Scaler(state, self._book.loads)
         self._notices = Notices(state, around.notices)
-        self._counsel = Counsel(around.tell, around.pulse.advice_kept)
+        self._counsel = SolverClient(around.tell, around.loop_metrics.advice_kept)
         reached = around.reached
         self._account_changes = reached.account_changes
-        self._office = Office(
+        self._office = CommandHandler(
             state,
             self._book,
             self._notices,
@@ -94,20 +94,20 @@ class Loop:
     def run(self) -> None:
         """Takes turns until `stop`. An error of the store ends it: what was not durable has not happened."""
         around = self._around
-        around.backend.wake = around.desk.poke
+        around.backend.wake = around.inbox.poke
         around.backend.adopt(adoptable(self._state, around.lineage.at), around.clock.now_ms())
         around.settle()
         around.heartbeat.beat()
         self._announce()
         self._turn([])
         while not self._stopping:
-            self._turn(around.desk.wait(self._rest_s()))
+            self._turn(around.inbox.wait(self._rest_s()))
         around.mark.flush()
 
     def stop(self) -> None:
         """Has `run` return after the present turn."""
         self._stopping = True
-        self._around.desk.poke()
+        self._around.inbox.poke()
 
     def _rest_s(self) -> float:
         moments = (self._state.next_wakeup(), self._around.backend.next_event_ms())
@@ -124,7 +124,7 @@ class Loop:
         around = self._around
         around.heartbeat.beat()
         now = around.clock.now_ms()
-        with around.pulse.turn():
+        with around.loop_metrics.turn():
             events = around.backend.events(now)
             self._take_in(asked, events, now)
             changed = self._give_up_unmet(now) or self._follow_loads(now)
@@ -133,7 +133,7 @@ class Loop:
                 self._act(now)
         self._announce()
         around.snapshotter.look_after(self._state)
-        around.pulse.measure(self._state)
+        around.loop_metrics.measure(self._state)
 
     def _give_up_unmet(self, now: int) -> bool:
         """Cancels jobs whose dependencies can never be met, then those that wait for these in turn; whether there were
@@ -161,7 +161,7 @@ class Loop:
             self._around.backend.carry_out(action, now)
 
     def _announce(self) -> None:
-        self._around.desk.announce(News(self._state.seq))
+        self._around.inbox.announce(News(self._state.seq))
 
     def _take_in(self, asked: list[Asked], events: list[Event], now: int) -> None:
         """Makes what was asked for and what has happened durable, in one transaction, and only then answers."""
@@ -169,7 +169,10 @@ class Loop:
             return
         answers: list[Answer] = []
         try:
-            with self._around.database.writing() as connection, self._around.pulse.commit(len(asked), len(events)):
+            with (
+                self._around.database.writing() as connection,
+                self._around.loop_metrics.commit(len(asked), len(events)),
+            ):
                 for event in events:
                     self._fold(event, now)
                 answers.extend(self._office.answer(connection, each.request, now) for each in asked)
@@ -183,9 +186,9 @@ class Loop:
         self._put_mark()
         if shut_out is not None:
             self._keep_out(shut_out)
-            self._around.edition.advance()
+            self._around.cache_epoch.advance()
         for each, answer in zip(asked, answers, strict=True):
-            self._around.desk.answer(each.visitor, answer)
+            self._around.inbox.answer(each.visitor, answer)
 
     def _count_account_changes(self, connection: Connection) -> list[Line] | None:
         """Writes how often accounts have changed; which tokens and users were shut out, or None if nothing changed."""
@@ -216,7 +219,7 @@ class Loop:
 
     def _decide(self, now: int) -> Plan:
         self._around.heartbeat.beat(deciding=True)
-        with self._around.pulse.decision():
+        with self._around.loop_metrics.decision():
             plan = turn(self._state, self._book.journal, self._counsel.due(self._state, now), now)
         self._around.heartbeat.beat()
         self._notices.note(plan, self._state.now)
@@ -232,4 +235,4 @@ class Loop:
         refusal = Refusal(code, f"nothing was changed, the store could not be written: {error}")
         for each in asked:
             answer = Answer(each.request.number, refusal.status, json_of(refusal.body))
-            self._around.desk.answer(each.visitor, answer)
+            self._around.inbox.answer(each.visitor, answer)

@@ -1,4 +1,4 @@
-"""The process of the loop: recovers the State, opens the desk, and takes turns until it is told to stop."""
+"""The process of the loop: recovers the State, opens the inbox, and takes turns until it is told to stop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.turn import record
 from phalanx.errors import PhalanxError
 from phalanx.protocol.event import ClusterDefined, TermBegun
-from phalanx.server.accounts.edition import Edition
+from phalanx.server.accounts.cache_epoch import CacheEpoch
 from phalanx.server.accounts.ledger import change, has_users, locked_out_admin
 from phalanx.server.accounts.revocations import Revocations
 from phalanx.server.accounts.roles import ALL_SCOPES, ROOT, Role, text_of
@@ -36,11 +36,11 @@ from phalanx.server.live_cluster import live
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop import notices
 from phalanx.server.loop.admission import Admission
-from phalanx.server.loop.book import Book
-from phalanx.server.loop.desk import Desk
+from phalanx.server.loop.inbox import Inbox
+from phalanx.server.loop.journal_writer import JournalWriter
 from phalanx.server.loop.loop import Loop, Surroundings
+from phalanx.server.loop.loop_metrics import LoopMetrics
 from phalanx.server.loop.mark import Mark
-from phalanx.server.loop.pulse import Pulse
 from phalanx.server.loop.restoration import Beginning, beginning, is_unsettled, reached, write_restored
 from phalanx.server.loop.restoration import settle as settle_restored
 from phalanx.server.loop.snapshotter import Snapshotter
@@ -89,7 +89,7 @@ def main(handle: str) -> int:
     try:
         database = open_database(options.store_url)
         state, begun = _state_of(database, options)
-        loop, desk = _loop(database, state, begun, options)
+        loop, inbox = _loop(database, state, begun, options)
     except FullStoreError as error:
         return _give_reserve(reserve, error, log)
     except PhalanxError as error:
@@ -108,7 +108,7 @@ def main(handle: str) -> int:
         log.error(str(error))
         return BROKEN
     finally:
-        desk.close()
+        inbox.close()
     return 0
 
 
@@ -123,7 +123,7 @@ def _state_of(database: Database, options: Options) -> tuple[State, Beginning]:
         state = recover(connection, database.url)
         begun = beginning(connection, state, Path(options.data), Clock(state.now).now_ms())
     with database.writing() as connection:
-        book = Book(state)
+        book = JournalWriter(state)
         try:
             record(state, book.journal, _first_event(state, begun.term, options), begun.now)
         except ValueError as error:
@@ -271,7 +271,7 @@ def _history_of(state: State, lineage: Lineage, restored: bool, found: list[Foun
     )
 
 
-def _loop(database: Database, state: State, begun: Beginning, options: Options) -> tuple[Loop, Desk]:
+def _loop(database: Database, state: State, begun: Beginning, options: Options) -> tuple[Loop, Inbox]:
     log = log_to_stderr("loop")
     found: list[FoundAttempt] = []
     with database.reading() as connection:
@@ -300,18 +300,18 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
                 told.write_text(line)
             log.warning(line, extra={"found": [f"{each.job}/{each.attempt}" for each in found]})
 
-    edition = Edition(options.file("run"))
-    edition.advance()
-    desk = Desk(options.file("run", "engine.sock"), log.warning)
+    cache_epoch = CacheEpoch(options.file("run"))
+    cache_epoch.advance()
+    inbox = Inbox(options.file("run", "engine.sock"), log.warning)
     around = Surroundings(
         database=database,
         backend=backend,
-        desk=desk,
+        inbox=inbox,
         clock=Clock(state.now),
-        edition=edition,
+        cache_epoch=cache_epoch,
         heartbeat=Heartbeat(options.file("run")),
-        snapshotter=Snapshotter(options.store_url, newest[0].seq if newest else -1, desk.leave_open, log.warning),
-        pulse=Pulse(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
+        snapshotter=Snapshotter(options.store_url, newest[0].seq if newest else -1, inbox.leave_open, log.warning),
+        loop_metrics=LoopMetrics(_Publisher(options.file("run", "pulse.json")), Clock().now_ms()),
         admission=admission,
         need_room=_Room(options.data),
         tell=log.warning,
@@ -323,7 +323,7 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
         settle=settle,
         notices=kept,
     )
-    return Loop(state, around), desk
+    return Loop(state, around), inbox
 
 
 def _told(offer: Offer) -> bytes:

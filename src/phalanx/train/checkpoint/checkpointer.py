@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint.agreement import Agreement
 from phalanx.train.checkpoint.last_resort import LastResort
 from phalanx.train.checkpoint.loading import Loaded, Loader
-from phalanx.train.checkpoint.meeting import Meeting
 from phalanx.train.checkpoint.notice import Acknowledgement, MaxRun, Notice, Notices
 from phalanx.train.checkpoint.progress import Progress, ProgressReporter
+from phalanx.train.checkpoint.rank_context import RankContext
 from phalanx.train.checkpoint.saving import Saver
 from phalanx.train.checkpoint.schedule import Rates
 from phalanx.train.checkpoint.state import State
-from phalanx.train.checkpoint.station import Station
 from phalanx.train.checkpoint.tiers import Host, Local, Shared, Tier
 from phalanx.train.launch.progress import beat
 
@@ -66,17 +66,17 @@ class Checkpointer:
         signals: Sequence[int] = (signal.SIGTERM,),
         warnings: Sequence[Callable[[], float | None]] = (),
         trusted: bool = False,
-        meeting: Meeting | None = None,
+        agreement: Agreement | None = None,
     ) -> None:
         chosen = list(tiers) if tiers is not None else default_tiers()
-        meeting = meeting or Meeting.of_this_job(timeout_s)
-        self._station = Station(state, chosen, job or job_name(chosen), meeting)
+        agreement = agreement or Agreement.of_this_job(timeout_s)
+        self._station = RankContext(state, chosen, job or job_name(chosen), agreement)
         self._saver = Saver(self._station, rates or Rates(), refuse_nan)
         self._loader = Loader(self._station, trusted)
-        self._notices = Notices(meeting.store)
+        self._notices = Notices(agreement.store)
         self._notices.listen(signals)
-        self._last_resort = LastResort(meeting.presence, signals)
-        if meeting.world_size > 1:
+        self._last_resort = LastResort(agreement.presence, signals)
+        if agreement.world_size > 1:
             self._last_resort.set()
         self._warnings = warnings
         self._max_run = MaxRun()
@@ -178,10 +178,10 @@ class Checkpointer:
             log.warning("rank %d: closed before everything was saved: %s", self._station.rank, self._saver.outstanding)
         try:
             # Another rank may still be sending a copy here.
-            self._station.meeting.share("closing", None)
+            self._station.agreement.share("closing", None)
         except PhalanxError as error:
             log.warning("rank %d: %s", self._station.rank, error)
-        self._station.meeting.presence.leave()
+        self._station.agreement.presence.leave()
         self._let_go()
         for target in self._station.targets:
             if target.ranks[0] == self._station.rank:
@@ -227,7 +227,7 @@ class Checkpointer:
 
     def _serve(self, notice: Notice, metrics: Mapping[str, float]) -> None:
         """Saves to the durable tiers and waits for them as long as the notice allows."""
-        saver, presence = self._saver, self._station.meeting.presence
+        saver, presence = self._saver, self._station.agreement.presence
         # With a rank lost there is nothing to wait for: its part will never come.
         until_s = 0.0 if presence.lost else notice.until_s
         saver.settle(until_s)
@@ -296,7 +296,7 @@ class Checkpointer:
         self._hooks = []
         self._notices.stop_listening()
         self._last_resort.release()
-        self._station.meeting.presence.close()
+        self._station.agreement.presence.close()
         self._reporter.close()
 
 

@@ -17,9 +17,9 @@ from phalanx.train.checkpoint.arrangement import DATA_OFFSET, Entry
 from phalanx.train.checkpoint.collection import collector_at_rest
 from phalanx.train.checkpoint.parts import Kind
 from phalanx.train.checkpoint.persist import Target
+from phalanx.train.checkpoint.rank_context import RankContext
 from phalanx.train.checkpoint.recovery import Inventory, Recovery, Refused, Source, plan
 from phalanx.train.checkpoint.slot import Slot
-from phalanx.train.checkpoint.station import Station
 
 if TYPE_CHECKING:
     from phalanx.train.checkpoint.store import Medium, Step
@@ -50,27 +50,27 @@ class UnusableError(Exception):
 class Loader:
     """Looks in all tiers, agrees with the other ranks, and fills the state."""
 
-    def __init__(self, station: Station, trusted: bool) -> None:
-        self._station = station
+    def __init__(self, rank_context: RankContext, trusted: bool) -> None:
+        self._station = rank_context
         self._trusted = trusted
 
     def load(self) -> Loaded | None:
         """The newest step that every rank can get, each from its nearest source; None if there is none at all."""
         began_s = time.monotonic()
-        station = self._station
+        rank_context = self._station
         inventory = self._inventory()
         refused: list[Refused] = []
         passed_over: list[str] = []
         while True:
-            recovery = station.meeting.decide("looking for a state", (inventory, refused), self._planned)
+            recovery = rank_context.agreement.decide("looking for a state", (inventory, refused), self._planned)
             if recovery is None:
                 self._report_nothing(inventory, passed_over)
                 return None
-            source = recovery.sources[station.rank]
+            source = recovery.sources[rank_context.rank]
             bytes_read, fault = self._attempt(recovery, source)
-            faults = station.meeting.share(f"loading step {recovery.step}", fault)
+            faults = rank_context.agreement.share(f"loading step {recovery.step}", fault)
             if not any(faults):
-                station.memory.keep_only(recovery.step, [station.rank, *self._held_here()])
+                rank_context.memory.keep_only(recovery.step, [rank_context.rank, *self._held_here()])
                 return Loaded(recovery.step, source.tier, bytes_read, time.monotonic() - began_s, tuple(passed_over))
             for rank, each in enumerate(faults):
                 if each is not None:
@@ -111,18 +111,19 @@ class Loader:
             )
 
     def _inventory(self) -> Inventory:
-        station = self._station
+        rank_context = self._station
         memory = {
-            rank: [s for s in found if self._fits(rank, s)] for rank, found in station.memory.holdings.steps().items()
+            rank: [s for s in found if self._fits(rank, s)]
+            for rank, found in rank_context.memory.holdings.steps().items()
         }
         address = None
-        if station.peer is not None and station.background is not None:
-            address = station.background.address
+        if rank_context.peer is not None and rank_context.background is not None:
+            address = rank_context.background.address
         return Inventory(
             memory=memory,
-            device=[] if station.device.step is None else [station.device.step],
+            device=[] if rank_context.device.step is None else [rank_context.device.step],
             local=self._stored("local"),
-            shared=self._stored("shared") if station.rank == 0 else [],
+            shared=self._stored("shared") if rank_context.rank == 0 else [],
             address=address,
         )
 
@@ -186,17 +187,17 @@ class Loader:
 
     def _from_peer(self, recovery: Recovery, source: Source) -> int:
         """Brings the copy here first, so that this rank has its own again, then fills the state from it."""
-        station = self._station
-        assert station.background is not None
+        rank_context = self._station
+        assert rank_context.background is not None
         assert source.holder is not None
-        station.introduce(recovery.addresses)
+        rank_context.introduce(recovery.addresses)
         slot = self._free_slot(recovery.step)
-        station.background.order(
-            "fetch", rank=station.rank, step=recovery.step, holder=source.holder, slot=slot.name, tier="peer"
+        rank_context.background.order(
+            "fetch", rank=rank_context.rank, step=recovery.step, holder=source.holder, slot=slot.name, tier="peer"
         )
         deadline_s = time.monotonic() + FETCH_TIMEOUT_S
         while True:
-            for report in station.background.wait(deadline_s):
+            for report in rank_context.background.wait(deadline_s):
                 if report["what"] == "fetch" and "fault" in report:
                     raise UnusableError(report["fault"])
                 if report["what"] == "fetch":
@@ -205,22 +206,22 @@ class Loader:
 
     def _free_slot(self, step: int) -> Slot:
         """A slot for a snapshot of which only the size of this rank's state is known."""
-        station = self._station
-        sizes = [s.segment.size for s in station.memory.holdings]
-        station.memory.make_room(station.host.slots, max(sizes, default=0) or self._size())
+        rank_context = self._station
+        sizes = [s.segment.size for s in rank_context.memory.holdings]
+        rank_context.memory.make_room(rank_context.host.slots, max(sizes, default=0) or self._size())
         return next(
             slot
-            for slot in station.memory.own(station.host.slots)
-            if slot.complete_step != step or slot.header.rank != station.rank
+            for slot in rank_context.memory.own(rank_context.host.slots)
+            if slot.complete_step != step or slot.header.rank != rank_context.rank
         )
 
     def _size(self) -> int:
         return 4 * sum(piece.nbytes for piece in self._station.state.pieces()) + (64 << 20) + DATA_OFFSET
 
     def _fill(self, slot: Slot) -> None:
-        station = self._station
+        rank_context = self._station
         record = slot.record()
-        pieces = station.state.prepare({e.fqn: (e.global_shape, e.dtype) for e in record.entries})
+        pieces = rank_context.state.prepare({e.fqn: (e.global_shape, e.dtype) for e in record.entries})
         by_key = {(e.fqn, e.offsets, e.sizes, e.dtype): e for e in record.entries}
         entries: list[Entry] = []
         for piece in pieces:
@@ -233,18 +234,18 @@ class Loader:
         if len(entries) != len(record.entries):
             raise UnusableError(f"the snapshot has {len(record.entries)} tensors and the state {len(entries)}")
         in_order = sorted(zip(pieces, entries, strict=True), key=lambda pair: pair[1].position)
-        station.copier.fill([piece for piece, _ in in_order], [entry for _, entry in in_order], slot)
-        station.state.accept(record.objects)
+        rank_context.copier.fill([piece for piece, _ in in_order], [entry for _, entry in in_order], slot)
+        rank_context.state.accept(record.objects)
 
     def _from_store(self, recovery: Recovery, source: Source) -> int:
         from phalanx.train.checkpoint.store.step import find_step
 
-        station = self._station
-        target = next(target for target in station.targets if target.tier == source.tier)
+        rank_context = self._station
+        target = next(target for target in rank_context.targets if target.tier == source.tier)
         step = find_step(target.medium, recovery.step).committed()
-        if source.tier == "local" and step.world_size != station.world_size:
+        if source.tier == "local" and step.world_size != rank_context.world_size:
             raise UnusableError(
-                f"{step.url} was written by one of {step.world_size} ranks, not of {station.world_size}"
+                f"{step.url} was written by one of {step.world_size} ranks, not of {rank_context.world_size}"
             )
         together = all(each == source for each in recovery.sources) and source.tier == "shared"
         return self._fill_from(target.medium, step, step.manifest(), together=together)
@@ -252,17 +253,17 @@ class Loader:
     def _fill_from(self, medium: Medium, step: Step | None, manifest: Manifest, *, together: bool) -> int:
         from phalanx.train.checkpoint.store import load_into
 
-        station = self._station
-        pieces = station.state.prepare(kinds_of(manifest))
+        rank_context = self._station
+        pieces = rank_context.state.prepare(kinds_of(manifest))
         loaded = load_into(
             medium,
             step,
             pieces,
             objects=self._wanted(list(manifest.objects)),
-            group=dist.group.WORLD if together and station.world_size > 1 else None,
+            group=dist.group.WORLD if together and rank_context.world_size > 1 else None,
             trusted=self._trusted,
         )
-        station.state.accept(loaded.objects)
+        rank_context.state.accept(loaded.objects)
         if any(piece.tensor.is_cuda for piece in pieces):
             torch.cuda.synchronize()
         return loaded.bytes_read

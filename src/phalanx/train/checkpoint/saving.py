@@ -12,12 +12,12 @@ from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import points
 from phalanx.train.checkpoint.background import Message
 from phalanx.train.checkpoint.decision import Decision, Word, decide, writable
+from phalanx.train.checkpoint.rank_context import RankContext
 from phalanx.train.checkpoint.replicas import Placement, place
 from phalanx.train.checkpoint.schedule import Cost, Rates, Schedule
 from phalanx.train.checkpoint.slot import Record, Slot, slot_bytes
 from phalanx.train.checkpoint.snapshot import Sitting, Taken
 from phalanx.train.checkpoint.state import Plan, Planned, key_of
-from phalanx.train.checkpoint.station import Station
 
 RECORD_BYTES_LEAST = 1 << 20
 DURABLE = ("shared", "local")
@@ -29,12 +29,12 @@ log = logging.getLogger("phalanx.checkpoint")
 class Saver:
     """What is being saved, what is saved, and what that costs."""
 
-    def __init__(self, station: Station, rates: Rates, refuse_nan: bool) -> None:
-        self._station = station
+    def __init__(self, rank_context: RankContext, rates: Rates, refuse_nan: bool) -> None:
+        self._station = rank_context
         self._refuse_nan = refuse_nan
-        every = {name: getattr(tier, "every", None) for name, tier in station.tiers.items()}
+        every = {name: getattr(tier, "every", None) for name, tier in rank_context.tiers.items()}
         self.schedule = Schedule(every, rates)
-        self.costs = {tier: Cost() for tier in station.tiers}
+        self.costs = {tier: Cost() for tier in rank_context.tiers}
         self.durable_step: int | None = None
         self._on_disk: int | None = None
         self._common_on_disk: int | None = None
@@ -79,14 +79,14 @@ class Saver:
 
     def save(self, step: int, due: Sequence[str], metrics: Mapping[str, float]) -> bool:
         """Takes a snapshot for the tiers that are due; whether one was taken."""
-        station = self._station
+        rank_context = self._station
         self.hear(wait=True)
         if "device" in due:
             self._save_on_device(step)
             due = [tier for tier in due if tier != "device"]
             if not due:
                 return True
-        planned = station.state.planned()
+        planned = rank_context.state.planned()
         decision = self._decide(f"snapshot after step {step}", step, due, planned.plan)
         if decision.preparing:
             self._postpone(step, decision.why_not)
@@ -97,7 +97,7 @@ class Saver:
         self._skipped_in_a_row = 0
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
-            planned = station.state.planned()
+            planned = rank_context.state.planned()
         self.schedule.saved(step, list(decision.tiers))
         if decision.is_taken:
             slot = next(slot for slot in self._own_slots() if slot.complete_step == step)
@@ -149,16 +149,16 @@ class Saver:
 
     def copy_again(self, step: int) -> None:
         """Makes anew, at once, the copies of a step that were lost with the machines that held them."""
-        station = self._station
-        if station.peer is None:
+        rank_context = self._station
+        if rank_context.peer is None:
             return
-        decision = self._decide(f"copying step {step} again", step, [], station.state.planned().plan)
+        decision = self._decide(f"copying step {step} again", step, [], rank_context.state.planned().plan)
         if not decision.is_taken:
             return
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
-        slot = station.memory.holdings.find(station.rank, step)
-        lacking = [rank for rank in self._holders() if station.rank not in decision.held[rank]]
+        slot = rank_context.memory.holdings.find(rank_context.rank, step)
+        lacking = [rank for rank in self._holders() if rank_context.rank not in decision.held[rank]]
         if slot is not None and lacking:
             self._replicate(slot, step, lacking)
         elif slot is not None:
@@ -173,31 +173,31 @@ class Saver:
 
     def _take(self, step: int, planned: Planned, decision: Decision, metrics: Mapping[str, float]) -> None:
         """Begins to copy the state into a slot that may be overwritten."""
-        station = self._station
+        rank_context = self._station
         arrangement = planned.plan.arrangement
         slots = self._own_slots()
         number = writable([slot.complete_step for slot in slots], decision.keep, self._occupied)
         assert number is not None, "the chair has seen to it that there is room"
         slot = slots[number]
-        points.reached("snapshot-start", step, station.rank)
-        slot.begin(step, station.rank, arrangement.data_bytes)
-        objects = station.state.objects_by(planned.plan.names)
-        record = Record(step, station.rank, station.world_size, arrangement, objects)
+        points.reached("snapshot-start", step, rank_context.rank)
+        slot.begin(step, rank_context.rank, arrangement.data_bytes)
+        objects = rank_context.state.objects_by(planned.plan.names)
+        record = Record(step, rank_context.rank, rank_context.world_size, arrangement, objects)
         assert decision.tiers is not None
         self._waiting[step] = (slot, decision.tiers, dict(metrics))
-        station.copier.begin(
+        rank_context.copier.begin(
             Sitting(
                 planned.tensors,
                 slot,
                 record,
                 planned.plan.calm,
                 self._refuse_nan,
-                lambda: points.reached("snapshot-middle", step, station.rank),
+                lambda: points.reached("snapshot-middle", step, rank_context.rank),
             )
         )
 
     def _decide(self, topic: str, step: int, due: Sequence[str], plan: Plan) -> Decision:
-        decision = self._station.meeting.decide(topic, self._word(step, due, plan), decide)
+        decision = self._station.agreement.decide(topic, self._word(step, due, plan), decide)
         self._learn(decision)
         return decision
 
@@ -206,7 +206,7 @@ class Saver:
         return frozenset({*self._waiting, *self._read.values()})
 
     def _word(self, step: int, due: Sequence[str], plan: Plan) -> Word:
-        station = self._station
+        rank_context = self._station
         return Word(
             step=step,
             fingerprint=plan.fingerprint,
@@ -218,12 +218,14 @@ class Saver:
             busy=frozenset(self.outstanding),
             costs=self.costs,
             step_s=self._last_step_s,
-            machine=station.machine,
-            address=station.background.address if station.peer is not None and station.background is not None else None,
+            machine=rank_context.machine,
+            address=rank_context.background.address
+            if rank_context.peer is not None and rank_context.background is not None
+            else None,
             durable=self.durable_step,
             on_disk=self._on_disk,
-            is_preparing=station.copier.is_preparing(self._own_slots()),
-            held=frozenset(rank for rank, found in station.memory.holdings.steps().items() if step in found),
+            is_preparing=rank_context.copier.is_preparing(self._own_slots()),
+            held=frozenset(rank for rank, found in rank_context.memory.holdings.steps().items() if step in found),
         )
 
     def _learn(self, decision: Decision) -> None:
@@ -237,18 +239,20 @@ class Saver:
 
     def _lay_out(self, decision: Decision) -> None:
         """Makes room, once it is known who holds which parts and whose copies come here."""
-        station = self._station
-        keys = [key_of(entry) for entry in station.state.planned().plan.arrangement]
+        rank_context = self._station
+        keys = [key_of(entry) for entry in rank_context.state.planned().plan.arrangement]
         alike = decision.alike
-        holders = [keys] * station.world_size if alike else station.meeting.share("sharing the layout", keys)
-        station.state.share(holders, station.rank)
+        holders = (
+            [keys] * rank_context.world_size if alike else rank_context.agreement.share("sharing the layout", keys)
+        )
+        rank_context.state.share(holders, rank_context.rank)
         fault = None
         try:
             self._make_room(decision)
         except PhalanxError as error:
             fault = str(error)
         # Nobody sends before everybody has room; and if one has none, all must hear of it.
-        faults = station.meeting.share("making room for snapshots", fault)
+        faults = rank_context.agreement.share("making room for snapshots", fault)
         if any(faults):
             named = [f"rank {rank}: {each}" for rank, each in enumerate(faults) if each is not None]
             raise PhalanxError("; ".join(named))
@@ -257,13 +261,13 @@ class Saver:
             self._say_how_safe()
 
     def _make_room(self, decision: Decision) -> None:
-        station = self._station
-        station.memory.make_room(station.host.slots, decision.slot_bytes[station.rank])
-        station.copier.prepare(self._own_slots())
-        if station.peer is not None:
-            self.placement = place(machines_of(decision.machines), station.peer.copies, station.peer.domains)
-            sources = self.placement.sources(station.rank)
-            station.memory.make_room_for_replicas({source: decision.slot_bytes[source] for source in sources})
+        rank_context = self._station
+        rank_context.memory.make_room(rank_context.host.slots, decision.slot_bytes[rank_context.rank])
+        rank_context.copier.prepare(self._own_slots())
+        if rank_context.peer is not None:
+            self.placement = place(machines_of(decision.machines), rank_context.peer.copies, rank_context.peer.domains)
+            sources = self.placement.sources(rank_context.rank)
+            rank_context.memory.make_room_for_replicas({source: decision.slot_bytes[source] for source in sources})
 
     def _say_how_safe(self) -> None:
         assert self.placement is not None
@@ -324,7 +328,7 @@ class Saver:
         self._read.pop(tier, None)
         if tier == "local":
             self._on_disk = step
-        # A step on this rank's disk is durable when the others have it on theirs, which the next meeting tells.
+        # A step on this rank's disk is durable when the others have it on theirs, which the next agreement tells.
         if tier == self.durable_tier and (tier == "shared" or self._station.world_size == 1):
             self.durable_step = step
 

@@ -37,13 +37,13 @@ class Moved:
     seconds: float
 
 
-def move_out(driver: Driver, flock: Callable[[], Iterable[int]]) -> Moved:
+def move_out(driver: Driver, attempt_process: Callable[[], Iterable[int]]) -> Moved:
     """Frees the devices of all processes of a flock that use CUDA, or leaves all running."""
     began_s = time.monotonic()
     moved: list[int] = []
     try:
         for _ in range(LOOKS_MAX):
-            using = [pid for pid in flock() if driver.state(pid) is ProcessState.RUNNING]
+            using = [pid for pid in attempt_process() if driver.state(pid) is ProcessState.RUNNING]
             if not using:
                 return Moved(tuple(moved), time.monotonic() - began_s)
             moved += using

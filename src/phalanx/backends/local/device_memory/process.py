@@ -26,15 +26,15 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         driver = Driver()
-        flock = partial(_flock, order.get("of", 0), order.get("spared", []))
+        attempt_process = partial(_flock, order.get("of", 0), order.get("spared", []))
         match order["do"]:
             case "out":
-                return _out(driver, flock, order.get("over_mb", 0))
+                return _out(driver, attempt_process, order.get("over_mb", 0))
             case "in":
-                moved = move_in(driver, flock(), order.get("devices", {}))
+                moved = move_in(driver, attempt_process(), order.get("devices", {}))
                 return {"ok": True, "pids": moved.pids, "ms": round(moved.seconds * 1000)}
             case "undo":
-                faults = undo(driver, flock())
+                faults = undo(driver, attempt_process())
                 return {"ok": not faults, "reason": "; ".join(faults)}
         return {"ok": True}
     except (NoDriverError, MoveError) as error:
@@ -50,15 +50,15 @@ def _flock(shepherd: int, spared: list[int]) -> list[int]:
     ]
 
 
-def _out(driver: Driver, flock: Callable[[], list[int]], over_mb: int) -> dict[str, Any]:
+def _out(driver: Driver, attempt_process: Callable[[], list[int]], over_mb: int) -> dict[str, Any]:
     """Who has no more than `over_mb` stays where it is."""
-    used_mb, free_mb = used_by(flock()), host_free_mb()
+    used_mb, free_mb = used_by(attempt_process()), host_free_mb()
     if over_mb and used_mb <= over_mb:
         return {"ok": True, "pids": [], "mb": 0, "ms": 0}
     if used_mb + SPARE_MB > free_mb:
         reason = f"its {used_mb} MB of device memory do not fit into the {free_mb} MB that this machine has free"
         return {"ok": False, "reason": reason}
-    moved = move_out(driver, flock)
+    moved = move_out(driver, attempt_process)
     return {"ok": True, "pids": moved.pids, "mb": used_mb, "ms": round(moved.seconds * 1000)}
 
 

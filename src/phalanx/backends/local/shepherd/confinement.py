@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
+from phalanx.backends.local.attempt_files import Binds, TaskOrder
 from phalanx.backends.local.kernel import BIND, NEW_MOUNTS, RECURSIVE, SLAVE, mount, unshare
-from phalanx.backends.local.papers import Binds, TaskOrder
 from phalanx.backends.local.shepherd import sandbox
 
 

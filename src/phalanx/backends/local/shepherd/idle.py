@@ -19,10 +19,10 @@ _USER_TICKS, _SYSTEM_TICKS = 11, 12
 """Positions in /proc/PID/stat after the name, counted from the state (proc(5), fields 14 and 15)."""
 
 
-def cpu_ms(flock: list[Process]) -> int:
+def cpu_ms(attempt_process: list[Process]) -> int:
     """CPU time that these processes have used so far."""
     ticks = 0
-    for each in flock:
+    for each in attempt_process:
         try:
             with open(f"/proc/{each.pid}/stat", "rb") as file:
                 text = file.read()

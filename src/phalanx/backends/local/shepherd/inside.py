@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from phalanx.backends.local.processes import Process
 
 
-def beside_the_first(flock: Iterable[Process]) -> list[Process]:
+def beside_the_first(attempt_process: Iterable[Process]) -> list[Process]:
     """Of processes, those in the process group of the first one of a container, without that one."""
-    everybody = list(flock)
+    everybody = list(attempt_process)
     first = {each.pid: each.group for each in everybody if number_inside(each.pid) == 1}
     return [each for each in everybody if each.group in first.values() and each.pid not in first]
 

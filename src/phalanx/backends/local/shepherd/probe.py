@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from phalanx.backends.local.papers import Probe
+from phalanx.backends.local.attempt_files import Probe
 from phalanx.backends.local.shepherd.task import Task
 
 WELL_STATUS_MAX = 399

@@ -18,21 +18,21 @@ KEEPERS: Collection[str] = (helper.KEEPER,)
 NONE: Collection[str] = ()
 
 
-def noticed(flock: Iterable[Process], group: int) -> list[Process]:
+def noticed(attempt_process: Iterable[Process], group: int) -> list[Process]:
     """Of processes, parents before children, those of a group that was given notice, and all they have brought forth.
 
     A launcher has its workers in groups of their own, and passes the notice on.
     """
     found: dict[int, Process] = {}
-    for each in flock:
+    for each in attempt_process:
         if each.group == group or each.parent in found:
             found[each.pid] = each
     return list(found.values())
 
 
-def helpers(flock: Iterable[Process], kinds: Collection[str]) -> list[Process]:
+def helpers(attempt_process: Iterable[Process], kinds: Collection[str]) -> list[Process]:
     """Of processes, those that say that they are of some kinds of helpers."""
-    return [each for each in flock if variable(each.pid, helper.VARIABLE) in kinds]
+    return [each for each in attempt_process if variable(each.pid, helper.VARIABLE) in kinds]
 
 
 def lives(each: Process) -> bool:

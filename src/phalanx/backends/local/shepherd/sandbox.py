@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from phalanx.backends.local.attempt_files import Sandbox
 from phalanx.backends.local.kernel import (
     BIND,
     NEW_MOUNTS,
@@ -21,7 +22,6 @@ from phalanx.backends.local.kernel import (
     mount,
     unshare,
 )
-from phalanx.backends.local.papers import Sandbox
 
 KEPT_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME
 """What a mount forbids stays forbidden: the kernel refuses a namespace that would take it back."""

@@ -11,21 +11,21 @@ import socket
 import time
 from functools import partial
 
+from phalanx.backends.local.attempt_files import Ending, Order, TaskOrder
 from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.papers import Ending, Order, TaskOrder
 from phalanx.backends.local.processes import descendants
-from phalanx.backends.local.shepherd.book import Book, Pending
+from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.loop import Loop, Timer
-from phalanx.backends.local.shepherd.muster import Failure, Muster
 from phalanx.backends.local.shepherd.remains import KEEPERS, NONE, kill_these
 from phalanx.backends.local.shepherd.rest import Rest
 from phalanx.backends.local.shepherd.sessions import Sessions
 from phalanx.backends.local.shepherd.suspension import Suspension
 from phalanx.backends.local.shepherd.swap import Swap
 from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.shepherd.task_set import Failure, TaskSet
 from phalanx.backends.local.shepherd.tidy import anybody_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
@@ -61,7 +61,7 @@ class Shepherd:
         self.order = order
         self.done = False
         self.loop = Loop(self._reap)
-        self._book = Book(folder, order["seq"])
+        self._book = AnswerLog(folder, order["seq"])
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
         self._boundary = Boundary(self.loop, folder, self._ranks_alive)
@@ -76,7 +76,7 @@ class Shepherd:
         )
         self._suspension = Suspension(self._book, self._swap, lambda: self._sessions.pids, self._lose_suspended)
         self._watches: dict[int, Watch] = {}
-        self._muster: Muster | None = None
+        self._muster: TaskSet | None = None
         self._unstarted: Failure | None = None
         self._starting: Pending | None = (order["term"], order["seq"])
         self._resizing: Pending | None = None
@@ -205,7 +205,7 @@ class Shepherd:
 
     def _launch(self, tasks: list[Task]) -> None:
         put_down = self._book.put_down if self._starting is None else self._book.put_down_surely
-        self._muster = Muster(self.loop, tasks, on_ready=put_down)
+        self._muster = TaskSet(self.loop, tasks, on_ready=put_down)
         self._muster.begin()
 
     def _reap(self) -> None:
@@ -259,24 +259,24 @@ class Shepherd:
         if not self.order["service"] and all(task.ended == "exit 0" for task in self._tasks.values()):
             self._ending = Ending(outcome="succeeded", exit_code=0, reason="")
 
-    def _settle_muster(self, muster: Muster) -> bool:
+    def _settle_muster(self, task_set: TaskSet) -> bool:
         """Whether nobody is on the way any more."""
-        if muster.failure is not None:
-            for task in muster.tasks:
+        if task_set.failure is not None:
+            for task in task_set.tasks:
                 task.why_killed = "unstarted"
                 task.kill(descendants(os.getpid()))
-        if not muster.over:
+        if not task_set.over:
             return False
         self._muster = None
-        if muster.failure is None:
-            self._settle_started(muster)
+        if task_set.failure is None:
+            self._settle_started(task_set)
         else:
-            self._settle_unstarted(muster, muster.failure)
+            self._settle_unstarted(task_set, task_set.failure)
         return True
 
-    def _settle_started(self, muster: Muster) -> None:
+    def _settle_started(self, task_set: TaskSet) -> None:
         probe = self.order["probe"]
-        for task in muster.tasks:
+        for task in task_set.tasks:
             if probe is not None and task.alive:
                 self._watches[task.rank] = Watch(self.loop, probe, task, self._is_awake, self._restart_sick)
         if self._starting is not None:
@@ -287,18 +287,18 @@ class Shepherd:
             action, self._resizing = self._resizing, None
             self._book.answer(action)
 
-    def _settle_unstarted(self, muster: Muster, why: Failure) -> None:
+    def _settle_unstarted(self, task_set: TaskSet, why: Failure) -> None:
         if self._starting is not None:
             self._unstarted = why
             self._ending = self._ending or Ending(outcome="unstarted", exit_code=0, reason=why.reason)
         elif self._resizing is not None:
             action, self._resizing = self._resizing, None
-            for task in muster.tasks:
+            for task in task_set.tasks:
                 del self._tasks[task.rank]
             self._book.write_gang()
             self._book.answer(action, why)
         else:
-            self._fail(muster.tasks[0], f"exit 127: {why.reason}")
+            self._fail(task_set.tasks[0], f"exit 127: {why.reason}")
 
     def _settle_resize(self) -> None:
         leaving = [task for task in self._tasks.values() if task.leaving]
@@ -415,9 +415,9 @@ class Shepherd:
             return False
         if self._grace is None:
             self._begin_grace(self.order["grace_ms"])
-        flock = descendants(os.getpid())
-        spared = {each.pid for task in self._tasks.values() for each in task.may_finish(flock)}
-        kill_these(each for each in flock if each.pid not in spared)
+        attempt_process = descendants(os.getpid())
+        spared = {each.pid for task in self._tasks.values() for each in task.may_finish(attempt_process)}
+        kill_these(each for each in attempt_process if each.pid not in spared)
         return bool(spared)
 
     def _finish(self, ending: Ending) -> None:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from phalanx.backends.local.papers import Moved
-from phalanx.backends.local.shepherd.book import Book, Pending
-from phalanx.backends.local.shepherd.muster import Failure
+from phalanx.backends.local.attempt_files import Moved
+from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
+from phalanx.backends.local.shepherd.task_set import Failure
 from phalanx.backends.local.shepherd.tidy import freeze, thaw
 
 
@@ -19,7 +19,11 @@ class Suspension:
     """
 
     def __init__(
-        self, book: Book, swap: Swap, spared: Callable[[], Collection[int]], on_lost: Callable[[Pending, str], None]
+        self,
+        book: AnswerLog,
+        swap: Swap,
+        spared: Callable[[], Collection[int]],
+        on_lost: Callable[[Pending, str], None],
     ) -> None:
         self._book = book
         self._swap = swap

@@ -8,9 +8,9 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 
+from phalanx.backends.local.attempt_files import TaskOrder, TaskState
 from phalanx.backends.local.cgroup import Pen
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.papers import TaskOrder, TaskState
 from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.inside import beside_the_first
@@ -131,22 +131,22 @@ class Task:
             for each in own:
                 signal_process(each.pid, signal.SIGCONT)
 
-    def kill(self, flock: list[Process]) -> None:
+    def kill(self, attempt_process: list[Process]) -> None:
         """Kills whatever is left of it among the shepherd's descendants."""
-        for each in flock:
+        for each in attempt_process:
             if self.owns(each):
                 signal_process(each.pid, signal.SIGKILL)
 
-    def may_finish(self, flock: list[Process]) -> list[Process]:
+    def may_finish(self, attempt_process: list[Process]) -> list[Process]:
         """Of the shepherd's descendants, those of it that have the grace when its main process has ended."""
-        told = noticed(flock, self.pid) if self.told_at_s is not None else []
-        return [*told, *(each for each in helpers(flock, WRITERS) if self.owns(each))]
+        told = noticed(attempt_process, self.pid) if self.told_at_s is not None else []
+        return [*told, *(each for each in helpers(attempt_process, WRITERS) if self.owns(each))]
 
-    def clear_out(self, flock: list[Process], kinds: Collection[str]) -> None:
+    def clear_out(self, attempt_process: list[Process], kinds: Collection[str]) -> None:
         """Kills what its main process left, but for what may finish, which it notes, and helpers of some kinds."""
-        self.remains = self.may_finish(flock)
-        spared = {each.pid for each in (*self.remains, *helpers(flock, kinds))}
-        self.kill([each for each in flock if each.pid not in spared])
+        self.remains = self.may_finish(attempt_process)
+        spared = {each.pid for each in (*self.remains, *helpers(attempt_process, kinds))}
+        self.kill([each for each in attempt_process if each.pid not in spared])
 
     def grace_left_ms(self, grace_ms: int) -> int:
         """What is left of its grace, which begins with the notice, or with the end of its main process."""

@@ -17,8 +17,10 @@ def freeze(spared: Collection[int] = ()) -> None:
     """Stops every process but those of some sessions; who was just being born is found at the next look."""
     for _ in range(FREEZE_LOOKS_MAX):
         # One that was forked just now is not the first of its session yet.
-        flock = (each for each in descendants(os.getpid()) if each.session not in spared and each.pid not in spared)
-        awake = [each for each in flock if each.state not in ("T", "t")]
+        attempt_process = (
+            each for each in descendants(os.getpid()) if each.session not in spared and each.pid not in spared
+        )
+        awake = [each for each in attempt_process if each.state not in ("T", "t")]
         if not awake:
             return
         for each in awake:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from phalanx.backends.local.papers import Probe
+from phalanx.backends.local.attempt_files import Probe
 from phalanx.backends.local.processes import signal_process
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.probe import fork_probe

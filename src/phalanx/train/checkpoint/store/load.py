@@ -12,10 +12,10 @@ import torch
 import torch.distributed as dist
 
 from phalanx.train.checkpoint.piece import Piece
-from phalanx.train.checkpoint.store.crew import Crew, Solo, all_or_none, crew_of, told_by_first
 from phalanx.train.checkpoint.store.demand import Request
 from phalanx.train.checkpoint.store.errors import Corrupt, StoreError
 from phalanx.train.checkpoint.store.item import raw_bytes
+from phalanx.train.checkpoint.store.loading_ranks import LoadingRanks, Solo, all_or_none, crew_of, told_by_first
 from phalanx.train.checkpoint.store.medium import Root, open_medium
 from phalanx.train.checkpoint.store.mismatch import Mismatch, ShapeMismatch, mismatches
 from phalanx.train.checkpoint.store.plan import Part, Plan, Reading, make_plan
@@ -53,7 +53,7 @@ class Counts:
 class Loading:
     """One load under way: who takes part, and what this rank wants."""
 
-    crew: Crew
+    ranks_loading: LoadingRanks
     pieces: Sequence[Piece]
     objects: Collection[str] | None
     strict: bool
@@ -86,7 +86,7 @@ def load_into(
     began = time.monotonic()
     loading = Loading(crew_of(group), pieces, objects, strict, trusted)
     passed_over: list[Broken] = []
-    for source in shared_sources(loading.crew, root, step, passed_over):
+    for source in shared_sources(loading.ranks_loading, root, step, passed_over):
         try:
             found, differing, unused = load_source(loading, source)
         except Corrupt as error:
@@ -109,12 +109,14 @@ def fill_from(
     return found
 
 
-def shared_sources(crew: Crew, root: Root, step: int | Step | None, passed_over: list[Broken]) -> Iterator[Source]:
+def shared_sources(
+    ranks_loading: LoadingRanks, root: Root, step: int | Step | None, passed_over: list[Broken]
+) -> Iterator[Source]:
     """The sources, looked for by the first rank and told to all."""
     mine: list[Broken] = []
     candidates = sources(root, step, mine)
     while True:
-        source, broken = told_by_first(crew, lambda: (next(candidates, None), list(mine)))
+        source, broken = told_by_first(ranks_loading, lambda: (next(candidates, None), list(mine)))
         passed_over.extend(each for each in broken if each not in passed_over)
         if source is None:
             return
@@ -125,14 +127,14 @@ def load_source(loading: Loading, source: Source) -> tuple[dict[str, Any], list[
     tensors = source.manifest.tensors
     mine = mismatches(loading.pieces, tensors)
     request = Request.of(loading.pieces, without={each.fqn for each in mine})
-    answers = loading.crew.gather((request, mine, [piece.fqn for piece in loading.pieces]))
+    answers = loading.ranks_loading.gather((request, mine, [piece.fqn for piece in loading.pieces]))
     wanted = {fqn for _, _, names in answers for fqn in names}
     unused = [fqn for fqn in tensors if fqn not in wanted]
     report = list({each.fqn: each for _, theirs, _ in answers for each in theirs}.values())
     if report and loading.strict:
         raise ShapeMismatch(source.directory.url, report, unused)
-    plan = all_or_none(loading.crew, lambda: checked_plan(source, [each for each, _, _ in answers]))
-    for readings in plan.readings(loading.crew.rank):
+    plan = all_or_none(loading.ranks_loading, lambda: checked_plan(source, [each for each, _, _ in answers]))
+    for readings in plan.readings(loading.ranks_loading.rank):
         take_round(loading, source, readings)
     return load_objects(loading, source), report, unused
 
@@ -147,29 +149,29 @@ def checked_plan(source: Source, requests: Sequence[Request]) -> Plan:
 
 def take_round(loading: Loading, source: Source, readings: Sequence[Reading]) -> None:
     """Reads this rank's slabs of a round, hands their parts to those who want them, and takes its own."""
-    crew = loading.crew
-    mine = [each for each in readings if each.reader == crew.rank]
-    slabs = all_or_none(crew, lambda: read_all(source, mine))
+    ranks_loading = loading.ranks_loading
+    mine = [each for each in readings if each.reader == ranks_loading.rank]
+    slabs = all_or_none(ranks_loading, lambda: read_all(source, mine))
     loading.counts.read += sum(each.chunk.item_bytes if not source.is_checked else each.bytes for each in mine)
-    outgoing = [bytearray() for _ in range(crew.size)]
+    outgoing = [bytearray() for _ in range(ranks_loading.size)]
     for reading, slab in zip(mine, slabs, strict=True):
         for part in reading.parts:
             cut = slab[slices(part, reading.low)]
-            if part.rank == crew.rank:
+            if part.rank == ranks_loading.rank:
                 fill(loading.pieces[part.piece], part, cut)
             else:
                 outgoing[part.rank] += raw_bytes(cut)
-    if crew.size > 1:
+    if ranks_loading.size > 1:
         receive(loading, readings, outgoing)
 
 
 def receive(loading: Loading, readings: Sequence[Reading], outgoing: list[bytearray]) -> None:
-    crew = loading.crew
-    expected: list[list[Part]] = [[] for _ in range(crew.size)]
+    ranks_loading = loading.ranks_loading
+    expected: list[list[Part]] = [[] for _ in range(ranks_loading.size)]
     for reading in readings:
-        if reading.reader != crew.rank:
-            expected[reading.reader].extend(part for part in reading.parts if part.rank == crew.rank)
-    incoming = crew.exchange(outgoing, [sum(part.bytes for part in parts) for parts in expected])
+        if reading.reader != ranks_loading.rank:
+            expected[reading.reader].extend(part for part in reading.parts if part.rank == ranks_loading.rank)
+    incoming = ranks_loading.exchange(outgoing, [sum(part.bytes for part in parts) for parts in expected])
     for parts, content in zip(expected, incoming, strict=True):
         at = 0
         for part in parts:
@@ -204,13 +206,13 @@ def slices(part: Part, origin: Sequence[int]) -> tuple[slice, ...]:
 
 def load_objects(loading: Loading, source: Source) -> dict[str, Any]:
     """The objects this rank asked for. Each is read by one rank."""
-    crew, stored = loading.crew, source.manifest.objects
+    ranks_loading, stored = loading.ranks_loading, source.manifest.objects
     wanted = list(stored) if loading.objects is None else sorted(set(loading.objects))
-    known = [key for keys in crew.gather(wanted) for key in keys if key in stored]
-    mine = list(dict.fromkeys(known))[crew.rank :: crew.size]
-    read = all_or_none(crew, lambda: {key: read_object(source, key, stored[key]) for key in mine})
+    known = [key for keys in ranks_loading.gather(wanted) for key in keys if key in stored]
+    mine = list(dict.fromkeys(known))[ranks_loading.rank :: ranks_loading.size]
+    read = all_or_none(ranks_loading, lambda: {key: read_object(source, key, stored[key]) for key in mine})
     loading.counts.read += sum(map(len, read.values()))
-    contents = {key: content for each in crew.gather(read) for key, content in each.items()}
+    contents = {key: content for each in ranks_loading.gather(read) for key, content in each.items()}
     loading.counts.received += sum(len(contents[key]) for key in wanted if key in contents and key not in read)
     absent = [key for key in wanted if key not in contents]
     if absent and loading.strict:

@@ -1,0 +1,49 @@
+"""What is kept for jobs that have waited too long, under random histories: no decision loses count of it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from test_pending_properties import History
+
+from phalanx.engine.plan.builder import Draft
+from phalanx.engine.quota.quotas import EVERY
+from phalanx.protocol.plan import Plan, Verdict
+
+SEEDS = range(24)
+
+
+def withheld(draft: Draft) -> dict[tuple[str, int], int]:
+    """By queue and resource, as quotas have it."""
+    accounts = draft.state.quotas.accounts.items()
+    return {(path, resource): each.withheld[resource] for path, each in accounts for resource in EVERY}
+
+
+def held(draft: Draft) -> dict[tuple[str, int], int]:
+    """By queue and resource, as the holds have it."""
+    found = dict.fromkeys(withheld(draft), 0)
+    for hold in draft.holds.made:
+        for path, amount in hold.kept:
+            found[path, hold.resource] += amount
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_quotas_withhold_what_the_holds_say_also_where_a_step_was_undone(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+
+    def plan(draft: Draft, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
+        counted.append((withheld(draft), held(draft)))
+        return finished(draft, verdicts, head, exhaustive)
+
+    finished = Draft.plan
+    monkeypatch.setattr(Draft, "plan", plan)
+    history = History(Random(seed), ("phalanx", "las", "srtf"), max_wait_ms=3_000)
+    for _ in range(8):
+        history.decide()
+        history.go_on()
+    for in_quotas, in_holds in counted:
+        assert in_quotas == in_holds
