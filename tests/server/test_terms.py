@@ -83,7 +83,7 @@ def test_a_checkpoint_that_was_asked_for_is_told_after_a_restart(tmp_path: Path)
 
 COPY = """
 import os, sys, time
-from phalanx.server.mortal import fork_mortal
+from phalanx.mortal import fork_mortal
 child = fork_mortal()
 if child == 0:
     time.sleep(600)

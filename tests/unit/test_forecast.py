@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -385,3 +387,22 @@ def test_a_forked_run_that_fails_says_why() -> None:
 def test_the_age_of_a_forecast_is_known() -> None:
     made = Forecast(1_000, 60_000, 1, {"j": Span(5_000, 5_000, 5_000)})
     assert made.not_before_ms("j") == 5_000
+
+
+def test_a_forked_run_ends_with_the_process_that_asked_for_it(tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "from phalanx.simulate.apart import apart\n"
+        "def work(number):\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    time.sleep(600)\n"
+        "apart(work, 1, 1)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as asking:
+        assert asking.stdout is not None
+        forked = int(asking.stdout.readline())
+        asking.kill()
+        # The pipe is at its end once no process has it open any more.
+        assert asking.stdout.read() == ""
+    assert not Path(f"/proc/{forked}/cmdline").exists() or not Path(f"/proc/{forked}/cmdline").read_bytes()

@@ -25,8 +25,8 @@ from msgspec.structs import replace
 from phalanx.backends.local.shepherd import sandbox
 from phalanx.errors import PhalanxError
 from phalanx.folders import ROOTS_DATA
+from phalanx.mortal import die_with_parent
 from phalanx.server.accounts.identity import find_uid_first
-from phalanx.server.mortal import die_with_parent
 from phalanx.server.options import Options
 from phalanx.server.store.database import database_file
 

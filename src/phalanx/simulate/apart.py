@@ -7,11 +7,14 @@ milliseconds. To be called from a process without other threads, as every proces
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
+
+from phalanx.mortal import end_with
 
 Answer = TypeVar("Answer")
 
@@ -37,7 +40,7 @@ def apart(work: Callable[[int], Answer], count: int, workers: int) -> list[Answe
 def _begin(work: Callable[[int], Any], number: int) -> tuple[Any, Connection]:
     context = get_context("fork")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(there, work, number), daemon=True)
+    process = context.Process(target=_work, args=(os.getpid(), there, work, number), daemon=True)
     with warnings.catch_warnings():
         # The child computes and answers; it takes no lock that a thread of this process could hold.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -46,7 +49,8 @@ def _begin(work: Callable[[int], Any], number: int) -> tuple[Any, Connection]:
     return process, here
 
 
-def _work(pipe: Connection, work: Callable[[int], Any], number: int) -> None:
+def _work(parent: int, pipe: Connection, work: Callable[[int], Any], number: int) -> None:
+    end_with(parent)
     try:
         pipe.send((True, work(number)))
     except (Exception, SystemExit) as error:

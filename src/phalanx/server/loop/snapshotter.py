@@ -11,7 +11,7 @@ from collections.abc import Callable
 from phalanx.engine.fold.snapshot import dump
 from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
-from phalanx.server.mortal import fork_mortal
+from phalanx.mortal import fork_mortal
 from phalanx.server.store import snapshots
 from phalanx.server.store.database import open_database
 

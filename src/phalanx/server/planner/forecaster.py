@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from phalanx.engine.state.state import State
-from phalanx.server.mortal import fork_mortal
+from phalanx.mortal import fork_mortal
 from phalanx.server.planner.future import pass_time
 from phalanx.simulate.costs import NO_COSTS
 from phalanx.simulate.experience import decoded, encoded

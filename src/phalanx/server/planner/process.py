@@ -16,13 +16,13 @@ import msgspec
 
 from phalanx.engine.state.state import State
 from phalanx.errors import PhalanxError
+from phalanx.mortal import fork_mortal
 from phalanx.server.bundle import FORECASTS
 from phalanx.server.clock import Clock
 from phalanx.server.figures.keeper import Keeper
 from phalanx.server.installed import load_installed_policies
 from phalanx.server.log import log_to_stderr
 from phalanx.server.loop.wire import json_of
-from phalanx.server.mortal import fork_mortal
 from phalanx.server.options import options_of
 from phalanx.server.planner.answers import answer
 from phalanx.server.planner.forecaster import Forecaster

@@ -17,13 +17,17 @@ def die_with_parent() -> None:
     _c.prctl(KILLED_WITH_PARENT, signal.SIGKILL)
 
 
+def end_with(parent: int) -> None:
+    """Has a forked process end with the one that made it, also if that went before the kernel was told."""
+    die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def fork_mortal() -> int:
     """A copy of this process that does not outlive it: 0 in the copy, its number in the original."""
     original = os.getpid()
     child = os.fork()
     if child == 0:
-        die_with_parent()
-        if os.getppid() != original:
-            # The original went before the kernel was told.
-            os._exit(1)
+        end_with(original)
     return child
