@@ -9,7 +9,8 @@ import pytest
 
 from builders import World, a_job, everything, starts
 from phalanx.cluster.cluster import Cluster, flat
-from phalanx.cluster.queues import Queue
+from phalanx.cluster.queues import Queue, Quota
+from phalanx.engine.fold import patience
 from phalanx.engine.turn import replay, verify
 from phalanx.engine.why.why import why
 from phalanx.policy.policy import never
@@ -152,6 +153,20 @@ def test_who_goes_leaves_its_place_to_the_next(gone: Event) -> None:
     world.turn(after_ms=PATIENCE_MS)
     assert world.job("second").overdue
     assert not world.job("gang").overdue
+
+
+def test_jobs_that_wait_for_quota_are_not_all_looked_at_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = replace(flat(1, 4), queues=(Queue("small", limit=Quota(gpus_permille=1000)),), patience_ms=PATIENCE_MS)
+    world = World(limited, "fifo:skip=true")
+    world.run(a_job("runs", 1, queue="small"))
+    for number in range(99):
+        world.submit(a_job(f"j{number}", 1, queue="small"))
+    looked_at = []
+    look = patience._may_go_first
+    monkeypatch.setattr(patience, "_may_go_first", lambda state, job: looked_at.append(job) or look(state, job))
+    world.turn(after_ms=PATIENCE_MS)
+    assert sum(world.job(f"j{number}").impatient for number in range(99)) == 99
+    assert len(looked_at) == 99
 
 
 def test_queues_have_a_patience_of_their_own() -> None:

@@ -35,7 +35,9 @@ def tire(state: State, record: JobRecord) -> None:
     """A job has waited longer than the patience of its queue."""
     record.impatient = True
     state.impatient.setdefault(record.job.queue, {})[record.job.id] = None
-    call(state, record.job.queue)
+    # With thousands of such jobs in a queue that is at its limit, all of them are looked at only if it may help.
+    if _may_go_first(state, record):
+        call(state, record.job.queue)
     patience_ms = state.patience_ms(record.job.queue)
     if not record.overdue and patience_ms:
         # Its quota may be used up for now, or another goes first: it is looked at again.
@@ -51,15 +53,27 @@ def calm(state: State, record: JobRecord) -> None:
 
 
 def call(state: State, queue: str) -> None:
-    """Has the one of a queue go first who has waited longest, unless another does."""
-    tired = [state.jobs[job] for job in state.impatient.get(queue, {})]
-    for record in tired:
-        # Who was put on hold, or waits for another job, goes before nobody meanwhile.
-        record.overdue = record.overdue and (record.queued is not None or record.attempt is not None)
-    if state.policy.backfill is never or state.cells is not None or any(each.overdue for each in tired):
+    """Has the job of a queue go first that has waited longest, unless another does."""
+    if _has_first(state, queue):
         return
-    for record in sorted(tired, key=lambda record: record.number):
-        if record.queued is not None and state.classes[record.shape].verdict not in HOPELESS:
-            record.overdue = True
-            rekey(state, record)
-            return
+    may_go = [each for job in state.impatient.get(queue, {}) if _may_go_first(state, each := state.jobs[job])]
+    if may_go:
+        record = min(may_go, key=lambda record: record.number)
+        state.first_impatient[queue] = record.job.id
+        record.overdue = True
+        rekey(state, record)
+
+
+def _has_first(state: State, queue: str) -> bool:
+    """Whether a job of a queue goes first: not one that was put on hold since, or that waits for another job."""
+    record = state.jobs.get(state.first_impatient.get(queue, ""))
+    if record is None or not record.impatient or record.job.queue != queue:
+        return False
+    record.overdue = record.overdue and (record.queued is not None or record.attempt is not None)
+    return record.overdue
+
+
+def _may_go_first(state: State, record: JobRecord) -> bool:
+    if state.policy.backfill is never or state.cells is not None or record.queued is None:
+        return False
+    return state.classes[record.shape].verdict not in HOPELESS

@@ -104,6 +104,7 @@ class State:
         self.foreign: dict[str, ForeignUse] = {}
         self.foreign_short: dict[str, None] = {}
         self.impatient: dict[str, dict[str, None]] = {}
+        self.first_impatient: dict[str, str] = {}
         self.retiring: dict[str, Health] = {}
         self.closed: dict[str, Health] = {}
         self.defragments_at_ms = 0
