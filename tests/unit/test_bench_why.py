@@ -26,7 +26,7 @@ def test_answers_are_timed_for_every_kind_of_line() -> None:
 
 def test_where_lengths_are_known_exactly_every_start_lies_in_its_interval() -> None:
     jobs = tuple(TraceJob(str(i), 1_000 * i, 30_000, 8) for i in range(12))
-    outlook = Outlook(runs=3, costs=NO_COSTS, horizon_ms=3_600_000)
+    outlook = Outlook(runs=1, costs=NO_COSTS, horizon_ms=3_600_000)
     found = calibration.calibrate(flat(1, 8), Trace("t", jobs), "fifo", 2, outlook, rough=1.0)
     assert found.starts > 0
     assert found.coverage == 1.0
@@ -40,14 +40,17 @@ def test_starts_before_and_after_the_interval_are_told_apart() -> None:
     spans = {"a": Span(5_000, 5_000, 5_000), "b": Span(7_000, 7_000, 9_000), "c": Span(1_000, 1_000, 6_999)}
     made = Forecast(1_000, 9_000, 19, spans | {"d": Span(None, None, None)})
     found = calibration.counted(world.state, [made])
-    widths_ms = (0, 2_000, 5_999)
-    assert found == calibration.Calibration(starts=4, inside=1, early=2, late=1, endless=1, widths_ms=widths_ms)
+    widths_ms, waits_ms = (0, 2_000, 5_999), (4_000, 5_000, 6_000)
+    assert found == calibration.Calibration(
+        4, inside=1, early=2, late=1, endless=1, widths_ms=widths_ms, waits_ms=waits_ms
+    )
+    assert (found.early_part, found.width_part) == (0.5, 0.4)
 
 
 def test_intervals_are_measured_by_policy_beside_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "PHILLY", Path("/nowhere"))
     monkeypatch.setattr(why, "HELD_POLICIES", ("fifo", "phalanx"))
     rows = why.forecasts(why.QUICK, lambda line: None)
-    assert [row["unit"] for row in rows] == ["starts", "%", "%", "%", "%", "%", "h", "points"] * 2
+    assert [row["unit"] for row in rows] == ["starts", "%", "%", "%", "%", "%", "%", "h", "×", "points"] * 2
     assert rows[0]["name"] == "forecasts under fifo, synthetic: starts forecast"
-    assert [row["target"] for row in rows[:8]] == [None] * 7 + [0.0]
+    assert [row["target"] for row in rows[:10]] == [None] * 9 + [0.0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
+from statistics import median
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.topology import Topology
@@ -24,7 +25,8 @@ from phalanx.simulate.work import Work
 class Calibration:
     """How many starts were forecast, how many of them came within their interval, and before or after it.
 
-    `endless` are intervals without an end, which no start comes after; `widths_ms` are those of the others.
+    `endless` are intervals without an end, which no start comes after; `widths_ms` and `waits_ms` are how wide the
+    others were and how long those jobs really waited.
     """
 
     starts: int
@@ -33,11 +35,22 @@ class Calibration:
     late: int
     endless: int = 0
     widths_ms: tuple[int, ...] = ()
+    waits_ms: tuple[int, ...] = ()
 
     @property
     def coverage(self) -> float | None:
         """The part that came within."""
         return self.inside / self.starts if self.starts else None
+
+    @property
+    def early_part(self) -> float | None:
+        """The part that came before."""
+        return self.early / self.starts if self.starts else None
+
+    @property
+    def width_part(self) -> float | None:
+        """The median width as a part of the median wait: one that holds by being wide tells nothing."""
+        return median(self.widths_ms) / max(median(self.waits_ms), 1) if self.widths_ms else None
 
     @property
     def endless_part(self) -> float | None:
@@ -85,25 +98,29 @@ def counted(state: State, ahead: list[Forecast]) -> Calibration:
     """On which side of their intervals the real starts came."""
     starts = inside = early = late = endless = 0
     widths_ms: list[int] = []
-    for real_ms, low_ms, high_ms in _compared(state, ahead):
+    waits_ms: list[int] = []
+    for made_ms, real_ms, low_ms, high_ms in _compared(state, ahead):
         starts += 1
         if high_ms is None:
             endless += 1
         else:
             widths_ms.append(high_ms - low_ms)
+            waits_ms.append(real_ms - made_ms)
         if real_ms < low_ms:
             early += 1
         elif high_ms is not None and real_ms > high_ms:
             late += 1
         else:
             inside += 1
-    return Calibration(starts, inside, early, late, endless, tuple(widths_ms))
+    return Calibration(starts, inside, early, late, endless, tuple(widths_ms), tuple(waits_ms))
 
 
-def _compared(state: State, ahead: list[Forecast]) -> Iterator[tuple[int, int, int | None]]:
-    """The first real start after each forecast, and its interval. Who never started is not compared."""
+def _compared(state: State, ahead: list[Forecast]) -> Iterator[tuple[int, int, int, int | None]]:
+    """When each forecast was made, the first real start after it, and its interval. Who never started is not
+    compared.
+    """
     for made in ahead:
         for job, span in made.spans.items():
             real_ms = state.jobs[job].first_start_ms
             if real_ms is not None and real_ms > made.at_ms:
-                yield real_ms, made.not_before_ms(job) or 0, span.late_ms
+                yield made.at_ms, real_ms, made.not_before_ms(job) or 0, span.late_ms

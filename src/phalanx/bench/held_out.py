@@ -82,6 +82,7 @@ def _together(parts: list[Calibration]) -> Calibration:
         sum(part.late for part in parts),
         sum(part.endless for part in parts),
         tuple(width_ms for part in parts for width_ms in part.widths_ms),
+        tuple(wait_ms for part in parts for wait_ms in part.waits_ms),
     )
 
 

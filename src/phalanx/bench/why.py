@@ -51,8 +51,8 @@ HELD_SEED = 201
 
 HELD_POLICIES = ("phalanx", "fair", "fifo", "priority", "srtf", "backfill")
 HELD_NODES, HELD_LOAD, HELD_ESTIMATES = 2, 1.0, "round"
-HELD_OUTLOOK = Outlook(runs=9, horizon_ms=2 * 86_400_000, turns_max=5_000, workers=2)
-"""As many runs as a server makes for one forecast."""
+HELD_OUTLOOK = Outlook(runs=9, turns_max=5_000, workers=2)
+"""As many runs as a server makes for one forecast, and as far ahead."""
 
 PHILLY = Path(__file__).parents[4] / "shared" / "traces" / "philly" / "philly.csv"
 """A real trace, where it lies beside this repository."""
@@ -75,7 +75,7 @@ class Size:
     each: int
 
 
-FULL = Size(waiting=50_000, asked=200, points=5, jobs=1_200, nodes=8, moments=12, traces=24, held_jobs=480, each=5)
+FULL = Size(waiting=50_000, asked=200, points=5, jobs=1_200, nodes=8, moments=12, traces=24, held_jobs=480, each=2)
 QUICK = Size(waiting=300, asked=5, points=1, jobs=60, nodes=2, moments=1, traces=1, held_jobs=60, each=1)
 
 
@@ -184,10 +184,12 @@ def _held_rows(name: str, held: Held) -> list[Row]:
         row(f"{name}: starts forecast", held.told.starts, "starts"),
         row(f"{name}: 80 % intervals that held before correction", _percent(held.drawn.coverage), "%"),
         row(f"{name}: 80 % intervals that held without experience", _percent(held.unproven.coverage), "%"),
+        row(f"{name}: starts before their interval, without experience", _percent(held.unproven.early_part), "%"),
         row(f"{name}: of these without an end", _percent(held.unproven.endless_part), "%"),
         row(f"{name}: 80 % intervals that held", percent, "%"),
         row(f"{name}: of these without an end, as told", _percent(held.told.endless_part), "%"),
         row(f"{name}: median width of those with an end", None if width_ms is None else width_ms / HOUR_MS, "h"),
+        row(f"{name}: that width as a part of their median wait", held.told.width_part, "×"),
         row(f"{name}: that part beyond 75 to 90 %", beyond, "points", 0.0),
     ]
 
