@@ -220,7 +220,7 @@ def run_ahead(
         works[name] = Work(max(done_ms, 1) if name in at_once else drawn_ms, job=job)
     coming: list[tuple[int, Event]] = []
     for at_ms, job in islice(past.coming(outlook.horizon_ms, rng, chances.part(ARRIVALS)), COMING_MAX):
-        works[job.id] = Work(past.length_ms(job, 0, rng.random()), job=job)
+        works[job.id] = Work(past.length_ms(job, 0, chances.part(job.id)), job=job)
         coming.append((at_ms, JobSubmitted(job)))
     if len(coming) == COMING_MAX:
         outlook = replace(outlook, horizon_ms=min(outlook.horizon_ms, coming[-1][0] - state.now))
