@@ -62,15 +62,21 @@ def test_no_beginning_is_moved_before_anybody_can_end() -> None:
     assert span.early_ms == round(0.9 * HOUR_MS)
 
 
-def test_too_few_starts_and_those_under_another_policy_correct_nothing() -> None:
-    assert corrected(experienced(ENOUGH - 1, 4), made(1, 2)) == made(1, 2).spans["j"]
+def test_with_too_few_starts_or_under_another_policy_it_begins_when_the_first_can_end() -> None:
+    drawn = made(1, 2, next_end_ms=round(0.2 * HOUR_MS))
     others = Experience(misses={"fair": experienced(ENOUGH, 4).misses["fifo"]})
-    assert corrected(others, made(1, 2)) == made(1, 2).spans["j"]
+    for found in (Experience(), experienced(ENOUGH - 1, 4), others):
+        assert corrected(found, drawn) == replace(drawn.spans["j"], early_ms=drawn.next_end_ms)
+
+
+def test_who_starts_in_every_run_before_anybody_who_runs_can_end_is_told_so() -> None:
+    """Others make room for it."""
+    assert corrected(Experience(), made(1, 2, next_end_ms=5 * HOUR_MS)).early_ms == HOUR_MS
 
 
 @pytest.mark.parametrize("policy", ["phalanx", "srtf", "fair", "priority", "fifo:skip=true", "backfill"])
 def test_where_later_jobs_may_delay_it_no_end_is_told_that_no_starts_bear_out(policy: str) -> None:
-    span = corrected(Experience(), made(1, 2), policy)
+    span = corrected(Experience(), made(1, 2, next_end_ms=HOUR_MS), policy)
     assert span == Span(HOUR_MS, round(1.5 * HOUR_MS), None, open=True)
     assert span.is_unproven
 
@@ -166,6 +172,13 @@ def test_who_still_waits_past_the_end_of_its_interval_is_late_already() -> None:
     late_ms = corrected(found, later).late_ms
     assert late_ms is not None
     assert late_ms > 7 * HOUR_MS
+
+
+def test_an_end_is_told_also_beyond_the_time_that_was_looked_ahead() -> None:
+    """Starts tell how late it gets; how far the runs looked does not matter."""
+    forecast = replace(made(1, 2), horizon_ms=3 * HOUR_MS)
+    late_ms = corrected(experienced(ENOUGH, 4), forecast).late_ms
+    assert late_ms == pytest.approx(4 * HOUR_MS, rel=0.02)
 
 
 def one_after_another(seed: int) -> Trace:

@@ -86,8 +86,9 @@ class Experience:
     def corrected(self, made: Forecast, policy: Policy) -> Forecast:
         """A forecast with its intervals as they should have been so far.
 
-        Where too few starts tell how late jobs are, and the policy lets later ones delay them, no end is told: as they
-        are drawn such ends are not to be relied on.
+        Where too few starts tell how far intervals are off, they begin at the first moment at which anything can come
+        free; where the policy lets later jobs delay those that wait, no end is told: as they are drawn such ends are
+        not to be relied on.
         """
         misses = [*self.misses.get(policy.spec, ()), *self._overdue(policy.spec, made.at_ms)]
         pooled = bound([miss.before for miss in misses])
@@ -158,10 +159,15 @@ def bound(values: Sequence[float]) -> float | None:
 
 
 def _corrected(made: Forecast, span: Span, off: _Off) -> Span:
-    """The interval with both ends moved, but to no moment before anybody can end, and not past each other."""
+    """The interval with both ends moved, but to no moment before anybody can end, and not past each other.
+
+    Where nobody knows how far beginnings are off, it begins when the first of those who run can end.
+    """
     early_ms = made.at_ms + made.horizon_ms if span.early_ms is None else span.early_ms
     if span.open:
         return span
+    if off.before is None and span.early_ms is not None:
+        early_ms = min(max(made.next_end_ms, made.at_ms), early_ms)
     if off.before is not None:
         early_ms = max(_moved(made, early_ms, -off.before), min(made.next_end_ms, early_ms))
         early_ms = min(early_ms, made.at_ms + made.horizon_ms if span.middle_ms is None else span.middle_ms)
@@ -169,8 +175,6 @@ def _corrected(made: Forecast, span: Span, off: _Off) -> Span:
     late_ms = span.late_ms
     if late_ms is not None and off.after is not None:
         late_ms = max(_moved(made, late_ms, off.after), early_ms, span.middle_ms or 0)
-    if late_ms is not None and late_ms > made.at_ms + made.horizon_ms:
-        late_ms = None
     return replace(span, early_ms=early_ms if is_told else None, late_ms=late_ms)
 
 

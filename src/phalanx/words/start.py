@@ -27,18 +27,24 @@ def expected(forecast: Forecast, job: str, now_ms: int) -> str:
     age_ms = now_ms - forecast.at_ms
     age = f", told {duration_text(age_ms / 1000)} ago" if age_ms > 0 else ""
     if span.is_unproven:
-        early, middle = (moment(each_ms, now_ms) for each_ms in (span.early_ms, span.middle_ms))
-        return f"not before {early}, in half of {forecast.runs} runs by {middle.removeprefix('in ')}{age}"
+        middle = moment(span.middle_ms, now_ms).removeprefix("in ")
+        return f"{_since(span.early_ms, now_ms)}, in half of {forecast.runs} runs by {middle}{age}"
     if span.open:
-        return f"not before {moment(span.early_ms, now_ms)}{age}" if span.early_ms is not None else ""
+        return f"{_since(span.early_ms, now_ms)}{age}" if span.early_ms is not None else ""
     if span.early_ms is None:
         return f"not within {duration_text((forecast.at_ms + forecast.horizon_ms - now_ms) / 1000)}{age}"
     if span.late_ms is None:
-        return f"not within {duration_text((span.early_ms - now_ms) / 1000)}{age}"
+        horizon = duration_text(forecast.horizon_ms / 1000)
+        return f"{_since(span.early_ms, now_ms)}; how late is beyond the {horizon} looked ahead{age}"
     early, late = (moment(each_ms, now_ms) for each_ms in (span.early_ms, span.late_ms))
     if early == late:
         return f"{early}{age}"
     return f"{early} to {late.removeprefix('in ')} in 8 of 10 cases{age} ({forecast.runs} runs)"
+
+
+def _since(early_ms: int | None, now_ms: int) -> str:
+    """From when on a job may start."""
+    return "any moment" if early_ms is None or early_ms <= now_ms else f"not before {moment(early_ms, now_ms)}"
 
 
 def starts_when(state: State, explanation: Explanation) -> str:
