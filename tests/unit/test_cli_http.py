@@ -97,3 +97,12 @@ def test_a_line_break_in_a_header_is_not_sent(serve: Serve) -> None:
     with pytest.raises(HttpError, match="line break"):
         connection.ask("GET", "/x", None, {"A": "b\r\nC: d"}, 10)
     connection.close()
+
+
+def test_a_piece_is_read_before_the_next_has_come(serve: Serve) -> None:
+    connection = serve([OK + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", b""])
+    response = connection.ask("GET", "/x", None, {}, 0.2)
+    assert response.read1(100) == b"abc"
+    with pytest.raises(TimeoutError):
+        response.read1(100)
+    connection.close()

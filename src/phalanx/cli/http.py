@@ -88,6 +88,7 @@ class Response:
         self._file = file
         self._is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
         self._closes = headers.get("connection", "").lower() == "close"
+        self._is_between = False
         self._left = self._length(headers)
 
     def _length(self, headers: Mapping[str, str]) -> int | None:
@@ -107,7 +108,7 @@ class Response:
     @property
     def can_go_on(self) -> bool:
         """Whether the connection is good for another request: all of this answer has been read."""
-        return self._left == 0 and not self._closes
+        return self._left == 0 and not self._is_between and not self._closes
 
     def read(self) -> bytes:
         """All that is left of the body."""
@@ -115,6 +116,9 @@ class Response:
 
     def read1(self, count_max: int) -> bytes:
         """Some of the body as soon as there is some; nothing at its end."""
+        if self._is_between:
+            self._is_between = False
+            self._left = self._next_chunk()
         if self._left == 0:
             return b""
         piece = self._file.read1(count_max if self._left is None else min(count_max, self._left))
@@ -126,7 +130,8 @@ class Response:
         if not self._left and self._is_chunked:
             if self._file.readline(LINE_BYTES_MAX) not in (b"\r\n", b"\n"):
                 raise HttpError("a chunk of another length than it said")
-            self._left = self._next_chunk()
+            # The next is waited for when it is asked for: a server that has nothing to say yet keeps nothing back.
+            self._is_between = True
         return bytes(piece)
 
     def _next_chunk(self) -> int:
