@@ -24,7 +24,7 @@ from builders import a_job
 from images import engine_settings, image_of_this_machine
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.cgroup import find_grounds
-from phalanx.backends.local.logs import log_files
+from phalanx.backends.local.logs.files import log_files
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import process
 from phalanx.backends.local.session import NoSession, open_session

@@ -13,7 +13,7 @@ import pytest
 from builders import a_job
 from phalanx.backends.local.backend import LocalBackend
 from phalanx.backends.local.folder import AttemptFolder
-from phalanx.backends.local.logs import log_files
+from phalanx.backends.local.logs.files import log_files
 from phalanx.backends.local.orders import Yard
 from phalanx.backends.local.processes import process
 from phalanx.cluster.device import Mode, Portion

@@ -41,7 +41,7 @@ class ExecError(PhalanxError):
 @click.command(context_settings={"ignore_unknown_options": True})
 @job_argument
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="Beside which task.")
+@click.option("--rank", "--task", type=click.IntRange(0), default=0, show_default=True, help="Beside which task.")
 def exec(job: str, command: tuple[str, ...], rank: int) -> int:  # noqa: A001
     """Run COMMAND (a shell, if none is given) beside a task of the job ID, in its surroundings. It is audited."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()

@@ -16,12 +16,16 @@ import click
 from phalanx.cli.arrays import expanded
 from phalanx.cli.client import Client, NotFound, Refused, Unreachable, connect, job_path
 from phalanx.cli.complete import job_argument
+from phalanx.cli.log_lines import Printer, Wanted, follow_lines, print_lines
 from phalanx.cli.outcome import FINAL, Patience, look
+from phalanx.cli.when import clock, past
 from phalanx.errors import PhalanxError
 
 LOOK_S = 0.2
 LINE_BYTES = 200
 """A guess at the length of a line, for `--tail`; lines that are longer cost another question."""
+
+TAIL_MAX = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +47,77 @@ class Printed:
 
 @click.command()
 @job_argument
-@click.option("--rank", type=click.IntRange(0), default=0, show_default=True, help="The task.")
+@click.option("--rank", "--task", type=click.IntRange(0), metavar="N", help="The task.  [default: 0]")
+@click.option("--all-ranks", is_flag=True, help="All tasks: their lines in the order of time, each after its task.")
 @click.option(
     "--stream",
     type=click.Choice(["out", "err"]),
     help="Only what it printed to one of them. Default: both, each to where it was printed to.",
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="An older attempt than the newest.")
-@click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines.")
+@click.option("--timestamps", is_flag=True, help="Before each line when it was written, in UTC.")
+@click.option("--since", metavar="TIME", default="", help="Only lines written since then: 10m, 24h, 2030-01-31T08:00Z.")
+@click.option("--tail", type=click.IntRange(0, TAIL_MAX), metavar="LINES", help="Only the last lines.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for more until the job is over.")
-def logs(job: str, rank: int, stream: str | None, attempt: int | None, tail: int | None, follow: bool) -> None:
-    """Print what a task of the job ID has printed; of an array what that task of each member has, in their order."""
+def logs(
+    job: str,
+    rank: int | None,
+    all_ranks: bool,
+    stream: str | None,
+    attempt: int | None,
+    timestamps: bool,
+    since: str,
+    tail: int | None,
+    follow: bool,
+) -> None:
+    """Print what a task of the job ID has printed; of an array what that task of each member has, in their order.
+
+    The time of a line is exact if it was written by itself, and up to 50 ms late in a burst.
+    """
+    if all_ranks and rank is not None:
+        raise click.UsageError("--all-ranks is all tasks, and --rank is one: give one of them")
+    since_ms = past(since, "--since") if since else None
+    as_lines = all_ranks or timestamps or since_ms is not None or (follow and tail is not None)
     client = connect()
-    out, err = sys.stdout.buffer, sys.stderr.buffer
     members = expanded(client, job)
     for member in members:
         if members != [job]:
             click.echo(f"==> {member} <==", err=True)
-        wanted = (
-            [Printed(member, rank, stream, out)]
-            if stream
-            else [Printed(member, rank, "out", out), Printed(member, rank, "err", err)]
-        )
         with _told_of_one(alone=members == [job]):
-            if not follow:
-                _print(client, wanted, attempt, tail)
-            elif attempt is None:
-                _together(client, wanted, _follow)
+            if as_lines:
+                task = None if all_ranks else rank or 0
+                wanted = Wanted(member, task, stream, attempt, since_ms, tail)
+                _as_lines(client, wanted, Printer(all_ranks, timestamps, apart=stream is None), follow)
             else:
-                _together(client, wanted, partial(_follow_one, attempt=attempt))
+                _as_it_is(client, _printed(member, rank or 0, stream), attempt, tail, follow)
+
+
+def _as_lines(client: Client, wanted: Wanted, printer: Printer, follow: bool) -> None:
+    if follow:
+        follow_lines(client, wanted, printer)
+        return
+    print_lines(client, wanted, printer)
+    if not printer.count and wanted.since_ms is not None:
+        click.echo(f"nothing was printed since {clock(wanted.since_ms)}", err=True)
+    elif not printer.count and wanted.tail != 0:
+        _say_why_nothing(client, wanted.job)
+
+
+def _printed(job: str, rank: int, stream: str | None) -> list[Printed]:
+    out, err = sys.stdout.buffer, sys.stderr.buffer
+    if stream:
+        return [Printed(job, rank, stream, out)]
+    return [Printed(job, rank, "out", out), Printed(job, rank, "err", err)]
+
+
+def _as_it_is(client: Client, wanted: list[Printed], attempt: int | None, tail: int | None, follow: bool) -> None:
+    """Prints it byte by byte as the task did."""
+    if not follow:
+        _print(client, wanted, attempt, tail)
+    elif attempt is None:
+        _together(client, wanted, _follow)
+    else:
+        _together(client, wanted, partial(_follow_one, attempt=attempt))
 
 
 @contextmanager

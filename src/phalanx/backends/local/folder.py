@@ -9,8 +9,13 @@ from typing import Any, cast
 
 from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Order, Share, Turn
 
+STREAMS = ("out", "err")
+"""What a task prints to, each to a file of its own."""
+
 PRIVATE, SHARED = 0o600, 0o644
 """Orders hold secrets; what tasks of another user read holds none."""
+
+_LOGS = tuple(f".{stream}" for stream in STREAMS)
 
 
 class AttemptFolder:
@@ -39,10 +44,14 @@ class AttemptFolder:
 
     def printed_bytes(self) -> int:
         """How much its tasks have printed so far."""
+        return sum(found.st_size for _, found in self.logs())
+
+    def logs(self) -> list[tuple[str, os.stat_result]]:
+        """The files that its tasks print to."""
         try:
-            return sum(entry.stat().st_size for entry in os.scandir(self.path) if entry.name.endswith((".out", ".err")))
+            return [(each.path, each.stat()) for each in os.scandir(self.path) if each.name.endswith(_LOGS)]
         except FileNotFoundError:
-            return 0
+            return []
 
     def identity(self) -> tuple[int, int] | None:
         """Which folder it is, also if another is made in its place; None if there is none."""

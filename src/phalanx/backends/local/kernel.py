@@ -1,4 +1,4 @@
-"""What the kernel offers to parents and children and Python does not: prctl(2), unshare(2), setns(2), mount(2)."""
+"""What the kernel offers and Python does not: prctl(2), unshare(2), setns(2), mount(2), inotify(7)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 
 NEW_MOUNTS, NEW_USERS = 0x0002_0000, 0x1000_0000
 READ_ONLY, REMOUNT, BIND, RECURSIVE, SLAVE = 1, 32, 4096, 16_384, 1 << 19
+
+_IN_MODIFY = 2
 
 KEYCTL = {"x86_64": 250, "aarch64": 219}
 """The number of keyctl(2), which the C library does not have. A kernel without it has no keyrings to leave."""
@@ -66,3 +68,15 @@ def _check(result: int, path: str | None = None) -> None:
     if result:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
+
+
+def watch_writing(folder: str) -> int:
+    """A file that is readable whenever something was written to a file in a folder. Each user has few of them."""
+    handle: int = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+    if handle < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    if _libc.inotify_add_watch(handle, os.fsencode(folder), _IN_MODIFY) < 0:
+        code = ctypes.get_errno()
+        os.close(handle)
+        raise OSError(code, os.strerror(code), folder)
+    return handle

@@ -308,6 +308,9 @@ EXAMPLES: dict[str, Any] = {
 }
 
 TEXTS = {
+    "application/x-ndjson": (
+        '{"at_ms":1790000000000,"rank":0,"stream":"out","end":21,"text":"step 1200, loss 2.31","whole":true}\n'
+    ),
     "text/event-stream": 'id: 993\nevent: JobSubmitted\ndata: {"seq": 993, "now_ms": 1790000000000, "job": "4821"}\n\n',
     "text/plain": "step 1200, loss 2.31\n",
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from phalanx.backends.local.orders import Yard
+from phalanx.backends.local.folder import STREAMS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class LogFile:
     """What one task has printed to its `out` or `err`."""
 
@@ -19,10 +19,16 @@ class LogFile:
 
 def log_files(data: Path, job: str, attempt: int) -> tuple[LogFile, ...]:
     """The logs of an attempt, by rank."""
-    folder = Path(Yard(data).folder(job, attempt).path)
+    from phalanx.backends.local.orders import Yard
+
+    return logs_in(Path(Yard(data).folder(job, attempt).path))
+
+
+def logs_in(folder: Path) -> tuple[LogFile, ...]:
+    """The logs in the folder of an attempt, by rank."""
     found = [
         LogFile(int(path.stem), path.suffix[1:], path)
         for path in folder.glob("*.*")
-        if path.suffix in (".out", ".err") and path.stem.isdigit()
+        if path.suffix[1:] in STREAMS and path.stem.isdecimal()
     ]
-    return tuple(sorted(found, key=lambda log: (log.rank, log.stream)))
+    return tuple(sorted(found))

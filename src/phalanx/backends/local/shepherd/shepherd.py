@@ -18,6 +18,7 @@ from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.idle import Idleness
+from phalanx.backends.local.shepherd.log_clock import LogClock
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 from phalanx.backends.local.shepherd.remains import KEEPERS, NONE, kill_these
 from phalanx.backends.local.shepherd.rest import Rest
@@ -64,6 +65,7 @@ class Shepherd:
         self._book = AnswerLog(folder, order["seq"])
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
+        self._log_clock = LogClock(self.loop, folder)
         self._boundary = Boundary(self.loop, folder, self._ranks_alive)
         self._swap = Swap(self.loop)
         self._rest = Rest(
@@ -98,6 +100,7 @@ class Shepherd:
         self._book.show(wire)
         self._muster_tasks(self.order["tasks"])
         self._look_home(self.folder.identity())
+        self._log_clock.begin()
         if self.order["idle_ms"]:
             Idleness(self.loop, self.folder, self._is_kept, self._end_idle).begin(self.order["idle_ms"])
         while not self.done:
@@ -430,6 +433,7 @@ class Shepherd:
             kill_all()
             self.loop.after(LOOK_AGAIN_MS, self._reap)
             return
+        self._log_clock.look()
         # Said once: a disk that is full has the end put down later than it was.
         ending.setdefault("ended_ms", int(time.time() * 1000))
         for task in self._tasks.values():

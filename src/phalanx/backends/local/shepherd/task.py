@@ -10,7 +10,8 @@ from contextlib import suppress
 
 from phalanx.backends.local.attempt_files import TaskOrder, TaskState
 from phalanx.backends.local.cgroup import Pen
-from phalanx.backends.local.folder import AttemptFolder
+from phalanx.backends.local.folder import STREAMS, AttemptFolder
+from phalanx.backends.local.logs.times import begin_times
 from phalanx.backends.local.processes import Process, descendants, process, signal_group, signal_process, variable
 from phalanx.backends.local.shepherd.confinement import confinement, write_variables
 from phalanx.backends.local.shepherd.inside import beside_the_first
@@ -46,6 +47,8 @@ class Task:
         """Brings the task to the edge of its command; the pipe through which it tells of itself."""
         order = self.order
         self._pen.make(order["cpus_milli"], order["memory_mb"])
+        for stream in STREAMS:
+            begin_times(self._folder.log_path(self.rank, stream))
         if "inside" in order:
             write_variables(order["inside_path"], order["inside"])
         env = {**order["env"], "PHALANX_TASK_RESTART_COUNT": str(self.restarts)}
@@ -85,7 +88,7 @@ class Task:
     def _streams(self) -> tuple[int, int, int]:
         outs = [
             os.open(self._folder.log_path(self.rank, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_MODE)
-            for stream in ("out", "err")
+            for stream in STREAMS
         ]
         return os.open(os.devnull, os.O_RDONLY), outs[0], outs[1]
 

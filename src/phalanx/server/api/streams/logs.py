@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
@@ -39,11 +39,7 @@ async def read_logs(
 ) -> HeldResponse:
     """Read what a task of a job has printed. `X-Phalanx-Offset` is where the answer begins."""
     item = await find(job, account, context)
-    number = attempt or item["attempts"]
-    if not number:
-        raise Refusal("not_found", f"job {item['id']} has not been started yet, so it has printed nothing")
-    if number > item["attempts"]:
-        raise Refusal("not_found", f"job {item['id']} has had {item['attempts']} attempts, not {number}")
+    number = number_of(item, attempt)
     path = context.options.file("jobs", item["id"], str(number), f"{rank}.{stream}")
     if not follow and not await context.of_file(path.is_file):
         raise Refusal(
@@ -56,6 +52,16 @@ async def read_logs(
     standing = Standing(context, request.state.token, lambda account: account.sees(item["queue"]))
     slots = context.connections.followers if follow else None
     return HeldResponse(body, "text/plain; charset=utf-8", headers, standing, account.user, slots)
+
+
+def number_of(item: dict[str, Any], attempt: int | None) -> int:
+    """The number of the attempt that is asked for, the newest if none is."""
+    number: int = attempt or item["attempts"]
+    if not number:
+        raise Refusal("not_found", f"job {item['id']} has not been started yet, so it has printed nothing")
+    if number > item["attempts"]:
+        raise Refusal("not_found", f"job {item['id']} has had {item['attempts']} attempts, not {number}")
+    return number
 
 
 async def read_log(context: Context, path: Path, offset: int) -> AsyncGenerator[bytes, None]:
@@ -75,7 +81,7 @@ async def _follow(context: Context, path: Path, offset: int, job: str, attempt: 
         # An attempt ends by a record of the journal, so that there is nothing to look up before the next.
         if context.engine.news.seq != known:
             known = context.engine.news.seq
-            ended = await _ended(context, job, attempt)
+            ended = await has_ended(context, job, attempt)
         piece = await context.of_file(_piece, path, offset, PIECE_BYTES)
         if piece:
             yield piece
@@ -86,7 +92,8 @@ async def _follow(context: Context, path: Path, offset: int, job: str, attempt: 
             await asyncio.sleep(LOOK_S)
 
 
-async def _ended(context: Context, job: str, attempt: int) -> bool:
+async def has_ended(context: Context, job: str, attempt: int) -> bool:
+    """Whether an attempt is over, so that nothing more is printed."""
     attempts = await context.read(table.attempts_of, job)
     return all(each["phase"] == "ended" for each in attempts if each["number"] == attempt)
 

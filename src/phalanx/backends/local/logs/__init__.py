@@ -1,0 +1,1 @@
+"""What tasks have printed: the files, the lines in them, and when each was written."""
