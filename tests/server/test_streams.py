@@ -64,7 +64,8 @@ def test_an_event_id_that_is_no_number_is_refused(rehearsal: Server) -> None:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("local")
-    server = Server(folder / "data", "--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8").start()
+    options = ("--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8", "--request-timeout", "1")
+    server = Server(folder / "data", *options).start()
     yield server
     server.stop()
 
@@ -93,6 +94,18 @@ def test_a_job_reports_its_progress_and_hears_that_it_should_save_its_work(local
     local.wait(job["id"], "running")
     local.client.post(f"/jobs/{job['id']}:checkpoint", json={"within_s": 60}).raise_for_status()
     assert local.wait(job["id"], "succeeded", "failed")["state"] == "succeeded"
+
+
+def test_a_command_goes_on_for_longer_than_a_request_may_take_to_arrive(local: Server) -> None:
+    job = local.submit(gpus=1, command=["sleep", "600"], grace="1s")
+    local.wait(job["id"], "running")
+    url = local.url.replace("http", "ws") + f"/api/v1/jobs/{job['id']}/exec?arg=cat"
+    with connect(url, additional_headers={"Authorization": local.client.headers["Authorization"]}) as line:
+        with pytest.raises(TimeoutError):
+            line.recv(timeout=1.5)
+        line.send(b"still here")
+        assert line.recv(timeout=30) == b"still here"
+    local.client.post(f"/jobs/{job['id']}:cancel")
 
 
 def test_a_command_runs_beside_a_task_and_is_audited(local: Server) -> None:

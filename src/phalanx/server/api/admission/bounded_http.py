@@ -47,6 +47,7 @@ class _BoundedHttp(HttpToolsProtocol):
         self._silent_bytes = 0
         self._refusal: Refusal | None = None
         self._address = ""
+        self._is_handed_over = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes a connection, unless its address has too many."""
@@ -66,6 +67,7 @@ class _BoundedHttp(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """Hands a connection to the protocol of web sockets."""
         self._leave()
+        self._is_handed_over = True
         super().handle_websocket_upgrade()
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +76,7 @@ class _BoundedHttp(HttpToolsProtocol):
             return
         self._silent_bytes += len(data)
         super().data_received(data)
-        if self.transport.is_closing() or self.parser is None:
+        if self.transport.is_closing() or self.parser is None or self._is_handed_over:
             return
         if self._silent_bytes > HEAD_BYTES_MAX:
             self._refuse(HEAD_TOO_LARGE)
