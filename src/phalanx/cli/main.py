@@ -31,6 +31,7 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "alerts": Verb("phalanx.cli.alerts:alerts", "List firing alerts."),
     "apply": Verb("phalanx.cli.apply:apply", "Change cluster, queues or policy, after showing the difference."),
+    "attach": Verb("phalanx.cli.attach:attach", "Attach to the terminal of a running task."),
     "audit": Verb("phalanx.cli.audit:audit", "List the audit log."),
     "backends": Verb("phalanx.cli.backends:backends", "List the backends on this machine and their capabilities."),
     "bench": Verb("phalanx.cli.bench:bench", "Run a benchmark and print what it measured beside its target."),

@@ -126,6 +126,7 @@ def _options(command: click.Command, ctx: click.Context) -> str:
 CLIENT_VERBS = (
     "alerts",
     "apply",
+    "attach",
     "audit",
     "backends",
     "cancel",

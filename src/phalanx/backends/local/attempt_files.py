@@ -35,7 +35,8 @@ class Binds(TypedDict):
 class TaskOrder(TypedDict):
     """One task to be run. `enter`, which ends with a name, precedes a command that is to run in its container;
     `remove` is run once it is gone. `inside` are the variables in a container, written to the file `inside_path`:
-    `env` is then that of the engine, on which a job has no influence. Papers of older versions lack the last four.
+    `env` is then that of the engine, on which a job has no influence. With `terminal` it has one to print to and to be
+    typed into. Papers of older versions lack the last five.
     """
 
     rank: int
@@ -54,6 +55,7 @@ class TaskOrder(TypedDict):
     inside_path: NotRequired[str]
     binds: NotRequired[Binds]
     sandbox: NotRequired[Sandbox]
+    terminal: NotRequired[bool]
 
 
 Grounds = dict[str, str]

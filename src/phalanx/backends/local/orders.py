@@ -208,6 +208,8 @@ class Yard:
                 order["binds"] = Binds(user=ids, folder=f"{folder}/{slot.rank}.mounts", sources=sources)
         elif self.hidden and not ids:
             order["sandbox"] = self._sandbox(own, env)
+        if job.kind is Kind.INTERACTIVE and not how.by_server:
+            order["terminal"] = True
         return order
 
     def _mounts(self, job: Job, staged: str, ids: list[int]) -> list[tuple[str, str]]:

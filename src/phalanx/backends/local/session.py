@@ -149,3 +149,32 @@ def open_session(
 def _sockets() -> tuple[int, int]:
     ours, theirs = socket.socketpair()
     return ours.detach(), theirs.detach()
+
+
+class Attachment(Session):
+    """The terminal of a task itself. Hanging up leaves the task as it is."""
+
+    def __init__(self, wire: Wire, line: int, rank: int) -> None:
+        super().__init__(wire, line, is_terminal=False)
+        self._rank = rank
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Sets the size of the task's terminal."""
+        self._wire.send({"do": "resize terminal", "rank": self._rank, "rows": rows, "columns": columns})
+
+
+def attach(data: Path, job: str, attempt: int, rank: int, size: tuple[int, int]) -> Attachment:
+    """Attaches to the terminal of a task, of a size (0, 0: as it is). BlockingIOError: ask again."""
+    wire = connect_to(Yard(data).folder(job, attempt).path, waits=False)
+    if wire is None:
+        raise NoSession(f"job {job}: attempt {attempt} does not run here")
+    ours, theirs = _sockets()
+    try:
+        asked = {"do": "attach", "rank": rank, "rows": size[0], "columns": size[1]}
+        if not wire.send(asked, (theirs,)):
+            wire.close()
+            os.close(ours)
+            raise NoSession(f"job {job}: attempt {attempt} has just ended")
+    finally:
+        os.close(theirs)
+    return Attachment(wire, ours, rank)

@@ -57,7 +57,8 @@ anew what it shows.
 `&tty=ROWSxCOLUMNS`, for callers who may change the job. Binary messages are what is typed, at most 1 MiB each, and
 printed.
 The caller may send the texts `{"eof": true}` and `{"resize": [ROWS, COLUMNS]}`; the last message is the text
-`{"exit": CODE}` (negative for a signal) or `{"error": MESSAGE}`.
+`{"exit": CODE}` (negative for a signal) or `{"error": MESSAGE}`. `/jobs/{job}/attach?rank=0&tty=ROWSxCOLUMNS` is the
+terminal of a task of an interactive job in the same words; closing it leaves the task as it is.
 
 **Open connections** last as long as the right to them. When the token is revoked or expires, its user is disabled or
 deleted, or the role is taken away, event streams and logs are cut, and commands are hung up with the close code 1008

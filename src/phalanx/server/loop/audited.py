@@ -36,6 +36,9 @@ from phalanx.server.loop.wire import (
 )
 from phalanx.server.secrets import keeper
 
+INSIDE = {"exec": "exec in job", "attach": "attach to job", "forward": "forward port of job"}
+"""What may be done in a running job."""
+
 
 def verb_of(body: Mutation) -> str:
     """What a mutation is called in the audit log."""
@@ -44,6 +47,8 @@ def verb_of(body: Mutation) -> str:
             return f"{verb} job"
         case ChangeArray(verb=verb):
             return f"{verb} array"
+        case RunBeside(verb=verb):
+            return INSIDE[verb]
         case ChangeNode(health=health):
             return "undrain node" if health == Health.HEALTHY else "drain node"
         case PutUser(new=new):
@@ -66,7 +71,6 @@ def verb_of(body: Mutation) -> str:
                 ResizeJob: "resize job",
                 UpdateJobs: "update job",
                 AskCheckpoint: "save job",
-                RunBeside: "exec in job",
                 DropUser: "delete user",
                 AddToken: "create token",
                 RevokeToken: "revoke token",
@@ -99,7 +103,7 @@ def described(body: Mutation, done: Any) -> tuple[str, str]:
         case UpdateJobs(jobs=jobs, array=array):
             return array or jobs[0], words_of(body)
         case RunBeside(job=job, rank=rank, command=command):
-            return job, f"task {rank}: {' '.join(command)}"
+            return job, f"task {rank}{': ' if command else ''}{' '.join(command)}"
         case ChangeNode(node=node, reason=reason):
             return node, reason
         case ChangeCluster(cluster=cluster):

@@ -89,11 +89,14 @@ class AskCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunBeside(msgspec.Struct, frozen=True, tag=True):
-    """Somebody runs a command beside a task. The loop only writes that down."""
+    """Somebody runs a command beside a task (`exec`), attaches to it or reaches a port of it (`forward`). The loop only
+    writes that down.
+    """
 
     job: str
     rank: int
     command: list[str]
+    verb: str = "exec"
 
 
 class ReportProgress(msgspec.Struct, frozen=True, tag=True):

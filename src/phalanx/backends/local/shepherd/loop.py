@@ -66,7 +66,7 @@ class Loop:
         ready = self._selector.select(self._patience_s())
         for key, _ in ready:
             # What came before it in the same turn may have done away with it.
-            if self._selector.get_map().get(key.fileobj) == key:
+            if self._selector.get_map().get(key.fd) == key:
                 key.data()
         while self._timers and self._timers[0].at_s <= time.monotonic():
             timer = heappop(self._timers)

@@ -16,6 +16,7 @@ from phalanx.backends.local.cgroup import Pen, pen_name
 from phalanx.backends.local.folder import AttemptFolder
 from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
+from phalanx.backends.local.shepherd.attachments import Attachments
 from phalanx.backends.local.shepherd.boundary import Boundary
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.log_clock import LogClock
@@ -27,6 +28,7 @@ from phalanx.backends.local.shepherd.suspension import Suspension
 from phalanx.backends.local.shepherd.swap import Swap
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.shepherd.task_set import Failure, TaskSet
+from phalanx.backends.local.shepherd.terminal import Terminal
 from phalanx.backends.local.shepherd.tidy import anybody_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
@@ -65,6 +67,7 @@ class Shepherd:
         self._book = AnswerLog(folder, order["seq"])
         self._tasks = self._book.tasks
         self._sessions = Sessions(self.loop)
+        self._attachments = Attachments(self._tasks)
         self._log_clock = LogClock(self.loop, folder)
         self._boundary = Boundary(self.loop, folder, self._ranks_alive)
         self._swap = Swap(self.loop)
@@ -126,6 +129,7 @@ class Shepherd:
             self.loop.forget(wire)
             self._book.forget(wire)
             self._sessions.hang_up(wire)
+            self._attachments.hang_up(wire)
             wire.close()
 
     def _obey(self, message: Message, wire: Wire) -> None:
@@ -134,6 +138,10 @@ class Shepherd:
                 self._book.show(wire)
             case "exec":
                 self._sessions.open(message, wire, self._tasks.get(message["rank"]))
+            case "attach":
+                self._attachments.open(message, wire)
+            case "resize terminal":
+                self._attachments.resize(message)
             case "rest":
                 if self._book.phase == "running" and self._muster is None and self._resizing is None:
                     self._rest.begin(message["for_ms"], message.get("patience_ms", 0), message.get("over_mb", 0))
@@ -202,6 +210,10 @@ class Shepherd:
     def _muster_tasks(self, orders: list[TaskOrder]) -> None:
         name = partial(pen_name, self.folder.path, self.order["job"], self.order["attempt"])
         tasks = [Task(order, self.folder, Pen(self.order["pens"], name(order["rank"]))) for order in orders]
+        for task in tasks:
+            if task.order.get("terminal"):
+                log_path = self.folder.log_path(task.rank, "out")
+                task.terminal = Terminal(self.loop, log_path, task.order["user"])
         self._tasks.update((task.rank, task) for task in tasks)
         self._book.write_gang()
         self._launch(tasks)
@@ -227,6 +239,8 @@ class Shepherd:
         for task in self._tasks.values():
             if task.pid == pid:
                 task.note_end(status)
+                if task.terminal is not None:
+                    task.terminal.end(task.status)
                 self._clear_out(task)
                 if task.rank in self._watches:
                     self._watches.pop(task.rank).end()
@@ -367,7 +381,7 @@ class Shepherd:
         return self._book.phase not in FROZEN and not self._rest
 
     def _is_kept(self) -> bool:
-        return len(self._sessions) > 0 or self._book.phase != "running" or not self._is_awake()
+        return len(self._sessions) + len(self._attachments) > 0 or self._book.phase != "running" or not self._is_awake()
 
     def _end_idle(self) -> None:
         if self._ending is None:

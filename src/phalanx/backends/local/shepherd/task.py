@@ -18,8 +18,7 @@ from phalanx.backends.local.shepherd.inside import beside_the_first
 from phalanx.backends.local.shepherd.launch import Recruit, Stage
 from phalanx.backends.local.shepherd.loop import Timer
 from phalanx.backends.local.shepherd.remains import WRITERS, helpers, lives, noticed
-
-LOG_MODE = 0o640
+from phalanx.backends.local.shepherd.terminal import LOG_MODE, Terminal
 
 
 class Task:
@@ -39,6 +38,7 @@ class Task:
         self.told_at_s: float | None = None
         self.remains: list[Process] = []
         self.timer: Timer | None = None
+        self.terminal: Terminal | None = None
         self._oom_kills_before = 0
         self._folder = folder
         self._pen = pen
@@ -57,6 +57,8 @@ class Task:
         self.told_at_s, self.remains = None, []
         self._oom_kills_before = self._pen.oom_kills()
         self.pid, pipe = recruit.fork(self._streams, stage)
+        if self.terminal is not None:
+            self.terminal.hand_over()
         self._pen.take(self.pid)
         born = process(self.pid)
         self.began = born.began if born else 0
@@ -86,6 +88,8 @@ class Task:
                 self._pen.limit_memory(self.order["memory_mb"] + memory_mb)
 
     def _streams(self) -> tuple[int, int, int]:
+        if self.terminal is not None:
+            return self.terminal.theirs, self.terminal.theirs, self.terminal.theirs
         outs = [
             os.open(self._folder.log_path(self.rank, stream), os.O_WRONLY | os.O_APPEND | os.O_CREAT, LOG_MODE)
             for stream in STREAMS

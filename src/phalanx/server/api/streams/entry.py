@@ -1,0 +1,91 @@
+"""Who may enter a running job, to run a command beside a task, attach to it or reach its ports. It is audited first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import WebSocket
+
+from phalanx.server.accounts.roles import Account
+from phalanx.server.api.admission.owner import need_acting_as
+from phalanx.server.api.context import Context
+from phalanx.server.api.jobs import changeable, hand_over
+from phalanx.server.api.streams.standing import Standing
+from phalanx.server.loop.wire import Caller, RunBeside
+from phalanx.server.refusal import Refusal
+
+OPEN_S = 5.0
+OPEN_AGAIN_S = 0.05
+
+Begun = TypeVar("Begun")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One who may change a job that runs."""
+
+    context: Context
+    token: str
+    account: Account
+    item: dict[str, Any]
+    origin: str
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the right lasts."""
+        queue, user = self.item["queue"], self.item["user"]
+        return Standing(self.context, self.token, lambda now: now.may_change(queue, user))
+
+    async def audited(self, rank: int, verb: str, command: list[str]) -> int:
+        """Has the audit log say what is done; the number of the attempt that runs."""
+        asked = RunBeside(self.item["id"], rank, command, verb)
+        answer = await hand_over(self.context, Caller(self.account.user, self.account.token, self.origin), asked)
+        attempt: int = msgspec.json.decode(answer.body)["attempt"]
+        return attempt
+
+
+async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
+    """Lets a caller in who may change the job, and may act for the user it belongs to."""
+    token, account = await _account(websocket, context)
+    item = await changeable(job, account, context)
+    if item["state"] != "running":
+        raise Refusal("conflict", f"job {item['id']} is {item['state']}: this needs a job that runs")
+    await need_acting_as(item["user"], account, context)
+    if context.options.backend != "local":
+        raise Refusal("conflict", f"the backend {context.options.backend} lets nobody into its tasks")
+    return Entry(context, token, account, item, websocket.client.host if websocket.client else "")
+
+
+async def _account(websocket: WebSocket, context: Context) -> tuple[str, Account]:
+    scheme, _, token = websocket.headers.get("authorization", "").partition(" ")
+    account = await context.account(token) if scheme.lower() == "bearer" and token else None
+    if account is None:
+        raise Refusal("unauthenticated", "expected a valid token in the header 'Authorization: Bearer TOKEN'")
+    return token, account
+
+
+async def begun(begin: Callable[[], Begun]) -> Begun:
+    """What a supervisor begins. One that is busy is asked again for a while, and never waited for."""
+    from phalanx.backends.local.session import NoSession
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(OPEN_S):
+            while True:
+                try:
+                    return begin()
+                except NoSession as error:
+                    raise Refusal("conflict", str(error)) from None
+                except BlockingIOError:
+                    await asyncio.sleep(OPEN_AGAIN_S)
+                except OSError as error:
+                    raise _unavailable(f"no command can be begun now: {error.strerror}") from None
+    raise _unavailable(f"the supervisor of the attempt has not answered for {OPEN_S:g} s")
+
+
+def _unavailable(why: str) -> Refusal:
+    return Refusal("unavailable", f"{why}: try again in a moment", {"retry_after_s": 1})
