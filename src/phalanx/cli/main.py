@@ -45,6 +45,7 @@ VERBS: dict[str, Verb] = {
     "drain": Verb("phalanx.cli.drain:drain", "Drain nodes: they take no new work."),
     "events": Verb("phalanx.cli.events:events", "Print events as they happen."),
     "exec": Verb("phalanx.cli.exec:exec", "Run a command next to a running task."),
+    "forward": Verb("phalanx.cli.forward:forward", "Forward a port of this machine to a running task."),
     "hardware": Verb("phalanx.cli.hardware:hardware", "List the accelerators and instance types known here."),
     "history": Verb("phalanx.cli.history:history", "List finished jobs and what they used."),
     "import": Verb("phalanx.cli.import_:import_", "Convert files of other systems."),

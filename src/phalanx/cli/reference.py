@@ -136,6 +136,7 @@ CLIENT_VERBS = (
     "drain",
     "events",
     "exec",
+    "forward",
     "history",
     "hold",
     "job",

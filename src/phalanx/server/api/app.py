@@ -31,7 +31,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.examples import with_examples
 from phalanx.server.api.overview import attention, devices, reasons, series, timeline
 from phalanx.server.api.pages import as_json
-from phalanx.server.api.streams import beside, events, found, log_lines, logs
+from phalanx.server.api.streams import beside, events, forward, found, log_lines, logs
 
 PREFIX = "/api/v1"
 DESCRIPTION = (
@@ -57,6 +57,7 @@ def create_app(context: Context) -> FastAPI:
     for module in (
         jobs,
         changing,
+        forward,
         log_lines,
         logs,
         found,

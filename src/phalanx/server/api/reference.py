@@ -59,11 +59,14 @@ printed.
 The caller may send the texts `{"eof": true}` and `{"resize": [ROWS, COLUMNS]}`; the last message is the text
 `{"exit": CODE}` (negative for a signal) or `{"error": MESSAGE}`. `/jobs/{job}/attach?rank=0&tty=ROWSxCOLUMNS` is the
 terminal of a task of an interactive job in the same words; closing it leaves the task as it is.
+`/jobs/{job}/forward?rank=0&port=8888` is one connection to a port that the task listens on: binary messages both ways,
+and `{"eof": true}` from either side once it sends no more. With `&check=true` nothing is connected: the answer tells
+whether it may be.
 
 **Open connections** last as long as the right to them. When the token is revoked or expires, its user is disabled or
 deleted, or the role is taken away, event streams and logs are cut, and commands are hung up with the close code 1008
-and the reason, within two seconds. In each API worker a user has at most 8 commands, 32 followed logs and 32 event
-streams open, and all users together 128, 512 and 512; one more is `rate_limited`.
+and the reason, within two seconds. In each API worker a user has at most 8 commands, 64 forwarded ports, 32 followed
+logs and 32 event streams open, and all users together 128, 512, 512 and 512; one more is `rate_limited`.
 
 **Errors** are `{"code", "message", "detail"}`:
 """

@@ -18,6 +18,7 @@ from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.answers import AnswerLog, Pending
 from phalanx.backends.local.shepherd.attachments import Attachments
 from phalanx.backends.local.shepherd.boundary import Boundary
+from phalanx.backends.local.shepherd.forwards import connect_to_port
 from phalanx.backends.local.shepherd.idle import Idleness
 from phalanx.backends.local.shepherd.log_clock import LogClock
 from phalanx.backends.local.shepherd.loop import Loop, Timer
@@ -140,6 +141,8 @@ class Shepherd:
                 self._sessions.open(message, wire, self._tasks.get(message["rank"]))
             case "attach":
                 self._attachments.open(message, wire)
+            case "forward":
+                connect_to_port(message, wire, self._tasks.get(message["rank"]))
             case "resize terminal":
                 self._attachments.resize(message)
             case "rest":

@@ -18,7 +18,7 @@ class Line:
     async def read(self) -> bytes:
         """What the command prints next; nothing at its end."""
         while (printed := self._session.read_now()) is None:
-            await _readable(self._session.fileno())
+            await readable(self._session.fileno())
         return printed
 
     async def write(self, data: bytes) -> None:
@@ -46,7 +46,7 @@ class Line:
         try:
             async with asyncio.timeout(timeout_s):
                 while (code := self._session.exit_now()) is None:
-                    await _readable(self._session.exit_fileno())
+                    await readable(self._session.exit_fileno())
                 return code
         except TimeoutError:
             raise NoSession(f"the command printed its last, but did not end within {timeout_s:g} s") from None
@@ -56,7 +56,8 @@ class Line:
         self._session.close()
 
 
-async def _readable(handle: int) -> None:
+async def readable(handle: int) -> None:
+    """Waits until there is something to read."""
     loop = asyncio.get_running_loop()
     await _ready(handle, loop.add_reader, loop.remove_reader)
 

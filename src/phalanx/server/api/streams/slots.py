@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from phalanx.server.refusal import Refusal
 
 EXECS_PER_USER, EXECS_PER_WORKER = 8, 128
+FORWARDS_PER_USER, FORWARDS_PER_WORKER = 64, 512
 FOLLOWERS_PER_USER, FOLLOWERS_PER_WORKER = 32, 512
 STREAMS_PER_USER, STREAMS_PER_WORKER = 32, 512
 RETRY_S = 5
@@ -48,5 +49,6 @@ class OpenConnections:
     """The slots of a worker."""
 
     execs: Slots = field(default_factory=lambda: Slots("execs", EXECS_PER_USER, EXECS_PER_WORKER))
+    forwards: Slots = field(default_factory=lambda: Slots("forwarded ports", FORWARDS_PER_USER, FORWARDS_PER_WORKER))
     followers: Slots = field(default_factory=lambda: Slots("log followers", FOLLOWERS_PER_USER, FOLLOWERS_PER_WORKER))
     streams: Slots = field(default_factory=lambda: Slots("event streams", STREAMS_PER_USER, STREAMS_PER_WORKER))

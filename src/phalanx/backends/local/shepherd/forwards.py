@@ -1,0 +1,58 @@
+"""Connections to ports of tasks. Only what a task itself listens on is reached, and nothing else on the machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from phalanx.backends.local.ports import Listener, listeners, own_listener, sockets_of
+from phalanx.backends.local.processes import descendants
+from phalanx.backends.local.shepherd.task import Task
+from phalanx.backends.local.wire import Message, Wire
+
+CONNECT_S = 1.0
+"""How long a listener of this machine may take to take a connection. Nothing else happens meanwhile."""
+
+
+def connect_to_port(message: Message, wire: Wire, task: Task | None) -> None:
+    """Connects to a port of a task and hands the connection over; says why if it cannot."""
+    rank, port = message["rank"], message["port"]
+    if task is None or not task.alive:
+        wire.send({"error": f"task {rank} does not run"})
+        return
+    try:
+        end = _connected(task, port)
+    except OSError as error:
+        wire.send({"error": f"port {port} of task {rank}: {error.strerror or error}"})
+        return
+    if end is None:
+        wire.send({"error": f"nothing of task {rank} listens on port {port}"})
+        return
+    with end:
+        wire.send({"connected": True}, (end.fileno(),))
+
+
+def _connected(task: Task, port: int) -> socket.socket | None:
+    """A connection to what a task listens on; None if that is nothing.
+
+    It is looked again after the connection was made: a socket that was there before and after was there in between.
+    """
+    before = _own_listener(task, port)
+    if before is None:
+        return None
+    end = socket.socket(before.family, socket.SOCK_STREAM)
+    try:
+        end.settimeout(CONNECT_S)
+        end.connect(before.address)
+        end.settimeout(None)
+        if _own_listener(task, port) == before:
+            return end
+    except BaseException:
+        end.close()
+        raise
+    end.close()
+    return None
+
+
+def _own_listener(task: Task, port: int) -> Listener | None:
+    return own_listener(listeners(port), sockets_of(each.pid for each in descendants(os.getpid()) if task.owns(each)))
