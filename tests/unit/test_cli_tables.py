@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.cli import job_rows
-from phalanx.cli.fitting import GAP, Fit, cut, fitted
+from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted
 from phalanx.cli.job_rows import COLUMNS, job_row
-from phalanx.cli.output import Column, as_table
+from phalanx.cli.output import Column, as_table, emit_one, say
 
 FITS = st.builds(
     lambda width, least, spare: Fit(width, min(least, width), spare),
@@ -147,3 +147,31 @@ def test_of_wide_characters_so_many_are_kept_as_have_room() -> None:
     assert cut("日本語", 5) == "日本…"
     assert cut("日本語", 4) == "日…"
     assert cut("日本語", 4, tail=True) == "…語"
+
+
+@pytest.mark.parametrize("room", [16, 40, 80])
+def test_sentences_are_folded_between_words_on_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], room: int
+) -> None:
+    text = "  5.0 s  job 名前名前 waits: it needs 32 GPUs and 2 are free (of 8 nodes: 8 without enough free GPUs)"
+    say(text)
+    assert capsys.readouterr().out == f"{text}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(room))
+    say(text, indent="    ")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(cells(line) <= max(room, 20) for line in lines)
+    assert " ".join(line.strip() for line in lines).split() == text.split()
+    assert lines[0].startswith("  5.0 s")
+    assert all(line.startswith("    ") for line in lines[1:])
+
+
+def test_lines_of_one_thing_are_as_narrow_as_the_terminal_also_with_wide_letters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    emit_one({"name": "名前が長い" * 20, "id": "x" * 200}, [Column("name"), Column("id")], "table")
+    lines = capsys.readouterr().out.splitlines()
+    assert all(cells(line) <= 40 for line in lines)
+    assert "".join(line.removeprefix("ID").strip() for line in lines if "x" in line) == "x" * 200

@@ -8,6 +8,7 @@ from importlib.resources import files
 import click
 
 from phalanx.cli.map import draw, letters_of
+from phalanx.cli.output import say
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.formats.native import read_cluster
 from phalanx.engine.turn import verify
@@ -24,6 +25,7 @@ from phalanx.workload.formats.native import read_job
 START_MS, STOP_MS = 2_000, 10_000
 FAILURE_MS = 60_000
 END_MS = 120_000
+INDENT = " " * len("   1.0 s A  ")
 FAILING = "a1"
 
 
@@ -31,7 +33,7 @@ FAILING = "a1"
 def demo() -> None:
     """Show what phalanx decides: a cluster, five submissions, a node that fails, and why the rest waits."""
     run = _run()
-    click.echo("Eight nodes of eight H100 in two racks. Five submissions arrive a second apart; policy: priority.\n")
+    say("Eight nodes of eight H100 in two racks. Five submissions arrive a second apart; policy: priority.\n")
     told_failure = False
     while run.state.now < END_MS:
         plan = run.step()
@@ -39,15 +41,15 @@ def demo() -> None:
             break
         if run.state.now >= FAILURE_MS and not told_failure:
             told_failure = True
-            click.echo(f"{_time(FAILURE_MS)} node {FAILING} fails; who runs there is told to leave (small letters).")
+            say(f"{_time(FAILURE_MS)} node {FAILING} fails; who runs there is told to leave (small letters).")
             _show(run)
             click.echo()
         _tell(run, plan)
     _show(run)
     verify(run.journal)
     records = len(run.journal.records)
-    click.echo(f"\n{records} records were journaled; decided again from the journal, every plan is the same.")
-    click.echo("Next: `phalanx plan --cluster examples/cluster-three-types.yaml examples/job-3d-parallel-70b.yaml`.")
+    say(f"\n{records} records were journaled; decided again from the journal, every plan is the same.")
+    say("Next: `phalanx plan --cluster examples/cluster-three-types.yaml examples/job-3d-parallel-70b.yaml`.")
 
 
 def _run() -> Run:
@@ -71,11 +73,11 @@ def _tell(run: Run, plan: Plan) -> None:
         where = ", ".join(claim.placement.nodes)
         leave = "has left" if len(claim.victims) == 1 else "have left"
         waits = f", once {', '.join(claim.victims) or 'those leaving'} {leave}" if claim.waits else ""
-        click.echo(f"{_time(state.now)} {letters[claim.job]}  {_name(claim.job, job.name)}: {where}{waits}")
+        say(f"{_time(state.now)} {letters[claim.job]}  {_name(claim.job, job.name)}: {where}{waits}", indent=INDENT)
     for verdict in plan.verdicts:
         job = state.record(verdict.job).job
         line = because(explain(state, verdict.job))
-        click.echo(f"{_time(state.now)} {letters[verdict.job]}  {_name(verdict.job, job.name)} waits: {line}")
+        say(f"{_time(state.now)} {letters[verdict.job]}  {_name(verdict.job, job.name)} waits: {line}", indent=INDENT)
 
 
 def _show(run: Run) -> None:

@@ -141,7 +141,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
 
 
 def complain(message: str, exit_code: int) -> int:
-    click.echo(f"phalanx: {message}", err=True)
+    from phalanx.cli.output import say
+
+    say(f"phalanx: {message}", err=True)
     return exit_code
 
 

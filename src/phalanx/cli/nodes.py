@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from phalanx.cli.client import connect
-from phalanx.cli.output import Column, Output, emit, output_option
+from phalanx.cli.output import Column, Output, emit, output_option, say
 from phalanx.cli.simulated import banner_of
 from phalanx.cli.state_file import state_option
 from phalanx.cli.watch import shown, watch_option
@@ -54,7 +54,7 @@ def _show(rows: list[dict[str, Any]], output: Output) -> None:
     """Why a node is as it is has a column only where there is something to say."""
     banner = banner_of(sum(bool(row.get("simulated")) for row in rows))
     if banner and output in ("table", "wide"):
-        click.echo(banner, err=True)
+        say(banner, err=True)
     said = any(row.get("reason") for row in rows)
     emit(rows, [column for column in COLUMNS if said or column is not REASON], output)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
@@ -217,14 +216,33 @@ def _lines(row: Row, columns: Sequence[Column]) -> str:
     room = max(_room() - indent, PROSE_LEAST)
     lines = []
     for column in columns:
-        parts = textwrap.wrap(column.text(row), room, break_on_hyphens=False) or ["-"]
-        lines += [f"{column.title if part is parts[0] else '':<{indent}}{part}" for part in parts]
+        parts = folded(column.text(row) or "-", room)
+        lines += [f"{'' if at else column.title:<{indent}}{part}" for at, part in enumerate(parts)]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
 def _room() -> int:
     """The width of the terminal. A pipe has none: nothing is folded or cut for a program that reads the table."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
+
+
+def say(text: str, err: bool = False, indent: str = "") -> None:
+    """Prints sentences, on a terminal folded between words; what goes on below begins with the indent."""
+    stream = sys.stderr if err else sys.stdout
+    room = shutil.get_terminal_size().columns if stream.isatty() else PIPE_COLUMNS
+    for line in text.split("\n"):
+        click.echo("\n".join(_sentence(line, room, indent)), err=err)
+
+
+def _sentence(line: str, room: int, indent: str) -> list[str]:
+    """The lines that one is folded to; its own blanks at the beginning stay."""
+    if cells(line) <= room:
+        return [line]
+    words = line.lstrip(" ")
+    lead = line[: len(line) - len(words)]
+    first = folded(words, max(room - len(lead), PROSE_LEAST))[0]
+    rest = folded(words[len(first) :].lstrip(" "), max(room - len(indent), PROSE_LEAST))
+    return [lead + first, *(indent + part for part in rest)]
 
 
 def wants_colour() -> bool:

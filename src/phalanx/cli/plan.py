@@ -12,7 +12,7 @@ import msgspec
 from phalanx.cli.complete import policy_names
 from phalanx.cli.files import check_after, cluster_from, jobs_from, save_journal
 from phalanx.cli.map import draw
-from phalanx.cli.output import STATE, Column, Output, emit, output_option
+from phalanx.cli.output import STATE, Column, Output, emit, output_option, say
 from phalanx.cli.plan_live import plan_live
 from phalanx.cli.when import moment
 from phalanx.cluster.device import FULL_PERMILLE, Mode, Portion
@@ -93,10 +93,10 @@ def plan(
         click.echo()
         for line in draw(state):
             click.echo(line)
-        click.echo(f"\n{_rest(state, jobs)}")
+        say(f"\n{_rest(state, jobs)}")
         for line in (deadline_words(state, job.id) for job in jobs):
             if line:
-                click.echo(line)
+                say(line)
 
 
 def _with_path(reason: str, paths: Mapping[str, str]) -> str:

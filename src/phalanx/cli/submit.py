@@ -15,7 +15,7 @@ from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import Site, site_of, with_file
 from phalanx.cli.job_wish import Draft, check_drafts, drafts_of
-from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option
+from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option, say
 from phalanx.errors import PhalanxError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
@@ -232,7 +232,7 @@ def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, An
     """Says at once whether jobs with a deadline can meet it."""
     for text, job in zip(texts, made, strict=True):
         if "deadline" in text and (line := client.get(job_path(job["id"], "/why")).get("deadline")):
-            click.echo(line, err=True)
+            say(line, err=True)
 
 
 def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
@@ -243,4 +243,4 @@ def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
             told = client.get(job_path(job["id"], "/why"))
             if told["reason"] == "never_fits":
                 helps = told["sooner"] or told["evidence"].get("then")
-                click.echo(f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}", err=True)
+                say(f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}", err=True)
