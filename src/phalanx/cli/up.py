@@ -11,7 +11,7 @@ import click
 
 from phalanx.cli.complete import policy_names
 from phalanx.cli.context import config_path
-from phalanx.cli.output import Output, as_json, as_yaml
+from phalanx.cli.output import Output, as_json, as_yaml, say
 from phalanx.cli.simulated import banner_of
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
@@ -151,7 +151,7 @@ def up(
             _write_whole(ready_file, as_json(_ready(ready)))
         _announce(ready, output, first)
 
-    return run(options, tell_ready, lambda line: click.echo(f"phalanx: {line}", err=True))
+    return run(options, tell_ready, lambda line: say(f"phalanx: {line}", err=True))
 
 
 def address_of(text: str) -> tuple[str, int]:
@@ -245,5 +245,6 @@ def _announce(options: Options, output: Output, first: bool) -> None:
             + "  phalanx run --template hello\n\n"
             + (f"{banner}\n\n" if banner else "")
             + (f"The admin's token, shown this once: {token_file.read_text().strip()}\n" if first else "")
-            + f"The admin's token is in {token_file}: keep it to yourself. Logs are in {options.file('log')}."
+            + f"The admin's token is in {token_file}: keep it to yourself. Logs are in {options.file('log')}.\n"
+            + "Ctrl-C stops the server and leaves running jobs alone."
         )

@@ -27,6 +27,7 @@ from phalanx.errors import PhalanxError
 from phalanx.folders import ROOTS_DATA
 from phalanx.mortal import die_with_parent
 from phalanx.server.accounts.identity import find_uid_first
+from phalanx.server.farewell import farewell
 from phalanx.server.options import Options
 from phalanx.server.store.database import database_file
 
@@ -211,6 +212,7 @@ def up(options: Options, ready: Callable[[Options], None], tell: Callable[[str],
             while not tree.stopping:
                 tree.watch()
                 time.sleep(0.1)
+            tell(farewell(options))
         finally:
             tree.stop()
     return 0

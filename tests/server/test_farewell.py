@@ -1,0 +1,35 @@
+"""What a server says when it is stopped from the keyboard, and that it is true."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from running import Server, eventually
+
+
+def stopped(server: Server) -> str:
+    """What it says after Ctrl-C."""
+    os.kill(server.process_id(), signal.SIGINT)
+    told = iter(server.told, "")
+    line = next(line for line in told if "the server stops" in line)
+    server.stop()
+    return line
+
+
+def test_it_says_what_goes_on_and_how_it_comes_back(folder: Path) -> None:
+    options = ("--backend", "local", "--simulate", "--nodes", "1", "--gpus", "1")
+    server = Server(folder, *options).start()
+    running = server.submit(gpus=1, command=["sleep", "600"], grace="1s")
+    server.wait(running["id"], "running")
+    server.submit(gpus=1, command=["true"])
+    line = stopped(server)
+    assert "1 job goes on without it and keeps its GPUs" in line
+    assert f"`phalanx up --data {folder}`, with the same options, finds it again" in line
+    assert "1 job waits until then" in line
+    again = Server(folder, *options).start()
+    assert again.wait(running["id"], "running")["attempts"] == 1
+    again.client.post(f"/jobs/{running['id']}:cancel").raise_for_status()
+    eventually(lambda: again.client.get("/jobs", params={"state": "succeeded"}).json()["items"])
+    assert "no job runs" in stopped(again)
