@@ -10,8 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "server"))
 
-from browser import Browser, Page
 from running import Server
+
+from phalanx.bench.page.browser import Browser
+from phalanx.bench.page.tab import Page
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from browser import Browser, Page
 from running import Server, eventually
+
+from phalanx.bench.page.browser import Browser
+from phalanx.bench.page.tab import Page
 
 pytestmark = pytest.mark.needs("chromium")
 

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from browser import Page
 from running import Server, eventually
+
+from phalanx.bench.page.tab import Page
 
 pytestmark = pytest.mark.needs("chromium")
 

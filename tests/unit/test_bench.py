@@ -25,6 +25,7 @@ from phalanx.bench.quality import Outcome, Size, racks, stranded
 from phalanx.bench.registry import BENCHMARKS
 from phalanx.bench.row import quantile, ratio, row
 from phalanx.bench.streams import MIXES, Mix, stream
+from phalanx.cli.bench import parts_of
 from phalanx.cli.exit import Exit
 from phalanx.cli.main import cli, run
 from phalanx.cluster.bits import lowest
@@ -78,6 +79,19 @@ def test_only_the_part_asked_for_is_run() -> None:
     assert code == Exit.OK
     assert out.splitlines()[0].split() == ["NAME", "VALUE", "UNIT", "TARGET", "MET"]
     assert err.splitlines() == ["mesh: 5 clusters"]
+
+
+def test_a_part_that_takes_long_is_run_only_if_it_is_named() -> None:
+    long = [key for key, part in BENCHMARKS["page"].items() if part.when_named]
+    assert long == ["hour"]
+    assert BENCHMARKS["page"]["hour"] not in parts_of("page", ())
+    assert parts_of("page", ("hour",)) == [BENCHMARKS["page"]["hour"]]
+
+
+def test_the_page_is_lighter_than_250_kb() -> None:
+    code, out, _ = invoke("page", "--only", "weight", "-o", "json")
+    assert code == Exit.OK
+    assert [each["met"] for each in json.loads(out)] == [True, None]
 
 
 @pytest.mark.parametrize(

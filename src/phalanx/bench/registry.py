@@ -13,6 +13,8 @@ class Part(NamedTuple):
 
     summary: str
     run: Callable[[bool, Tell], list[Row]]
+    when_named: bool = False
+    """Runs only if it is asked for by name: it takes long."""
 
 
 def _speed(quick: bool, tell: Tell) -> list[Row]:
@@ -171,6 +173,31 @@ def _likeness(quick: bool, tell: Tell) -> list[Row]:
     return likeness.run(LIVE_JOBS_QUICK if quick else LIVE_JOBS, tell)
 
 
+def _page_speed(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import run
+
+    return run.speed(run.QUICK if quick else run.FULL, tell)
+
+
+def _page_memory(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import run
+
+    scale = run.QUICK if quick else run.FULL
+    return run.memory(scale, scale.events_s, tell)
+
+
+def _page_hour(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import run
+
+    return run.memory(run.QUICK, run.QUICK.events_s, tell) if quick else run.memory(run.FULL, run.HOUR_S, tell)
+
+
+def _page_weight(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.page import weight
+
+    return weight.weight()
+
+
 MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
@@ -192,6 +219,12 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "cells": {
         "steps": Part("random histories of virtual clusters, with the guarantee asserted at every step", _cells),
         "sharing": Part("queueing delay of tenants alone, sharing by quota and sharing by cells", _sharing),
+    },
+    "page": {
+        "weight": Part("what the page weighs, compressed", _page_weight),
+        "speed": Part("views, filters, news and the map in Chromium: 10,000 GPUs, 20,000 jobs", _page_speed),
+        "memory": Part("memory of open tabs under 100 events a second, for five minutes", _page_memory),
+        "hour": Part("the same for an hour; runs only by its name", _page_hour, when_named=True),
     },
     "policies": {
         "cost": Part("CPU time of an event under every policy, on the same trace, with solvers apart", _policies),

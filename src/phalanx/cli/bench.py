@@ -49,14 +49,14 @@ def all_parts() -> Iterable[tuple[str, str, Part]]:
 
 
 def parts_of(name: str, only: tuple[str, ...]) -> list[Part]:
-    """The parts asked for, all of them if none is named, in the order of the benchmark."""
+    """The parts asked for, in the order of the benchmark; if none is named, all but those that must be."""
     if name not in BENCHMARKS:
         raise UnknownBenchmarkError(f"there is no benchmark {name!r} (there is: {', '.join(BENCHMARKS)})")
     parts = BENCHMARKS[name]
     for key in only:
         if key not in parts:
             raise UnknownBenchmarkError(f"benchmark {name} has no part {key!r} (it has: {', '.join(parts)})")
-    return [part for key, part in parts.items() if key in (only or parts)]
+    return [part for key, part in parts.items() if key in only or not (only or part.when_named)]
 
 
 def tell(line: str) -> None:

@@ -1,36 +1,17 @@
-"""Chromium, driven over its DevTools protocol: opens pages, types, clicks, and keeps what they log and fetch."""
+"""One tab of Chromium over its DevTools protocol: opens, types, clicks, and keeps what it logs and fetches."""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 PATIENCE_S = 30.0
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-OPTIONS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-extensions",
-    "--remote-debugging-port=0",
-    "--window-size=1280,900",
-)
 KEYS = {
     "Enter": ("Enter", 13, "\r"),
     "Escape": ("Escape", 27, ""),
@@ -39,65 +20,49 @@ KEYS = {
 }
 
 
-class Browser:
-    """One process; its pages share cookies and workers."""
-
-    def __init__(self, profile: Path) -> None:
-        program = next(filter(None, map(shutil.which, NAMES)))
-        self._process = subprocess.Popen(
-            [program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        port_file = profile / "DevToolsActivePort"
-        until(lambda: port_file.is_file() and port_file.read_text().strip(), "Chromium listens")
-        self._port = int(port_file.read_text().split()[0])
-        self._lines = ExitStack()
-
-    def page(self) -> Page:
-        """A new tab."""
-        with urlopen(self._request("/json/new?about:blank"), timeout=PATIENCE_S) as answer:
-            target = json.load(answer)
-        line = connect(target["webSocketDebuggerUrl"], max_size=None, compression=None, ping_interval=None)
-        return Page(self._lines.enter_context(line))
-
-    def close(self) -> None:
-        """Ends the process and all that it started."""
-        self._lines.close()
-        os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-    def _request(self, path: str) -> Request:
-        return Request(f"http://127.0.0.1:{self._port}{path}", method="PUT")
+class PageError(AssertionError):
+    """A page is not what was expected, or the browser refuses a command."""
 
 
 class Page:
-    """One tab. `said` is what reached its console as warning or error, `fetched` the addresses it asked for."""
+    """One tab. `said` is what reached its console as warning or error, `fetched` the addresses it asked for;
+    `listeners` hear of what else the browser tells, by its name.
+    """
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._number = 0
         self.said: list[str] = []
         self.fetched: list[str] = []
+        self.listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Sends one command and waits for its answer."""
-        self._number += 1
-        number = self._number
-        self._socket.send(json.dumps({"id": number, "method": method, "params": parameters}))
+        return self.answer(self.send(method, **parameters))
+
+    def answer(self, number: int) -> dict[str, Any]:
+        """Waits for the answer to a command that was sent."""
         deadline_s = time.monotonic() + PATIENCE_S
         while True:
             message = json.loads(self._socket.recv(timeout=max(0.1, deadline_s - time.monotonic())))
             if message.get("id") == number:
-                assert "error" not in message, f"{method}: {message['error']}"
+                if "error" in message:
+                    raise PageError(f"the browser refuses: {message['error']}")
                 return dict(message["result"])
             self._note(message)
 
+    def send(self, method: str, **parameters: Any) -> int:
+        """Sends one command and waits for nothing; its number."""
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        return self._number
+
     def _note(self, message: dict[str, Any]) -> None:
         content = message.get("params", {})
+        if message.get("method") in self.listeners:
+            self.listeners[message["method"]](content)
         match message.get("method"):
             case "Network.requestWillBeSent":
                 self.fetched.append(content["request"]["url"])
@@ -111,8 +76,17 @@ class Page:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
-        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return self.value(self.begin(script))
+
+    def begin(self, script: str) -> int:
+        """Has an expression worked out and does not wait for it; what to ask its `value` with."""
+        return self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+
+    def value(self, number: int) -> Any:
+        """The value of an expression that was begun."""
+        answer = self.answer(number)
+        if "exceptionDetails" in answer:
+            raise PageError(str(answer["exceptionDetails"]))
         return answer["result"].get("value")
 
     def open(self, url: str) -> None:
@@ -196,6 +170,11 @@ class Page:
         """Forgets that the browser told of answers with this status, which it does by itself."""
         self.said = [line for line in self.said if f"status of {status}" not in line]
 
+    def close(self) -> None:
+        """Closes the tab."""
+        self.send("Page.close")
+        self._socket.close()
+
     def leave(self) -> None:
         """Ends what the tab does: its streams, and its part in workers that tabs share."""
         self.call("Page.navigate", url="about:blank")
@@ -205,5 +184,6 @@ def until(look: Callable[[], Any], what: str, otherwise: Callable[[], str] = str
     """Looks again and again until it is so."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not look():
-        assert time.monotonic() < deadline_s, f"not in {PATIENCE_S:g} s: {what}\n{otherwise()[:3000]}"
+        if time.monotonic() > deadline_s:
+            raise PageError(f"not in {PATIENCE_S:g} s: {what}\n{otherwise()[:3000]}")
         time.sleep(0.03)

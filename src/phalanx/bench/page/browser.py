@@ -1,0 +1,75 @@
+"""Chromium: one process with a profile of its own, without a window."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+from websockets.sync.client import connect
+
+from phalanx.bench.page.tab import PATIENCE_S, Page, until
+from phalanx.errors import PhalanxError
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-extensions",
+    "--remote-debugging-port=0",
+    "--window-size=1280,900",
+)
+
+
+class NoBrowserError(PhalanxError):
+    """There is no Chromium here."""
+
+
+class Browser:
+    """One process; its pages share cookies and workers."""
+
+    def __init__(self, profile: Path) -> None:
+        program = next(filter(None, map(shutil.which, NAMES)), None)
+        if program is None:
+            raise NoBrowserError(f"expected {' or '.join(NAMES)} on PATH: `apt-get install chromium` has it")
+        self._process = subprocess.Popen(
+            [program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        port_file = profile / "DevToolsActivePort"
+        until(lambda: port_file.is_file() and port_file.read_text().strip(), "Chromium listens")
+        self._port = int(port_file.read_text().split()[0])
+        self._lines = ExitStack()
+
+    def page(self) -> Page:
+        """A new tab."""
+        with urlopen(self._request("/json/new?about:blank"), timeout=PATIENCE_S) as answer:
+            target = json.load(answer)
+        line = connect(target["webSocketDebuggerUrl"], max_size=None, compression=None, ping_interval=None)
+        return Page(self._lines.enter_context(line))
+
+    @property
+    def pid(self) -> int:
+        """The process of the browser itself; its renderers are below it."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Ends the process and all that it started."""
+        self._lines.close()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _request(self, path: str) -> Request:
+        return Request(f"http://127.0.0.1:{self._port}{path}", method="PUT")

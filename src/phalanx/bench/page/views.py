@@ -1,0 +1,58 @@
+"""How long it takes until a view can be used, from typing its address."""
+
+from __future__ import annotations
+
+from phalanx.bench.live import LiveServer
+from phalanx.bench.page.browser import Browser
+from phalanx.bench.page.tab import Page, until
+from phalanx.bench.page.tree import cpu_s
+from phalanx.bench.row import Row, Tell, quantile, row
+
+USABLE_TARGET_S = 1.5
+VIEWS = ("overview", "map", "jobs", "nodes", "submit")
+LOOK = """(() => {
+  const look = () => {
+    if (document.querySelector("main h1") && !document.querySelector(".loading")) window.usable_ms = performance.now();
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})()"""
+"""A view can be used when it has its title and nothing in it is still being loaded."""
+
+
+def first_views(server: LiveServer, browser: Browser, times: int, tell: Tell) -> list[Row]:
+    """Every view in a new tab with an empty cache, several times; and the overview as it is opened every day."""
+    rows = []
+    for view in VIEWS:
+        tell(f"page: {view}, {times} times")
+        found = [_open(server, browser, view, is_cold=True) for _ in range(times)]
+        took_s = [each[0] for each in found]
+        rows += [
+            row(f"{view}: usable after, empty cache, median of {times}", quantile(took_s, 0.5), "s", USABLE_TARGET_S),
+            row(f"{view}: usable after, empty cache, longest", max(took_s), "s"),
+            row(f"{view}: processor time of the tab", quantile([each[1] for each in found], 0.5), "s"),
+            row(f"{view}: processor time of the API worker", quantile([each[2] for each in found], 0.5), "s"),
+        ]
+    known = [_open(server, browser, "overview", is_cold=False)[0] for _ in range(times)]
+    rows.append(row(f"overview: usable after, known to the browser, median of {times}", quantile(known, 0.5), "s"))
+    return rows
+
+
+def _open(server: LiveServer, browser: Browser, view: str, is_cold: bool) -> tuple[float, float, float]:
+    """Seconds until a view is usable, of the tab's main thread, and of the API worker."""
+    tab = browser.page()
+    if is_cold:
+        tab.call("Network.clearBrowserCache")
+    tab.call("Performance.enable")
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source=LOOK)
+    worker, before_s = server.pids()["api"], cpu_s(server.pids()["api"])
+    tab.open(f"http://{server.host}:{server.port}/ui/{view}")
+    until(lambda: tab.run("window.usable_ms"), f"{view} is usable", tab.text)
+    found = tab.run("window.usable_ms") / 1000, metrics_of(tab)["TaskDuration"], cpu_s(worker) - before_s
+    tab.close()
+    return found
+
+
+def metrics_of(tab: Page) -> dict[str, float]:
+    """What Chromium counts of a tab: time of its main thread, nodes of its document, memory of its scripts."""
+    return {each["name"]: each["value"] for each in tab.call("Performance.getMetrics")["metrics"]}
