@@ -35,6 +35,22 @@ def test_modules_import_only_what_is_there() -> None:
             assert found in files, f"{path} imports {name}"
 
 
+def imported(path: str, found: set[str]) -> set[str]:
+    """What a module needs before it runs."""
+    for name in re.findall(r'(?:from|import)\s*"(\.[^"]+)"', static_files()[path].content.decode()):
+        module = normpath(Path(path).parent / name)
+        if module not in found:
+            found.add(module)
+            imported(module, found)
+    return found
+
+
+def test_the_document_names_all_modules_of_the_shell_so_that_none_is_found_late() -> None:
+    page = static_files()["index.html"].content.decode()
+    preloaded = re.findall(r'<link rel="modulepreload" href="/ui/static/([^"]+)">', page)
+    assert preloaded == sorted(imported("main.js", set()))
+
+
 def test_no_module_sets_markup() -> None:
     for path, file in static_files().items():
         if not path.startswith("vendor/"):

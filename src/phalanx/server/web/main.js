@@ -58,6 +58,8 @@ const App = () => {
   return inside ? html`<${Inside} />` : html`<${Login} ended=${Boolean(current.ended)} />`;
 };
 
+// The view is fetched while the server says whose session this is.
+VIEWS[viewOf(location.pathname).name].load().catch(() => {});
 const page = document.getElementById("page");
 page.replaceChildren();
 render(html`<${App} />`, page);

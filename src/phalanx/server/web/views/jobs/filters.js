@@ -21,13 +21,15 @@ const STATES = {
   cancelled: "cancelled",
 };
 
-// Typing does not ask the server at every letter.
+const TYPING_MS = 50;
+
+// Letters that come at once ask the server once; a request that a later letter makes void is broken off.
 const Typed = ({ id, label, value, placeholder }) => {
   const [text, setText] = useState(value);
   useEffect(() => setText(value), [value]);
   useEffect(() => {
     if (text === value) return undefined;
-    const timer = setTimeout(() => setQuery({ [id]: text.trim() }), 250);
+    const timer = setTimeout(() => setQuery({ [id]: text.trim() }), TYPING_MS);
     return () => clearTimeout(timer);
   }, [text]);
   return html`<div class="field"><label for="filter-${id}">${label}</label>

@@ -3,9 +3,11 @@ import { get, queryOf } from "../../core/api.js";
 import { coalesced, useNews, aboutJobs } from "../../core/data.js";
 import { useEffect, useRef, useState } from "../../core/dom.js";
 
+const FIRST = 60;
 const PAGE = 200;
 const LIMIT_MAX = 1_000;
 const AHEAD = 40;
+const GROWN_MAX = 400;
 
 class Pages {
   constructor(filters) {
@@ -29,15 +31,18 @@ class Pages {
 
   async more() {
     if (this.complete) return;
-    this.pages.push(await this.#read(this.pages.at(-1)?.next ?? "", PAGE));
+    this.pages.push(await this.#read(this.pages.at(-1)?.next ?? "", this.pages.length === 0 ? FIRST : PAGE));
   }
 
-  // Reads one page again. Jobs may have come or gone: it ends where the next page begins, and if that place is not
-  // found the pages after it are read anew when somebody comes to them.
-  async refresh(at) {
+  // Reads one page again, as far as row `last` of the list at least. Jobs may have come or gone: it ends where the next
+  // page begins. If that place is not found, the pages after it are read anew when a user comes to them; so they are
+  // when the page has grown long, and with it every reading of it.
+  async refresh(at, last) {
     const page = this.pages[at];
+    const before = this.pages.slice(0, at).reduce((sum, each) => sum + each.items.length, 0);
     const after = this.pages[at + 1]?.items[0]?.id;
-    const fresh = await this.#read(page.cursor, Math.min(LIMIT_MAX, Math.max(PAGE, page.items.length + 100)));
+    const wanted = page.items.length < GROWN_MAX ? page.items.length + 100 : last + AHEAD - before;
+    const fresh = await this.#read(page.cursor, Math.min(LIMIT_MAX, Math.max(PAGE, wanted)));
     const end = after === undefined ? -1 : fresh.items.findIndex((job) => job.id === after);
     if (end >= 0) this.pages[at] = { ...fresh, items: fresh.items.slice(0, end), next: page.next };
     else this.pages.splice(at, this.pages.length, fresh);
@@ -78,7 +83,7 @@ export const useJobPages = (filters) => {
         if (state.current.stale) {
           state.current.stale = false;
           for (const at of [...new Set([0, ...pages.pagesOf(...seen.current)])].filter((at) => at < pages.pages.length).reverse()) {
-            await pages.refresh(at);
+            await pages.refresh(at, seen.current[1]);
           }
         }
         if (needsMore()) await pages.more();

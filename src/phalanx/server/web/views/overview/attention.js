@@ -7,7 +7,7 @@ import { Ago } from "../../parts/time.js";
 
 const SHOWN_MAX = 10;
 const TABS = { failing: "logs", stuck: "logs", idle_gpus: "metrics" };
-const WORDS = { failing: "fails", stuck: "stuck", idle_gpus: "idle GPUs", deadline_at_risk: "deadline", past_max_wait: "waits too long", never_fits: "never fits" };
+const WORDS = { failing: "fails", stuck: "stuck", idle_gpus: "idle GPUs", deadline_at_risk: "deadline", past_max_wait: "pending too long", never_fits: "never fits" };
 
 const Item = ({ item }) => html`
   <tr><td><span class="state state-${item.kind === "failing" || item.kind === "never_fits" ? "failed" : "waiting"}">${WORDS[item.kind] ?? item.kind}</span></td>

@@ -29,13 +29,17 @@ const Stack = ({ counts, total }) => html`
 const simulatedWords = ({ simulated_nodes: simulated, nodes }) =>
   `${simulated === nodes ? "All nodes are" : `${counted(simulated, "node")} of ${nodes} ${simulated === 1 ? "is" : "are"}`} simulated: jobs really run, on the server's machine, without its GPUs.`;
 
+const Now = ({ states: { counts, total }, cluster }) => html`
+  <div class="figures">
+    <${Figure} value=${total} label="GPUs on ${counted(cluster.nodes, "node")}" />
+    <${Figure} value=${cluster.gpus_used} label="allocated" /><${Figure} value=${counts.busy} label="busy" /><${Figure} value=${counts.idle} label="idle" />
+  </div>
+  ${total > 0 && html`<${Stack} counts=${counts} total=${total} />`}
+  ${cluster.simulated_nodes > 0 && html`<p class="hint">${simulatedWords(cluster)}</p>`}
+`;
+
 export const Gpus = ({ cluster }) => {
   const source = useLoaded("/devices/frame?colour=state", countStates, aboutNodes, 500);
-  return html`<section class="card"><h2>GPUs now</h2><${Loaded} source=${source}>${({ counts, total }) => html`
-    <div class="figures">
-      <${Figure} value=${total} label="GPUs on ${counted(cluster.nodes, "node")}" />
-      <${Figure} value=${cluster.gpus_used} label="allocated" /><${Figure} value=${counts.busy} label="busy" /><${Figure} value=${counts.idle} label="idle" />
-    </div>
-    ${total > 0 && html`<${Stack} counts=${counts} total=${total} />`}
-    ${cluster.simulated_nodes > 0 && html`<p class="hint">${simulatedWords(cluster)}</p>`}`}<//></section>`;
+  return html`<section class="card"><h2>GPUs now</h2><${Loaded} source=${cluster}>${(data) =>
+    html`<${Loaded} source=${source}>${(states) => html`<${Now} states=${states} cluster=${data} />`}<//>`}<//></section>`;
 };

@@ -17,7 +17,7 @@ const Bar = ({ queue, total }) => {
     <div class="meter"><a class="cut" href="/ui/jobs?queue=${encodeURIComponent(queue.name)}"><bdi>${queue.name}</bdi></a>
       <span class="meter-bar" role="img" aria-label="${queue.name}: ${counted(queue.gpus_used, "GPU")} used${owned === null ? "" : ` of ${owned}`}">
         <span class="meter-fill" style=${{ display: "block", width: part(queue.gpus_used) }}></span>${owned !== null && html`<span class="meter-mark" style=${{ left: part(owned) }}></span>`}</span>
-      <span>${counted(queue.gpus_used, "GPU")}, ${queue.running} run, ${queue.waiting} wait</span></div>
+      <span>${counted(queue.gpus_used, "GPU")}, ${queue.running} running, ${queue.waiting} pending</span></div>
   `;
 };
 
@@ -25,10 +25,10 @@ const Nothing = () => html`
   <${Empty} title="No queue has a job or a quota yet.">${mayAnywhere("member") ? html`<a class="button main" href="/ui/submit">Submit the first job</a>` : "Those you may see appear here."}<//>
 `;
 
-export const Queues = ({ total }) => {
+export const Queues = ({ cluster }) => {
   const source = useData("/queues", aboutJobs, 2_000);
-  return html`<section class="card"><h2>Queues</h2><${Loaded} source=${source}>${({ items }) => html`
+  return html`<section class="card"><h2>Queues</h2><${Loaded} source=${cluster}>${({ gpus }) => html`<${Loaded} source=${source}>${({ items }) => html`
     ${items.length === 0 && html`<${Nothing} />`}
-    ${items.slice(0, SHOWN_MAX).map((queue) => html`<${Bar} key=${queue.name} queue=${queue} total=${total} />`)}
-    ${items.length > SHOWN_MAX && html`<p class="hint">… and ${counted(items.length - SHOWN_MAX, "more queue")}: <code>phalanx queues</code> lists all.</p>`}`}<//></section>`;
+    ${items.slice(0, SHOWN_MAX).map((queue) => html`<${Bar} key=${queue.name} queue=${queue} total=${gpus} />`)}
+    ${items.length > SHOWN_MAX && html`<p class="hint">… and ${counted(items.length - SHOWN_MAX, "more queue")}: <code>phalanx queues</code> lists all.</p>`}`}<//>`}<//></section>`;
 };
