@@ -197,10 +197,43 @@ def test_of_others_jobs_a_plan_names_no_victims_but_counts_with_them() -> None:
     world.run(a_job("secret", 8, queue="blue", duration_ms=60_000))
     told = planned(world, a_job("mine", 8, queue="red", priority=1), "red")
     assert (told["state"], told["victims"]) == ("waiting", [])
-    other = {"job": "", "queue": "blue", "gpus": 8, "expected_end_ms": 60_000, "attempt": 0}
+    other = {"job": "", "queue": "blue", "gpus": 8, "expected_end_ms": 60_000, "attempt": 0, "lost_gpu_ms": 0}
     assert told["makes_room"] == [other]
     told = planned(world, a_job("mine", 8, queue="red", priority=1), "")
     assert (told["victims"], told["makes_room"]) == (["secret/1"], [other | {"job": "secret", "attempt": 1}])
+
+
+def test_a_plan_tells_what_its_preemptions_cost() -> None:
+    world = World(flat(1, 8), "priority")
+    world.run(a_job("long", 8, queue="blue", duration_ms=None))
+    world.submit(a_job("other", 9), after_ms=1_800_000)
+    told = planned(world, a_job("mine", 8, priority=1), "")
+    assert [each["job"] for each in told["makes_room"]] == ["long"]
+    # Half an hour on eight GPUs, none of it saved.
+    assert told["lost_gpu_ms"] == told["makes_room"][0]["lost_gpu_ms"] == 8 * 1_800_000
+    assert told["deadline"] is None
+
+
+def test_a_plan_tells_whether_a_deadline_can_be_met() -> None:
+    world = World(flat(1, 8), "fifo")
+    now = world.state.now
+    early = planned(world, a_job("early", 8, duration_ms=60_000, deadline_ms=now + 120_000), "")["deadline"]
+    assert (early["can_be_met"], early["expected_end_ms"]) == (True, now + 60_000)
+    assert early["says"].startswith("it can meet its deadline if it starts within")
+    late = planned(world, a_job("late", 8, duration_ms=60_000, deadline_ms=now + 30_000), "")["deadline"]
+    assert late["can_be_met"] is False
+    assert late["says"] == "it cannot meet its deadline: even if it started now it would end 30s late"
+    unknown = planned(world, a_job("unknown", 8, duration_ms=None, deadline_ms=now + 30_000), "")["deadline"]
+    assert (unknown["can_be_met"], unknown["expected_end_ms"]) == (None, None)
+
+
+def test_a_deadline_that_could_be_met_and_is_missed_by_the_plan_says_so() -> None:
+    world = World(flat(1, 8), "fifo")
+    world.run(a_job("before", 8, duration_ms=600_000))
+    world.submit(a_job("next", 8, duration_ms=600_000))
+    told = planned(world, a_job("mine", 8, duration_ms=60_000, deadline_ms=world.state.now + 900_000), "")["deadline"]
+    assert (told["can_be_met"], told["expected_end_ms"]) == (True, 1_260_000)
+    assert told["says"].endswith("; as things stand it ends 6m 0s late")
 
 
 def test_who_waits_while_nothing_happens_is_told_anew_now_and_then(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ _PLANNED = {
     "slots": [_SLOT],
     "victims": [],
     "makes_room": [],
+    "lost_gpu_ms": 0,
+    "deadline": None,
     "expected_start_ms": _AT_MS,
     "communication_ms": 1.7,
     "all_replicas": None,

@@ -458,6 +458,15 @@ class WhyModel(Answered):
     )
 
 
+class PlannedDeadlineModel(Answered):
+    """Whether a job that is planned can meet its deadline."""
+
+    deadline_ms: int
+    can_be_met: bool | None = Field(description="Null if the job does not say how long it takes.")
+    expected_end_ms: int | None = Field(description="If it starts as planned and takes as long as it says.")
+    says: str
+
+
 class PlannedModel(Answered):
     """What would become of a job that was submitted now."""
 
@@ -469,8 +478,11 @@ class PlannedModel(Answered):
     slots: list[SlotModel]
     victims: list[str] = Field(description="The attempts that are stopped for it, as far as the caller may know them.")
     makes_room: list[dict[str, Any]] = Field(
-        description="All of these, each with its queue, gpus and expected_end_ms; job is empty for others' jobs."
+        description="All of these, each with its queue, gpus, expected_end_ms and lost_gpu_ms; job is empty for "
+        "others' jobs."
     )
+    lost_gpu_ms: int = Field(description="GPU time of work that all of these would lose.")
+    deadline: PlannedDeadlineModel | None = Field(description="Null for a job without one.")
     expected_start_ms: int | None
     communication_ms: float | None
     all_replicas: ReplicaPriceModel | None = Field(

@@ -31,6 +31,7 @@ from phalanx.protocol.plan import Plan
 from phalanx.protocol.reason import Reason
 from phalanx.server.difference import difference, need_known, present_cluster
 from phalanx.server.loop.wire import json_of
+from phalanx.server.planner.consequences import deadline_told, leaving_told, with_expected_end
 from phalanx.server.planner.forecaster import OUTLOOK
 from phalanx.server.planner.future import Future
 from phalanx.server.planner.questions import (
@@ -230,16 +231,18 @@ def _plan(question: PlanJobs, state: State) -> dict[str, Any]:
     now = state.now
     plan = decide(state, now)
     items = [_planned(state, plan, job) for job in jobs]
-    prices = [_priced(all_replicas(state, job.id), seen) for job in jobs]
-    for item, price in zip(items, prices, strict=True):
-        item["all_replicas"] = price
+    for item, job in zip(items, jobs, strict=True):
+        item["all_replicas"] = _priced(all_replicas(state, job.id), seen)
+        item["makes_room"] = leaving_told(state, item["leaving"], seen)
+        item["lost_gpu_ms"] = sum(each["lost_gpu_ms"] for each in item["makes_room"])
+        item["deadline"] = deadline_told(state, job, seen)
+    for item, job in zip(items, jobs, strict=True):
         starts_now = item["nodes"] and not item["leaving"]
         item["expected_start_ms"] = now if starts_now else future.start_of(item["job"])
         if item["expected_start_ms"] is None:
             item["why"] = because_in(state, redacted(explain(state, item["job"]), seen))
-        leaving = item.pop("leaving")
-        item["victims"] = [f"{each.job}/{each.attempt}" for each in leaving if each.queue in seen]
-        item["makes_room"] = [msgspec.to_builtins(each.seen_from(seen)) for each in leaving]
+        item["deadline"] = with_expected_end(item["deadline"], job, item["expected_start_ms"])
+        item["victims"] = [f"{each.job}/{each.attempt}" for each in item.pop("leaving") if each.queue in seen]
     return {"items": items, "next": None}
 
 

@@ -28,6 +28,7 @@ const usePlan = (text) => {
   const latest = useRef({ number: 0, planned: 0 });
   const ask = async () => {
     const number = ++latest.current.number;
+    if (!text.trim()) return setState({ plan: null, error: null, busy: false });
     latest.current.planned = Date.now();
     try {
       const { items } = await post("/plan", { jobs: [text] });
@@ -35,6 +36,7 @@ const usePlan = (text) => {
     } catch (error) {
       if (number === latest.current.number) setState({ plan: null, error, busy: false });
     }
+    return undefined;
   };
   useEffect(() => {
     setState((before) => ({ ...before, busy: true }));
@@ -59,7 +61,7 @@ const Plan = ({ plan, error, busy }) => html`
         ? html`<p id="file-problem" class="complaint"><strong>${lineOf(error) ? `Line ${lineOf(error)}: ` : ""}</strong>${error.message.replace(/^(jobs\[0\]: )?(job:\d+: )?/, "")}</p>`
         : html`<${Problem} error=${error} />`)}
       ${plan && html`<${PlanResult} plan=${plan} />`}
-      ${!plan && !error && html`<p>Planning…</p>`}
+      ${!plan && !error && html`<p>${busy ? "Planning…" : "There is no job yet: write one, or start from a template."}</p>`}
     </div>
     <p class="hint">The real scheduler decided this on the present state; nothing was changed.</p>
   </section>
