@@ -65,6 +65,13 @@ def test_an_error_is_shown_at_its_line_and_form_and_file_stay_in_step(admin: Pag
     admin.forgive("422")
 
 
+def test_an_empty_file_is_not_planned_and_the_page_says_what_to_do(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/submit")
+    admin.see("It would start now")
+    admin.fill("Job file", "")
+    admin.see("There is no job yet: write one, or start from a template.")
+
+
 def test_a_job_that_waits_is_started_by_the_change_that_why_offers(admin: Page, server: Server) -> None:
     large = server.submit(command="sleep 600", gang=[{"replicas": 2, "gpus": 8}], duration="1h", preemptible=False)
     server.wait(large["id"], "running")
@@ -98,6 +105,67 @@ def test_an_operator_drains_a_node_after_seeing_what_runs_there(admin: Page, ser
     admin.click(f"Undrain {node}")
     admin.click("Undrain")
     admin.see("takes work again")
+    server.client.post(f"/jobs/{job['id']}:cancel")
+    server.wait(job["id"], "cancelled")
+
+
+def test_draining_with_eviction_shows_what_is_lost_and_moves_the_jobs(admin: Page, server: Server) -> None:
+    job = server.submit(command="sleep 600", gpus=8, duration="1h", name="moves")
+    (node,) = server.wait(job["id"], "running")["nodes"]
+    admin.open(f"{server.url}/ui/nodes/{node}")
+    admin.click("Drain…")
+    admin.see("What runs there goes on to its end")
+    admin.click("Evict its jobs: have them start elsewhere")
+    admin.see("since they last started; what they have not saved is lost. 0 of 1 said that they saved.")
+    admin.click("Drain and evict 1 job")
+    admin.see("takes no new work; 1 job evicted.")
+    eventually(lambda: server.job(job["id"])["nodes"] not in ([], [node]))
+    server.client.post(f"/nodes/{node}:undrain")
+    server.client.post(f"/jobs/{job['id']}:cancel")
+    server.wait(job["id"], "cancelled")
+
+
+def test_a_job_is_suspended_resumed_and_requeued_after_a_preview(admin: Page, server: Server) -> None:
+    job = server.submit(command="sleep 600", gpus=4, duration="1h", name="paused")
+    server.wait(job["id"], "running")
+    admin.open(f"{server.url}/ui/jobs/{job['id']}")
+    admin.click("Suspend…")
+    admin.see("does not start again until it is resumed")
+    admin.see("It has not said that it saved any work")
+    admin.click("Suspend")
+    admin.see("is suspended")
+    admin.see("held", "h1 + p")
+    assert server.wait(job["id"], "waiting")["held"] is True
+    admin.click("Resume…")
+    admin.click("Resume")
+    admin.see("running", "h1 + p")
+    admin.click("Requeue…")
+    admin.see("frees 4 GPUs")
+    admin.click("Requeue")
+    admin.see("is stopped and pending again")
+    eventually(lambda: (seen := server.job(job["id"]))["attempts"] == 3 and seen["state"] == "running")
+    server.client.post(f"/jobs/{job['id']}:cancel")
+    server.wait(job["id"], "cancelled")
+
+
+def test_a_plan_tells_what_its_preemption_costs_and_whether_the_job_is_on_time(admin: Page, server: Server) -> None:
+    low = server.submit(command="sleep 600", gang=[{"replicas": 4, "gpus": 8}], duration="1h", name="low", priority=-5)
+    server.wait(low["id"], "running")
+    admin.open(f"{server.url}/ui/submit")
+    admin.fill("Job file", "name: due\ngpus: 8\npriority: 5\nduration: 2h\ndeadline: +1h\ncommand: sleep 1\n")
+    admin.see("1 job would be preempted for it")
+    admin.see("of work lost")
+    admin.see(f"job {low['id']} (32 GPUs, queue default, loses 0.")
+    admin.see("it cannot meet its deadline")
+    server.client.post(f"/jobs/{low['id']}:cancel")
+    server.wait(low["id"], "cancelled")
+
+
+def test_metrics_appear_when_the_first_figures_come(admin: Page, server: Server) -> None:
+    job = server.submit(command="sleep 600", gpus=1, name="measured")
+    server.wait(job["id"], "running")
+    admin.open(f"{server.url}/ui/jobs/{job['id']}?tab=metrics")
+    admin.see("GPUs", "#tab-panel h2")
     server.client.post(f"/jobs/{job['id']}:cancel")
     server.wait(job["id"], "cancelled")
 

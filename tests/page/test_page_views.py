@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running import Server, eventually
+from running import Server
 
 from phalanx.bench.page.tab import Page
 
@@ -33,9 +33,6 @@ def jobs(server: Server) -> dict[str, str]:
     waits = server.submit(command="sleep 1", gang=[{"replicas": 2, "gpus": 8}], duration="1h", name="waits")
     failed = server.submit(command=["sh", "-c", "echo oops >&2; exit 3"], name="failed")
     server.wait(failed["id"], "failed")
-    # Figures are taken every ten seconds; the view of a job that has none says so.
-    series = {"scope": f"job:{runs['id']}"}
-    eventually(lambda: any(map(any, server.client.get("/series", params=series).json()["values"].values())))
     return {"runs": runs["id"], "waits": waits["id"], "failed": failed["id"]}
 
 

@@ -8,17 +8,22 @@ import { say } from "../../parts/toast.js";
 
 const holds = (job) => ["starting", "running", "suspended"].includes(job.state);
 
-const CancelWords = ({ job }) => {
-  if (!holds(job)) return html`<p>It has no GPUs. It leaves the queue and does not come back; clone it to submit it again.</p>`;
-  const { progress } = job;
-  const saved =
-    progress?.durable_step > 0
-      ? `It has saved its work at step ${progress.durable_step}, and is at step ${progress.step}.`
-      : "It has not said that it saved any work.";
+const savedWords = ({ progress }) =>
+  progress?.durable_step > 0
+    ? `It has saved its work at step ${progress.durable_step}, and is at step ${progress.step}.`
+    : "It has not said that it saved any work: all of that is lost.";
+
+// What an attempt is asked to leave behind.
+const Stopped = ({ job }) => {
   const used = (serverNow() - (job.running_since_ms ?? serverNow())) * job.gpus;
-  return html`<p class="note">It is given notice, is stopped after its grace of ${job.spec.grace_ms / 1_000} s at the latest, and frees
-    ${" "}${counted(job.gpus, "GPU")}. It has used ${gpuHours(used)} since it last started. ${saved}</p>`;
+  return html`<p class="note">Its attempt is given notice, is stopped after its grace of ${job.spec.grace_ms / 1_000} s at the latest, and frees
+    ${" "}${counted(job.gpus, "GPU")}. It has used ${gpuHours(used)} since it last started. ${savedWords(job)}</p>`;
 };
+
+const CancelWords = ({ job }) =>
+  holds(job)
+    ? html`<p>It does not come back; clone it to submit it again.</p><${Stopped} job=${job} />`
+    : html`<p>It has no GPUs. It leaves the queue and does not come back; clone it to submit it again.</p>`;
 
 const words = (text) => () => html`<p>${text}</p>`;
 
@@ -35,8 +40,20 @@ export const ACTIONS = {
   requeue: {
     label: "Requeue",
     applies: holds,
-    Words: words("Its attempt is stopped with notice and its grace, and the job waits for the next one. What it has not saved is lost."),
-    done: "is stopped and waits again",
+    Words: ({ job }) => html`<p>The job stays in its queue and starts again as soon as it is its turn and there is room.</p><${Stopped} job=${job} />`,
+    done: "is stopped and pending again",
+  },
+  suspend: {
+    label: "Suspend",
+    applies: (job) => holds(job) && !job.held,
+    Words: ({ job }) => html`<p>The job does not start again until it is resumed.</p><${Stopped} job=${job} />`,
+    done: "is suspended",
+  },
+  resume: {
+    label: "Resume",
+    applies: (job) => job.held && job.attempts > 0,
+    Words: words("It may start again as soon as it is its turn and there is room, from what it has saved."),
+    done: "is resumed",
   },
   hold: {
     label: "Hold",
@@ -46,7 +63,7 @@ export const ACTIONS = {
   },
   release: {
     label: "Release",
-    applies: (job) => job.held,
+    applies: (job) => job.held && job.attempts === 0,
     Words: words("It may start as soon as it is its turn and there is room."),
     done: "is released",
   },

@@ -87,7 +87,7 @@ const EditDialog = ({ job, change, words, close, done }) => {
       <h3>The plan, as of now</h3>
       ${error && html`<${Problem} error=${error} />`}
       ${plan ? html`<${PlanResult} plan=${plan} />` : !error && html`<p role="status">Planning…</p>`}
-      ${!inPlace && html`<p>A waiting job cannot be changed in this respect: the changed one is submitted, then job ${job.id} is cancelled. It loses its place by submission time.</p>`}
+      ${!inPlace && html`<p>A pending job cannot be changed in this respect: the changed one is submitted, then job ${job.id} is cancelled. It loses its place by submission time.</p>`}
     <//>
   `;
 };

@@ -120,7 +120,7 @@ export const Logs = ({ job }) => {
   const [following, setFollowing] = useState(true);
   const [current, setCurrent] = useState(null);
   const find = (query.find ?? "").toLowerCase();
-  if (job.attempts === 0) return html`<${Empty} title="It has not been started yet, so it has printed nothing."><a href="?tab=why">See why it waits</a><//>`;
+  if (job.attempts === 0) return html`<${Empty} title="It has not been started yet, so it has printed nothing."><a href="?tab=why">See why it is pending</a><//>`;
   const path = `/api/v1${pathOf`/jobs/${job.id}/logs`}?rank=${choice.rank}&stream=${choice.stream}${choice.attempt ? `&attempt=${choice.attempt}` : ""}`;
   return html`
     <section class="card"><h2>Logs</h2>

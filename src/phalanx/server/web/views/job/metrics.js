@@ -1,11 +1,13 @@
 // What a job has said of itself and what its GPUs did, over time; also after it has ended.
 import { aboutJob, useData } from "../../core/data.js";
-import { html } from "../../core/dom.js";
+import { html, useEffect } from "../../core/dom.js";
 import { number, percent } from "../../core/format.js";
 import { Chart, COLOURS } from "../../parts/chart.js";
 import { Empty } from "../../parts/empty.js";
 import { Loaded } from "../../parts/problem.js";
+import { LIVE_STATES } from "../../parts/state.js";
 
+const FIGURES_MS = 10_000;
 const TITLES = { gpus: "GPUs", utilization: "GPU busy, %", memory_mb: "GPU memory, MB", progress: "Step" };
 
 const rounded = (value) => number(Number(value.toPrecision(5)));
@@ -26,7 +28,7 @@ const LastReport = ({ progress }) => html`
 const Measured = ({ series }) => {
   const names = series.names.filter((name) => series.values[name]?.some((value) => value !== null));
   if (names.length === 0) {
-    return html`<${Empty} title="Nothing measured yet.">A job reports loss, step time and the like by <code>PHALANX_PROGRESS_URL</code>.<//>`;
+    return html`<${Empty} title="Nothing measured yet.">Figures are taken every ten seconds while it runs. A job reports loss, step time and the like by <code>PHALANX_PROGRESS_URL</code>.<//>`;
   }
   const line = (name, at) => ({ name, label: TITLES[name] ?? name, values: series.values[name], colour: COLOURS[at % 4] });
   return html`<div class="cards">${names.map((name, at) => html`
@@ -37,6 +39,13 @@ const Measured = ({ series }) => {
 
 export const Metrics = ({ job }) => {
   const source = useData(`/series?scope=${encodeURIComponent(`job:${job.id}`)}&points=300`, aboutJob(job.id));
+  // The server takes figures every ten seconds and tells of none: no record says that there is a new one.
+  const live = LIVE_STATES.includes(job.state) && job.state !== "waiting";
+  useEffect(() => {
+    if (!live) return undefined;
+    const timer = setInterval(() => document.visibilityState === "visible" && source.reload(), FIGURES_MS);
+    return () => clearInterval(timer);
+  }, [live]);
   return html`
     ${job.progress && html`<${LastReport} progress=${job.progress} />`}
     <${Loaded} source=${source}>${(series) => html`<${Measured} series=${series} />`}<//>

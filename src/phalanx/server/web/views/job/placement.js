@@ -23,7 +23,7 @@ export const Placement = ({ job }) => {
   const slots = job.attempt?.slots ?? [];
   if (slots.length === 0) {
     return job.state === "waiting"
-      ? html`<${Empty} title="It has no GPUs yet."><a href="?tab=why">See why it waits</a><//>`
+      ? html`<${Empty} title="It has no GPUs yet."><a href="?tab=why">See why it is pending</a><//>`
       : html`<${Empty} title="It holds no GPUs any more.">The attempts below say where it ran.<//>`;
   }
   const nodes = byNode(slots);

@@ -1,4 +1,4 @@
-// Why a job waits: the one reason, the counts behind it, when it is expected to start, and what would start it now.
+// Why a job is pending: the one reason, the counts behind it, when it is expected to start, and what would start it now.
 import { pathOf } from "../../core/api.js";
 import { aboutAll, useData } from "../../core/data.js";
 import { html, useState } from "../../core/dom.js";
@@ -78,13 +78,13 @@ const Changes = ({ why, job, choose }) => {
 
 const Facts = ({ why }) => {
   const found = Object.entries(EVIDENCE).filter(([key]) => why.evidence[key]);
-  const more = [["Behind", why.behind && `job ${why.behind.job || "of another tenant"}`], ["Waits for", why.waits_for.length && why.waits_for.map((each) => each.job || "another tenant's").join(", ")], ["Deadline", why.deadline], ["Preempted", why.preempted], ["Lost work", why.lost]].filter(([, text]) => text);
+  const more = [["Behind", why.behind && `job ${why.behind.job || "of another tenant"}`], ["Needs first", why.waits_for.length && why.waits_for.map((each) => each.job || "another tenant's").join(", ")], ["Deadline", why.deadline], ["Preempted", why.preempted], ["Lost work", why.lost]].filter(([, text]) => text);
   if (found.length + more.length === 0) return null;
   return html`<section class="card"><h2>Evidence</h2><dl class="facts">
     ${found.map(([key, title]) => html`<dt key=${key}>${title}</dt><dd>${why.evidence[key]}</dd>`)}${more.map(([title, text]) => html`<dt key=${title}>${title}</dt><dd>${text}</dd>`)}</dl></section>`;
 };
 
-const Waiting = ({ why, job, reload }) => {
+const Pending = ({ why, job, reload }) => {
   const [chosen, choose] = useState(null);
   return html`
     <section class="card"><p class="why-reason">${sentence(why.why)}</p><${Start} why=${why} />${why.starts_when && html`<p>${why.starts_when}</p>`}</section>
@@ -98,6 +98,6 @@ export const Why = ({ job, reload }) => {
   const source = useData(pathOf`/jobs/${job.id}/why`, aboutAll, 1_000);
   return html`<${Loaded} source=${source}>${(why) =>
     why.state === "waiting"
-      ? html`<${Waiting} why=${why} job=${job} reload=${reload} />`
+      ? html`<${Pending} why=${why} job=${job} reload=${reload} />`
       : html`<section class="card"><p class="why-reason">${sentence(why.why)}</p>${job.end_reason && html`<p>${job.end_reason}</p>`}</section><${Facts} why=${why} />`}<//>`;
 };

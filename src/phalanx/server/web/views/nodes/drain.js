@@ -1,7 +1,8 @@
 // Draining a node: first which jobs are there and how long they stay.
 import { get, pathOf, post } from "../../core/api.js";
+import { serverNow } from "../../core/clock.js";
 import { html, useEffect, useState } from "../../core/dom.js";
-import { counted, relative, shortened } from "../../core/format.js";
+import { counted, gpuHours, relative, shortened } from "../../core/format.js";
 import { Confirm } from "../../parts/dialog.js";
 import { StateMark } from "../../parts/state.js";
 import { At } from "../../parts/time.js";
@@ -23,21 +24,39 @@ const Staying = ({ jobs, hidden }) => html`
   ${hidden > 0 && html`<p>… and ${counted(hidden, "more job")}.</p>`}
 `;
 
+// What jobs have done since they last started: what of it they have not saved is lost if they are evicted.
+const lostWords = (jobs) => {
+  const used = jobs.reduce((sum, job) => sum + (job.running_since_ms ? (serverNow() - job.running_since_ms) * job.gpus : 0), 0);
+  const saving = jobs.filter((job) => job.progress?.durable_step > 0).length;
+  return `They have used ${gpuHours(used)} since they last started; what they have not saved is lost. ${saving} of ${jobs.length} said that they saved.`;
+};
+
+// Jobs that run on several nodes leave all of them. One that cannot be requeued keeps none of the others.
+const evict = async (jobs) => {
+  const outcomes = await Promise.all(jobs.map((id) => post(pathOf`/jobs/${id}:requeue`).then(() => null, (error) => `job ${id}: ${error.message}`)));
+  return outcomes.filter(Boolean);
+};
+
 export const DrainDialog = ({ node, close, done }) => {
   const [jobs, setJobs] = useState(null);
   const [reason, setReason] = useState("");
+  const [evicts, setEvicts] = useState(false);
   useEffect(() => {
     Promise.all(node.jobs.slice(0, JOBS_MAX).map((id) => get(pathOf`/jobs/${id}`).catch(() => null))).then((found) => setJobs(found.filter(Boolean)));
   }, []);
   const act = async () => {
-    await post(pathOf`/nodes/${node.name}:drain`, reason ? { reason } : {});
-    say(`Node ${node.name} takes no new work.`);
+    const drained = await post(pathOf`/nodes/${node.name}:drain`, reason ? { reason } : {});
+    const refused = evicts ? await evict(drained.jobs) : [];
     done();
+    if (refused.length > 0) throw new Error(`The node is drained, but not all jobs are evicted: ${refused.join("; ")}`);
+    say(evicts ? `Node ${node.name} takes no new work; ${counted(drained.jobs.length, "job")} evicted.` : `Node ${node.name} takes no new work.`);
   };
+  const count = counted(node.jobs.length, "job");
   return html`
-    <${Confirm} title="Drain node ${node.name}?" label="Drain" act=${act} close=${close} disabled=${jobs === null}>
-      <p>It takes no new work. What runs there goes on to its end; nothing is stopped or moved by this.</p>
-      ${jobs === null ? html`<p role="status">Looking at its jobs…</p>` : html`<p class="note"><strong>${counted(node.jobs.length, "job")} on ${counted(node.gpus_used, "GPU")}.</strong> ${freeWords(jobs)}</p><${Staying} jobs=${jobs} hidden=${node.jobs.length - jobs.length} />`}
+    <${Confirm} title="Drain node ${node.name}?" label=${evicts ? `Drain and evict ${count}` : "Drain"} danger=${evicts} act=${act} close=${close} disabled=${jobs === null}>
+      <p>${evicts ? "It takes no new work, and what runs there is stopped with notice and its grace, and starts elsewhere as soon as there is room." : "It takes no new work. What runs there goes on to its end; nothing is stopped or moved by this."}</p>
+      ${jobs === null ? html`<p role="status">Looking at its jobs…</p>` : html`<p class="note"><strong>${count} on ${counted(node.gpus_used, "GPU")}.</strong> ${evicts ? lostWords(jobs) : freeWords(jobs)}</p><${Staying} jobs=${jobs} hidden=${node.jobs.length - jobs.length} />`}
+      ${node.jobs.length > 0 && html`<label class="check"><input type="checkbox" checked=${evicts} onChange=${(event) => setEvicts(event.target.checked)} /> Evict its jobs: have them start elsewhere</label>`}
       <div class="field"><label for="drain-reason">Why, for others to read</label><input id="drain-reason" maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /></div>
     <//>
   `;
