@@ -240,3 +240,23 @@ def test_parts_of_devices_are_told_with_their_instances() -> None:
     device = Device("running", ["1"], "", [part], [(4, "3g.40gb")])
     board = board_of(NodeDevices("n0", 0, "healthy", [device]))
     assert board.nodes[0].devices[0].parts == [part]
+
+
+def test_a_device_is_coloured_by_the_virtual_cluster_that_uses_or_owns_it() -> None:
+    holders = {job: Holder(int(job), "", queue, "ada", 0) for job, queue in (("1", "red"), ("2", "blue"))}
+    devices = [Device("running", ["1"]), Device(), Device("running", ["2"]), Device()]
+    board = board_of(NodeDevices("n0", 0, "healthy", devices), **holders)
+    cells = {"red": {"n0": 0b0011, "gone": 1}}
+    painter = Painter(board, Outlook(cells=cells), EVERYTHING, 0)
+    frame = painter.paint("virtual_cluster")
+    assert list(frame.content) == [3, 1, 2, 0]
+    assert painter.legend("virtual_cluster", frame) == [
+        None,
+        {"virtual_cluster": "red", "use": "free"},
+        {"virtual_cluster": "blue", "use": "opportunistic"},
+        {"virtual_cluster": "red", "use": "own"},
+    ]
+    red = replace(painter, account=Account("eve", (Grant("red", Role.VIEWER),)))
+    hidden = red.paint("virtual_cluster")
+    assert list(hidden.content) == [2, 1, 3, 0]
+    assert red.legend("virtual_cluster", hidden)[3] == {"others": True}

@@ -65,3 +65,13 @@ def test_what_is_told_of_virtual_clusters_survives_a_crash(lab: Server) -> None:
     lab.kill()
     lab.start()
     assert owners(lab) == before
+
+
+def test_the_map_shows_which_devices_the_cells_of_a_virtual_cluster_are_bound_to(lab: Server) -> None:
+    assert lab.client.get("/devices/map").json()["virtual_clusters"] is True
+    lab.wait(lab.submit(queue="vc1", gpus=1, duration="1h")["id"], "running")
+
+    def legend() -> list[Any]:
+        return list(lab.client.get("/devices/legend", params={"colour": "virtual_cluster"}).json()["values"])
+
+    eventually(lambda: {"virtual_cluster": "vc1", "use": "own"} in legend())

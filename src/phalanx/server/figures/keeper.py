@@ -14,6 +14,7 @@ from phalanx.engine.state.journal import Record, decode
 from phalanx.engine.state.state import State
 from phalanx.placement.fragmentation import largest_gang
 from phalanx.server.figures.attention import attention
+from phalanx.server.figures.cells import bound_cells
 from phalanx.server.figures.loads import Loads
 from phalanx.server.figures.outlook import Level, Load, Outlook, write_outlook
 from phalanx.server.figures.sample import promised_devices, sample, sample_jobs
@@ -78,7 +79,7 @@ def outlook(state: State, loads: Loads, now_ms: int) -> Outlook:
         for job, each in loads.said.items()
     }
     reserved = {names[number]: bits for number, bits in promised_devices(state).items()}
-    return Outlook(now_ms, said, reserved, levels_of(state), attention(state, loads, now_ms))
+    return Outlook(now_ms, said, reserved, levels_of(state), attention(state, loads, now_ms), bound_cells(state))
 
 
 def levels_of(state: State) -> list[Level]:

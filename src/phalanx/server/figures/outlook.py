@@ -43,13 +43,16 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """All of it. `reserved` are the devices of nodes that are free and promised to a job, as a set of bits."""
+    """All of it. `reserved` are the devices of nodes that are free and promised to a job, as a set of bits; `cells`
+    those that the cells of a virtual cluster are bound to, by its name and the node.
+    """
 
     now_ms: int = 0
     loads: dict[str, Load] = {}
     reserved: dict[str, int] = {}
     levels: list[Level] = []
     attention: list[Item] = []
+    cells: dict[str, dict[str, int]] = {}
 
 
 _decoder = msgspec.msgpack.Decoder(Outlook)

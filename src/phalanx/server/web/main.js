@@ -1,5 +1,5 @@
 // The shell: login or navigation, and the view that the address names.
-import { html, render, useEffect, useState } from "./core/dom.js";
+import { html, render, useEffect, useLayoutEffect, useState } from "./core/dom.js";
 import { listen, stopListening } from "./core/live.js";
 import { go, route } from "./core/route.js";
 import { resume, session } from "./core/session.js";
@@ -12,7 +12,7 @@ import { VIEWS, viewOf } from "./shell/views.js";
 
 const View = ({ name, params }) => {
   const [shown, setShown] = useState({ name: null, component: null, error: null });
-  useEffect(() => {
+  useLayoutEffect(() => {
     let wanted = true;
     VIEWS[name]
       .load()
@@ -44,7 +44,7 @@ const App = () => {
   const current = useStore(session);
   const [error, setError] = useState(null);
   const start = () => resume().then(() => setError(null), setError);
-  useEffect(() => void start(), []);
+  useLayoutEffect(() => void start(), []);
   const inside = Boolean(current?.user) && !current.ended && !current.leaving;
   useEffect(() => {
     if (!inside) return undefined;

@@ -12,6 +12,7 @@ import msgspec
 from phalanx.server.figures.outlook import Outlook, OutlookFile
 from phalanx.server.figures.states import HEALTHS, health_of, state_of
 from phalanx.server.store.devices import Changes, Holder, NodeDevices, Place, changes_since
+from phalanx.server.store.virtual_clusters import virtual_clusters_of
 from phalanx.server.view.devices import CLAIMED, Device
 
 NOTHING = Device()
@@ -42,6 +43,7 @@ class Board:
     """The state and the health of each device of a node, and the first job that has it, if any."""
     holders: dict[str, Holder] = field(default_factory=dict)
     levels: list[str] = field(default_factory=list)
+    virtual_clusters: bool = False
     frames: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
     """Frames that were painted, by what they show and to whom."""
     _followed: int = -1
@@ -60,6 +62,7 @@ class Board:
             if changes.layout != self.layout:
                 levels = (await context.cluster()).get("levels", ["node"])
                 self.levels = levels[: levels.index("node") + 1] if "node" in levels else levels
+                self.virtual_clusters = bool(await context.read(virtual_clusters_of))
             self._take_in(changes)
         return self
 
@@ -102,4 +105,4 @@ class Board:
             self.first[place.name] = count
             count += place.devices
         # Named by what it is: every worker calls one layout by one name, also after a restart.
-        self.version = crc32(msgspec.json.encode((self.levels, places)))
+        self.version = crc32(msgspec.json.encode((self.levels, self.virtual_clusters, places)))

@@ -45,8 +45,14 @@ async def show_map(account: SignedIn, context: WorkerContext, if_none_match: IfN
     headers = {**CACHED, "ETag": f'"{board.version}"'}
     if f'"{board.version}"' in if_none_match:
         return Response(status_code=304, headers=headers)
-    told = {"version": board.version, "levels": board.levels, "devices": board.devices}
-    return as_json({**told, "nodes": [place._asdict() for place in board.places]}, headers=headers)
+    told = {
+        "version": board.version,
+        "levels": board.levels,
+        "devices": board.devices,
+        "virtual_clusters": board.virtual_clusters,
+        "nodes": [place._asdict() for place in board.places],
+    }
+    return as_json(told, headers=headers)
 
 
 @router.get("/devices/frame", responses=content("application/octet-stream", READ))
@@ -56,8 +62,8 @@ async def show_frame(
     """Read one number for every GPU, in the order of the map, one byte each or two.
 
     By state: 0 idle, 1 allocated, 2 busy, 3 reserved, 4 draining, 5 failed, 6 suspended. By utilization: 0 to 100, 255
-    unknown. By job, queue, user, health or age: a place in the legend. `X-Map-Version` and `X-Legend-Version` name the
-    map and the legend that belong to it, `X-Seq` the record up to which it is true.
+    unknown. By job, queue, user, health, age or virtual cluster: a place in the legend. `X-Map-Version` and
+    `X-Legend-Version` name the map and the legend that belong to it, `X-Seq` the record up to which it is true.
     """
     need_eyes(account)
     board = await context.board.refresh(context)

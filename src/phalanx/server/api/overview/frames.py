@@ -19,7 +19,7 @@ from phalanx.server.figures.outlook import Outlook
 from phalanx.server.figures.states import BUSY, BUSY_BELOW, HEALTHS, HELD, IDLE, RESERVED, STATES
 from phalanx.server.store.devices import Holder
 
-Colour = Literal["state", "job", "queue", "user", "health", "utilization", "age"]
+Colour = Literal["state", "job", "queue", "user", "health", "utilization", "age", "virtual_cluster"]
 
 AGES = (None, "under 1 min", "under 10 min", "under 1 h", "under 6 h", "under 1 day", "under 1 week", "1 week or more")
 AGE_BOUNDS_MS = (60_000, 600_000, 3_600_000, 21_600_000, 86_400_000, 604_800_000)
@@ -28,6 +28,8 @@ HIDDEN = ""
 """The name of what the caller may not look at."""
 
 NOBODY = "nobody"
+OWN, FREE, OPPORTUNISTIC = "own", "free", "opportunistic"
+"""What of a virtual cluster a device is: of its cells and in use, of its cells and not, or used beyond its cells."""
 
 MOST = {1: 255, 2: 65_535}
 """The highest number that so many bytes hold: it is that of the others."""
@@ -71,12 +73,17 @@ class Painter:
                 return self._named(lambda _, holder: holder.queue)
             case "user":
                 return self._named(lambda _, holder: holder.user or NOBODY)
+            case "virtual_cluster":
+                return self._cells()
 
     def legend(self, colour: Colour, frame: Frame) -> list[Any]:
         """What the numbers of a frame stand for, as it is told."""
         return [{"others": True} if name == HIDDEN else self._told(colour, name) for name in frame.names]
 
     def _told(self, colour: Colour, name: str | None) -> Any:
+        if colour == "virtual_cluster" and name is not None:
+            use, _, owner = name.partition(" ")
+            return {"virtual_cluster": owner, "use": use}
         if colour != "job" or name is None:
             return name
         holder = self.board.holders[name]
@@ -104,6 +111,32 @@ class Painter:
                 if place < len(states) and states[place] == IDLE:
                     states[place] = RESERVED
         return states
+
+    def _cells(self) -> Frame:
+        """Each device by the virtual cluster that uses it or has it bound. Jobs name theirs as their queue."""
+        owners: list[str | None] = [None] * self.board.devices
+        for owner, nodes in self.outlook.cells.items():
+            for node, devices in nodes.items():
+                first = self.board.first.get(node, len(owners))
+                for place in (first + number for number in members(devices)):
+                    if place < len(owners):
+                        owners[place] = owner
+        names = [self._cell_name(owner, job) for owner, job in zip(owners, self._first_jobs(), strict=True)]
+        shown = [name for name in sorted({name for name in names if name}) if self._sees_cell(name)]
+        numbers: dict[str | None, int] = {None: 0}
+        for name in shown[: MOST[self.width] - 1]:
+            numbers[name] = len(numbers)
+        hidden = [HIDDEN] if any(name not in numbers for name in names) else []
+        return self._frame((numbers.get(name, len(numbers)) for name in names), [*numbers, *hidden])
+
+    def _cell_name(self, owner: str | None, job: str | None) -> str | None:
+        holder = None if job is None else self.board.holders.get(job)
+        if holder is None:
+            return None if owner is None else f"{FREE} {owner}"
+        return f"{OWN if owner == holder.queue else OPPORTUNISTIC} {holder.queue}"
+
+    def _sees_cell(self, name: str) -> bool:
+        return self.account.sees(name.partition(" ")[2])
 
     def _load(self, job: str) -> int:
         load = self.outlook.loads.get(job)

@@ -25,6 +25,7 @@ class DeviceMapModel(Answered):
     version: int = Field(description="Changes when nodes come, go or change; X-Map-Version of a frame.")
     levels: list[str]
     devices: int
+    virtual_clusters: bool = Field(description="Whether there are any, so that a frame can be coloured by them.")
     nodes: list[PlaceModel]
 
 
@@ -43,12 +44,21 @@ class LegendOthersModel(Answered):
     others: Literal[True]
 
 
+class LegendCellModel(Answered):
+    """What of a virtual cluster a device is."""
+
+    virtual_cluster: str
+    use: Literal["own", "free", "opportunistic"] = Field(
+        description="In one of its cells and in use, in one and free, or used by its jobs beyond its cells."
+    )
+
+
 class LegendModel(Answered):
     """What the numbers of a frame stand for, by number; null is no job."""
 
     version: int = Field(description="X-Legend-Version of the frames that it is for.")
     colour: str
-    values: list[str | LegendJobModel | LegendOthersModel | None]
+    values: list[str | LegendJobModel | LegendCellModel | LegendOthersModel | None]
 
 
 class DeviceJobModel(Answered):
@@ -242,6 +252,7 @@ EXAMPLES: dict[str, Any] = {
         "version": 2_774_631_100,
         "levels": ["pod", "rack", "node"],
         "devices": 8,
+        "virtual_clusters": False,
         "nodes": [{"name": "n0", "path": ["pod0", "rack1"], "model": "H100", "devices": 8, "memory_gb": 80.0}],
     },
     "LegendModel": {"version": 91_033_122, "colour": "queue", "values": [None, "research", {"others": True}]},

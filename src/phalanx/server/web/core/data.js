@@ -1,6 +1,6 @@
 // What a view shows: asked for once, and again when a record says that it may have changed. Nothing polls.
 import { get } from "./api.js";
-import { useCallback, useEffect, useRef, useState } from "./dom.js";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "./dom.js";
 import { connection, onBatch } from "./live.js";
 
 const PAUSE_MS = 250;
@@ -51,6 +51,28 @@ export const useNews = (concerns, callback) => {
 };
 
 const never = () => false;
+const OUTLOOK_MS = [2_500, 5_000, 10_000, 20_000];
+
+// Some of what the server tells it works out from the whole state every two seconds, or later under load, and no record
+// says so: what shows that is read a few times more after the last news, and then no more.
+export const useOutlook = (concerns, callback) => {
+  const timer = useRef(0);
+  const latest = useRef();
+  latest.current = callback;
+  const later = (at = 0) => {
+    clearTimeout(timer.current);
+    if (at === OUTLOOK_MS.length) return;
+    timer.current = setTimeout(() => {
+      latest.current();
+      later(at + 1);
+    }, OUTLOOK_MS[at]);
+  };
+  useEffect(() => {
+    later();
+    return () => clearTimeout(timer.current);
+  }, []);
+  useNews(concerns, () => later());
+};
 
 export const useData = (path, concerns = never, pause_ms = PAUSE_MS) => useLoaded(path, get, concerns, pause_ms);
 
@@ -58,7 +80,8 @@ export const useData = (path, concerns = never, pause_ms = PAUSE_MS) => useLoade
 export const useLoaded = (path, load, concerns = never, pause_ms = PAUSE_MS) => {
   const [shown, setShown] = useState({ path, data: null, error: null });
   const run = useRef(() => {});
-  useEffect(() => {
+  // Before the browser paints: an effect after it would ask a frame later.
+  useLayoutEffect(() => {
     if (path === null) return undefined;
     const abort = new AbortController();
     const loader = coalesced(async () => {

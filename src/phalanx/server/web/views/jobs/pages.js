@@ -1,13 +1,12 @@
 // The list of jobs as far as it has been read: pages of the server, kept up to date where somebody looks.
 import { get, queryOf } from "../../core/api.js";
 import { coalesced, useNews, aboutJobs } from "../../core/data.js";
-import { useEffect, useRef, useState } from "../../core/dom.js";
+import { useLayoutEffect, useRef, useState } from "../../core/dom.js";
 
-const FIRST = 60;
-const PAGE = 200;
+const PAGE = 100;
 const LIMIT_MAX = 1_000;
 const AHEAD = 40;
-const GROWN_MAX = 400;
+const GROWN_MAX = 300;
 
 class Pages {
   constructor(filters) {
@@ -31,7 +30,7 @@ class Pages {
 
   async more() {
     if (this.complete) return;
-    this.pages.push(await this.#read(this.pages.at(-1)?.next ?? "", this.pages.length === 0 ? FIRST : PAGE));
+    this.pages.push(await this.#read(this.pages.at(-1)?.next ?? "", PAGE));
   }
 
   // Reads one page again, as far as row `last` of the list at least. Jobs may have come or gone: it ends where the next
@@ -65,7 +64,7 @@ export const useJobPages = (filters) => {
   const state = useRef(null);
   const seen = useRef([0, 50]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const pages = new Pages(filters);
     const show = () => setShown({ key, rows: pages.rows, complete: pages.complete, error: null });
     const guarded = (work) => async () => {

@@ -1,7 +1,7 @@
 // The canvas: pan by dragging, zoom by the wheel or + and −, choose by clicking or by the arrow keys.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../core/dom.js";
 import { deviceAt, placeOf } from "./layout.js";
-import { inks, paint, paletteOf } from "./paint.js";
+import { inks, outlinesOf, paint, paletteOf } from "./paint.js";
 
 const SCALE_MAX = 12;
 const MARGIN = 4;
@@ -155,10 +155,10 @@ const useDrag = (painter, choose, hover) => {
 export const MapCanvas = ({ data, found, chosen, choose, describe, theme, label }) => {
   const { layout, frame, legend, colour, shared } = data;
   const place = chosen === null || chosen >= layout.devices ? null : placeOf(layout, chosen);
-  const scene = useMemo(
-    () => ({ layout, frame, shared, found, chosen: place, palette: paletteOf(colour, legend), ink: inks() }),
-    [data, found, chosen, theme],
-  );
+  const scene = useMemo(() => {
+    const palette = paletteOf(colour, legend);
+    return { layout, frame, shared, found, chosen: place, palette, outlines: outlinesOf(colour, legend, palette), ink: inks() };
+  }, [data, found, chosen, theme]);
   const { canvas, painter } = usePainter(scene);
   const [tip, setTip] = useState(null);
   const hover = (point, device) => setTip(device ? { ...point, text: describe(device) } : null);

@@ -64,6 +64,7 @@ export const layoutOf = (map) => {
     ...size,
     devices: first,
     nodes: map.nodes,
+    virtualClusters: map.virtual_clusters,
     left: new Float32Array(count),
     top: new Float32Array(count),
     right: new Float32Array(count),

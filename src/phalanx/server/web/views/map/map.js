@@ -15,7 +15,8 @@ import { placeOf } from "./layout.js";
 import { paletteOf } from "./paint.js";
 import { useMap } from "./source.js";
 
-const COLOURS = ["state", "job", "queue", "user", "health", "utilization", "age"];
+const COLOURS = { state: "state", job: "job", queue: "queue", user: "user", health: "health", utilization: "utilization", age: "age", virtual_cluster: "virtual cluster" };
+const USES = { own: "its cells, in use", free: "its cells, free", opportunistic: "beyond its cells" };
 const STATES = ["idle", "allocated", "busy", "reserved", "draining", "failed", "suspended"];
 const LEGEND_MAX = 60;
 
@@ -38,6 +39,7 @@ const wordOf = (value, colour, at) => {
   if (colour === "state") return STATES[at];
   if (value === null || value === "") return "no job";
   if (typeof value === "string") return value;
+  if (value.virtual_cluster) return `${value.virtual_cluster}: ${USES[value.use]}`;
   return value.others ? "others" : `${value.job} ${shortened(value.name, 40)}`;
 };
 
@@ -57,7 +59,7 @@ const Legend = ({ data, theme }) => {
   const palette = useMemo(() => paletteOf(data.colour, data.legend), [data, theme]);
   const counts = countsOf(data.frame);
   const entries = legendOf(data).filter(([at]) => data.colour === "utilization" || counts[at] > 0).sort((one, other) => (data.colour === "job" ? counts[other[0]] - counts[one[0]] : 0));
-  return html`<section class="card"><h2>${data.colour}</h2><ul class="legend" tabindex="0" aria-label="Legend">
+  return html`<section class="card"><h2>${COLOURS[data.colour]}</h2><ul class="legend" tabindex="0" aria-label="Legend">
     ${entries.slice(0, LEGEND_MAX).map(([at, text]) => html`<li key=${at}><${Swatch} colour=${palette[at]} /> <bdi>${text}</bdi> ${data.colour !== "utilization" && html`<b>${number(counts[at])}</b>`}</li>`)}
     ${entries.length > LEGEND_MAX && html`<li>and ${entries.length - LEGEND_MAX} more</li>`}</ul></section>`;
 };
@@ -100,15 +102,17 @@ const describe = (data) => (device) => {
 const MapView = () => {
   const { query } = useStore(route);
   const theme = useTheme();
-  const colour = COLOURS.includes(query.colour) ? query.colour : "state";
+  const colour = query.colour in COLOURS ? query.colour : "state";
   const find = (query.find ?? "").trim();
   const source = useMap(colour, find !== "");
   const chosen = /^\d+$/.test(query.gpu ?? "") ? Number(query.gpu) : null;
   const found = useMemo(() => source.data && foundOf(source.data, find), [source.data, find]);
+  // By virtual clusters only where there are any.
+  const offered = Object.entries(COLOURS).filter(([key]) => key !== "virtual_cluster" || colour === key || source.data?.layout.virtualClusters);
   return html`
     <div class="head"><h1>Map</h1><a class="button" href="/ui/nodes">As a list of nodes</a></div>
     <form class="filters" role="search" aria-label="What the map shows" onSubmit=${(event) => event.preventDefault()}>
-      <div class="field"><label for="map-colour">Colour by</label><select id="map-colour" value=${colour} onChange=${(event) => setQuery({ colour: event.target.value })}>${COLOURS.map((each) => html`<option key=${each}>${each}</option>`)}</select></div>
+      <div class="field"><label for="map-colour">Colour by</label><select id="map-colour" value=${colour} onChange=${(event) => setQuery({ colour: event.target.value })}>${offered.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></div>
       <div class="field"><label for="map-find">Find a job, node or rack</label><input id="map-find" type="search" value=${query.find ?? ""} onInput=${(event) => setQuery({ find: event.target.value })} /></div>
       ${found && html`<p role="status">${counted(found.reduce((sum, each) => sum + each, 0), "GPU")} found</p>`}
     </form>

@@ -16,14 +16,44 @@ export const paletteOf = (colour, legend) => {
   else if (colour === "utilization") for (let at = 0; at <= 100; at += 1) palette[at] = `hsl(${210 - at * 0.7} ${20 + at * 0.6}% ${dark ? 26 + at * 0.32 : 88 - at * 0.5}%)`;
   else if (colour === "health") legend.forEach((name, at) => (palette[at] = variable(`--gpu-${HEALTH_STATES[name] ?? "idle"}`)));
   else if (colour === "age") legend.forEach((_, at) => (palette[at] = at === 0 ? variable("--gpu-idle") : `hsl(${200 - at * 22} 60% ${dark ? 50 : 46}%)`));
+  else if (colour === "virtual_cluster") cellColours(legend, dark).forEach((value, at) => (palette[at] = value ?? variable(at === 0 ? "--gpu-idle" : "--gpu-suspended")));
   else legend.forEach((value, at) => (palette[at] = value === null ? variable("--gpu-idle") : value.others ? variable("--gpu-suspended") : categorical(at, dark)));
   return palette;
+};
+
+// One hue for each virtual cluster: strong where it uses its own cells, weak where it uses more, pale where its own are free.
+const SHADES = { own: [70, 44, 52], opportunistic: [40, 62, 40], free: [60, 86, 24] };
+
+const cellColours = (legend, dark) => {
+  const names = ownersIn(legend);
+  return legend.map((value) => {
+    if (!value?.virtual_cluster) return null;
+    const [saturation, light, night] = SHADES[value.use];
+    return `hsl(${(names.indexOf(value.virtual_cluster) * 137.5 + 200) % 360} ${saturation}% ${dark ? night : light}%)`;
+  });
+};
+
+const ownersIn = (legend) => [...new Set(legend.filter((value) => value?.virtual_cluster).map((value) => value.virtual_cluster))];
+
+// By number of the legend: which virtual cluster owns such a device, and the colour of its outline.
+export const outlinesOf = (colour, legend, palette) => {
+  if (colour !== "virtual_cluster") return null;
+  const names = ownersIn(legend);
+  const owners = new Int16Array(256).fill(-1);
+  const inks = new Array(names.length).fill(palette[0]);
+  legend.forEach((value, at) => {
+    if (!value?.virtual_cluster || value.use === "opportunistic") return;
+    const owner = names.indexOf(value.virtual_cluster);
+    owners[at] = owner;
+    inks[owner] = `hsl(${(owner * 137.5 + 200) % 360} 80% ${isDark() ? 70 : 30}%)`;
+  });
+  return { owners, inks };
 };
 
 export const inks = () => ({ text: variable("--muted"), line: variable("--line"), raised: variable("--raised"), strong: variable("--text"), found: variable("--text") });
 
 // view: {x, y, scale}; x and y are the place of the layout in the upper left corner.
-export const paint = (context, { layout, frame, palette, view, width, height, ink, found, chosen, shared }) => {
+export const paint = (context, { layout, frame, palette, view, width, height, ink, found, chosen, shared, outlines }) => {
   const { scale } = view;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.clearRect(0, 0, width, height);
@@ -39,6 +69,7 @@ export const paint = (context, { layout, frame, palette, view, width, height, in
       context.fillRect(layout.left[at], layout.top[at], layout.right[at] - layout.left[at], layout.bottom[at] - layout.top[at]);
     }
     drawDevices(context, layout, at, frame, palette, cell, found);
+    if (outlines) drawCells(context, layout, at, frame, outlines);
     if (scale > 3.2) drawName(context, layout, at, scale, ink);
   }
   if (shared && scale > 1.5) drawShared(context, layout, shared, ink);
@@ -77,6 +108,35 @@ const drawDevices = (context, layout, at, frame, palette, cell, found) => {
     context.fillRect(layout.left[at] + layout.gap + (index % columns) * layout.cell, layout.top[at] + layout.gap + Math.floor(index / columns) * layout.cell, cell, cell);
   }
   if (found) context.globalAlpha = 1;
+};
+
+// A line wherever a device of a virtual cluster's cells has a neighbour that is not: around the cell.
+const drawCells = (context, layout, at, frame, { owners, inks }) => {
+  const first = layout.firsts[at];
+  const columns = layout.columns[at];
+  const count = layout.nodes[at].devices;
+  const ownerOf = (index) => (index >= 0 && index < count ? owners[frame[first + index]] : -1);
+  context.lineWidth = 1.2;
+  for (let index = 0; index < count; index += 1) {
+    const owner = ownerOf(index);
+    if (owner < 0) continue;
+    const x = layout.left[at] + layout.gap + (index % columns) * layout.cell - 0.5;
+    const y = layout.top[at] + layout.gap + Math.floor(index / columns) * layout.cell - 0.5;
+    const right = x + layout.cell;
+    const bottom = y + layout.cell;
+    context.strokeStyle = inks[owner];
+    context.beginPath();
+    if (index % columns === 0 || ownerOf(index - 1) !== owner) line(context, x, y, x, bottom);
+    if ((index + 1) % columns === 0 || ownerOf(index + 1) !== owner) line(context, right, y, right, bottom);
+    if (ownerOf(index - columns) !== owner) line(context, x, y, right, y);
+    if (ownerOf(index + columns) !== owner) line(context, x, bottom, right, bottom);
+    context.stroke();
+  }
+};
+
+const line = (context, fromX, fromY, toX, toY) => {
+  context.moveTo(fromX, fromY);
+  context.lineTo(toX, toY);
 };
 
 const drawName = (context, layout, at, scale, ink) => {

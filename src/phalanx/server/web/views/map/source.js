@@ -1,7 +1,7 @@
 // What the map shows, from the server: the layout, which seldom changes, and one byte a GPU, which does.
 import { get, send } from "../../core/api.js";
-import { aboutNodes, coalesced, useNews } from "../../core/data.js";
-import { useEffect, useRef, useState } from "../../core/dom.js";
+import { aboutNodes, coalesced, useNews, useOutlook } from "../../core/data.js";
+import { useLayoutEffect, useRef, useState } from "../../core/dom.js";
 import { layoutOf, placeOf } from "./layout.js";
 
 const readFrame = async (colour, signal) => {
@@ -22,7 +22,7 @@ export const useMap = (colour, withJobs) => {
   const [shown, setShown] = useState({ data: null, error: null });
   const kept = useRef({ map: null, layout: null, legends: {} });
   const run = useRef(() => {});
-  useEffect(() => {
+  useLayoutEffect(() => {
     const abort = new AbortController();
     const { signal } = abort;
     const layer = async (name) => {
@@ -57,5 +57,6 @@ export const useMap = (colour, withJobs) => {
     };
   }, [colour, withJobs]);
   useNews(aboutNodes, () => run.current());
+  useOutlook(aboutNodes, () => run.current());
   return { ...shown, reload: () => run.current() };
 };

@@ -1,5 +1,5 @@
 // Jobs that need attention, the most pressing first.
-import { aboutJobs, useData } from "../../core/data.js";
+import { aboutJobs, useData, useOutlook } from "../../core/data.js";
 import { html } from "../../core/dom.js";
 import { counted, shortened } from "../../core/format.js";
 import { Loaded } from "../../parts/problem.js";
@@ -16,6 +16,7 @@ const Item = ({ item }) => html`
 
 export const Attention = () => {
   const source = useData(`/attention?limit=${SHOWN_MAX}`, aboutJobs, 2_000);
+  useOutlook(aboutJobs, source.reload);
   return html`<section class="card"><h2>Needs attention</h2><${Loaded} source=${source}>${({ items, total }) =>
     items.length === 0
       ? html`<p>✓ Nothing: no job fails, is stuck, leaves its GPUs idle or misses its deadline.</p>`
