@@ -34,7 +34,7 @@ class Page:
         self._number = 0
         self.said: list[str] = []
         self.fetched: list[str] = []
-        self.listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self.listeners: dict[str, Callable[[dict[str, Any]], object]] = {}
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -169,6 +169,19 @@ class Page:
     def forgive(self, status: str) -> None:
         """Forgets that the browser told of answers with this status, which it does by itself."""
         self.said = [line for line in self.said if f"status of {status}" not in line]
+
+    def intercept(self, pattern: str, status: int, body: bytes, **headers: str) -> None:
+        """Has requests whose address matches a pattern answered so, without the server."""
+        told = [{"name": name.replace("_", "-"), "value": value} for name, value in headers.items()]
+        content = base64.b64encode(body).decode()
+        self.listeners["Fetch.requestPaused"] = lambda paused: self.send(
+            "Fetch.fulfillRequest",
+            requestId=paused["requestId"],
+            responseCode=status,
+            responseHeaders=told,
+            body=content,
+        )
+        self.call("Fetch.enable", patterns=[{"urlPattern": pattern}])
 
     def close(self) -> None:
         """Closes the tab."""

@@ -11,17 +11,21 @@ export class ApiError extends Error {
     this.status = status;
     this.code = code;
     this.detail = detail;
+    this.waits_s = 1;
   }
 
   get retryAfter_s() {
-    return this.detail?.retry_after_s ?? 1;
+    return this.detail?.retry_after_s ?? this.waits_s;
   }
 }
 
 const failureOf = async (response) => {
   const body = await response.json().catch(() => null);
   const message = body?.message ?? `the server answered ${response.status}`;
-  return new ApiError(response.status, body?.code ?? "", message, body?.detail ?? null);
+  const error = new ApiError(response.status, body?.code ?? "", message, body?.detail ?? null);
+  // A proxy in between says it in the header alone.
+  error.waits_s = Number.parseInt(response.headers.get("Retry-After"), 10) || 1;
+  return error;
 };
 
 const reach = async (url, init) => {

@@ -25,7 +25,7 @@ export class Stream {
   #timer = 0;
   #batch = emptyBatch();
   #flushTimer = 0;
-  #flushed = 0;
+  #flushed = -FLUSH_MS;
   #watchdog = 0;
 
   constructor(onBatch, onState) {
@@ -142,17 +142,17 @@ export class Stream {
     }
   }
 
-  // The first record after a pause is told at once, those of a burst together.
+  // The first record after a pause is told at once, those of a burst together. A clock that is set back delays nothing.
   #schedule() {
     if (this.#flushTimer) return;
-    const due_ms = Math.max(0, this.#flushed + FLUSH_MS - Date.now());
+    const due_ms = Math.max(0, this.#flushed + FLUSH_MS - performance.now());
     this.#flushTimer = setTimeout(() => this.#flush(), due_ms);
   }
 
   #flush() {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = 0;
-    this.#flushed = Date.now();
+    this.#flushed = performance.now();
     const { jobs, nodes, types, ...rest } = this.#batch;
     this.#batch = emptyBatch();
     this.#onBatch({ ...rest, jobs: [...jobs], nodes: [...nodes], types: [...types] });

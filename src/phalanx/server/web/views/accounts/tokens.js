@@ -1,5 +1,6 @@
 // Tokens for scripts and the command line, and the sessions of browsers, which are tokens too.
 import { pathOf, post, remove } from "../../core/api.js";
+import { serverNow } from "../../core/clock.js";
 import { useData } from "../../core/data.js";
 import { html, useState } from "../../core/dom.js";
 import { session } from "../../core/session.js";
@@ -63,7 +64,7 @@ export const Tokens = ({ sessions = false }) => {
   return html`
     <section class="card"><div class="head"><h2>${sessions ? "Browsers that are logged in" : "Tokens"}</h2>${!sessions && html`<button type="button" onClick=${() => setState({ making: true })}>Make a token…</button>`}</div>
       <${Loaded} source=${source}>${({ items }) => {
-        const shown = items.filter((each) => each.revoked_ms === null && (each.name === BROWSER) === sessions && (each.expires_ms === null || each.expires_ms > Date.now()));
+        const shown = items.filter((each) => each.revoked_ms === null && (each.name === BROWSER) === sessions && (each.expires_ms === null || each.expires_ms > serverNow()));
         return shown.length ? html`<${Table} tokens=${shown} choose=${(token) => setState({ revoking: token })} />` : html`<${Empty} title="None.">${sessions ? "Nobody is logged in by a browser." : "Make one for a script or for the command line."}<//>`;
       }}<//>
     </section>

@@ -1,4 +1,6 @@
 // A job file that asks for what a job asked for.
+import { serverNow } from "../../core/clock.js";
+
 const seconds = (ms) => (ms % 1_000 ? `${ms}ms` : `${ms / 1_000}s`);
 const moment = (ms) => new Date(ms).toISOString();
 const gb = (mb) => mb / 1_024;
@@ -69,8 +71,8 @@ export const jobText = (spec) => {
     duration: spec.duration_ms && seconds(spec.duration_ms),
     max_run: spec.max_run_ms && seconds(spec.max_run_ms),
     max_wait: spec.max_wait_ms && seconds(spec.max_wait_ms),
-    begin: spec.begin_ms && spec.begin_ms > Date.now() ? moment(spec.begin_ms) : undefined,
-    deadline: spec.deadline_ms && spec.deadline_ms > Date.now() ? moment(spec.deadline_ms) : undefined,
+    begin: spec.begin_ms && spec.begin_ms > serverNow() ? moment(spec.begin_ms) : undefined,
+    deadline: spec.deadline_ms && spec.deadline_ms > serverNow() ? moment(spec.deadline_ms) : undefined,
     after: afterOf(spec.after),
     node_selector: spec.node_selector.length ? Object.fromEntries(spec.node_selector) : undefined,
     tolerations: spec.tolerations.length ? spec.tolerations.map((each) => kept(Object.entries(each))) : undefined,

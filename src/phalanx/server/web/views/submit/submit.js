@@ -25,11 +25,11 @@ const NEWS_MS = 2_000;
 // The plan of a text: asked for when typing pauses, and again when the cluster has changed.
 const usePlan = (text) => {
   const [state, setState] = useState({ plan: null, error: null, busy: true });
-  const latest = useRef({ number: 0, planned: 0 });
+  const latest = useRef({ number: 0, planned: -NEWS_MS });
   const ask = async () => {
     const number = ++latest.current.number;
     if (!text.trim()) return setState({ plan: null, error: null, busy: false });
-    latest.current.planned = Date.now();
+    latest.current.planned = performance.now();
     try {
       const { items } = await post("/plan", { jobs: [text] });
       if (number === latest.current.number) setState({ plan: items[0] ?? null, error: null, busy: false });
@@ -47,7 +47,7 @@ const usePlan = (text) => {
   useEffect(() => () => clearTimeout(timer.current), []);
   useNews(aboutAll, () => {
     clearTimeout(timer.current);
-    timer.current = setTimeout(ask, Math.max(TYPING_MS, latest.current.planned + NEWS_MS - Date.now()));
+    timer.current = setTimeout(ask, Math.max(TYPING_MS, latest.current.planned + NEWS_MS - performance.now()));
   });
   return state;
 };
