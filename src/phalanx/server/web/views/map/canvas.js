@@ -29,7 +29,8 @@ class Painter {
 
   constructor(canvas) {
     this.#canvas = canvas;
-    this.context = canvas.getContext("2d", { alpha: true });
+    // What nothing shines through is cheaper to put on the screen.
+    this.context = canvas.getContext("2d", { alpha: false });
   }
 
   get ratio() {
@@ -69,7 +70,8 @@ class Painter {
     const whole = this.#whole(view.scale);
     if (!whole) return paint(this.context, { ...this.scene, view, width, height });
     this.context.setTransform(1, 0, 0, 1, 0, 0);
-    this.context.clearRect(0, 0, width, height);
+    this.context.fillStyle = this.scene.ink.ground;
+    this.context.fillRect(0, 0, width, height);
     return this.context.drawImage(whole, Math.round((-MARGIN - view.x) * view.scale), Math.round((-MARGIN - view.y) * view.scale));
   }
 
@@ -79,7 +81,7 @@ class Painter {
     if (width * height > PICTURE_MAX) return null;
     if (this.#picture.scene !== this.scene || this.#picture.scale !== scale) {
       const canvas = new OffscreenCanvas(width, height);
-      paint(canvas.getContext("2d"), { ...this.scene, view: { x: -MARGIN, y: -MARGIN, scale }, width, height });
+      paint(canvas.getContext("2d", { alpha: false }), { ...this.scene, view: { x: -MARGIN, y: -MARGIN, scale }, width, height });
       this.#picture = { scene: this.scene, scale, canvas };
     }
     return this.#picture.canvas;

@@ -50,13 +50,14 @@ export const outlinesOf = (colour, legend, palette) => {
   return { owners, inks };
 };
 
-export const inks = () => ({ text: variable("--muted"), line: variable("--line"), raised: variable("--raised"), strong: variable("--text"), found: variable("--text") });
+export const inks = () => ({ ground: variable("--surface"), text: variable("--muted"), line: variable("--line"), raised: variable("--raised"), strong: variable("--text"), found: variable("--text") });
 
 // view: {x, y, scale}; x and y are the place of the layout in the upper left corner.
 export const paint = (context, { layout, frame, palette, view, width, height, ink, found, chosen, shared, outlines }) => {
   const { scale } = view;
   context.setTransform(1, 0, 0, 1, 0, 0);
-  context.clearRect(0, 0, width, height);
+  context.fillStyle = ink.ground;
+  context.fillRect(0, 0, width, height);
   context.setTransform(scale, 0, 0, scale, -view.x * scale, -view.y * scale);
   const right = view.x + width / scale;
   const bottom = view.y + height / scale;
