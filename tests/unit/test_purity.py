@@ -1,4 +1,4 @@
-"""The pure rooms hold what a linter cannot see: no set's order, no I/O by a builtin, whole milliseconds."""
+"""The pure packages hold what a linter cannot see: no set's order, no I/O by a builtin, whole milliseconds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ["cluster", "workload", "placement", "protocol", "policy", "engine"]
+PACKAGES = ["cluster", "workload", "placement", "protocol", "policy", "engine"]
 MODULES = {
     *("__future__", "bisect", "collections", "copy", "dataclasses", "decimal", "difflib", "enum", "fnmatch"),
     *("fractions", "functools", "hashlib", "heapq", "itertools", "math", "operator", "re", "shlex", "types"),
     *("typing", "zlib", "phalanx"),
 }
-"""What a pure room may import. Of the standard library no more than these is known to need nothing from outside."""
+"""What a pure package may import. Of the standard library no more than these is known to need nothing from outside."""
 
 LIBRARIES = {"protocol": {"msgspec"}, "engine": {"msgspec", "pickle", "io"}}
 """The protocol defines records; the engine writes them, and snapshots as bytes in memory."""
@@ -232,44 +232,44 @@ def imported(tree: ast.AST) -> Iterator[str]:
                 yield module.partition(".")[0]
 
 
-def sources(room: str) -> list[Path]:
-    return sorted((ROOT / "src" / "phalanx" / room).rglob("*.py"))
+def sources(package: str) -> list[Path]:
+    return sorted((ROOT / "src" / "phalanx" / package).rglob("*.py"))
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_pure_room_does_no_io_and_follows_no_hash_order(room: str) -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_pure_package_does_no_io_and_follows_no_hash_order(package: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{problem}"
-        for path in sources(room)
+        for path in sources(package)
         for problem in violations(path.read_text(encoding="utf-8"))
     ]
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_pure_room_imports_only_what_needs_nothing_from_outside(room: str) -> None:
-    allowed = MODULES | LIBRARIES.get(room, set())
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_pure_package_imports_only_what_needs_nothing_from_outside(package: str) -> None:
+    allowed = MODULES | LIBRARIES.get(package, set())
     found = [
         f"{path.relative_to(ROOT)} imports {name}"
-        for path in sources(room)
+        for path in sources(package)
         for name in imported(ast.parse(path.read_text(encoding="utf-8")))
         if name not in allowed
     ]
     assert not found, "\n".join(found)
 
 
-def linted(room: str, source: str) -> subprocess.CompletedProcess[str]:
-    """What the linter says of a file in a room."""
-    file = ROOT / "src" / "phalanx" / room / "clock.py"
+def linted(package: str, source: str) -> subprocess.CompletedProcess[str]:
+    """What the linter says of a file in a package."""
+    file = ROOT / "src" / "phalanx" / package / "clock.py"
     ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", str(file), "-"]
     return subprocess.run(ruff, input=source, capture_output=True, text=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_linter_refuses_a_clock_in_a_pure_room(room: str) -> None:
-    result = linted(room, "import time\n")
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_linter_refuses_a_clock_in_a_pure_package(package: str) -> None:
+    result = linted(package, "import time\n")
     assert result.returncode == 1
-    assert "A pure room has no clock" in result.stdout
+    assert "A pure package has no clock" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_the_linter_refuses_a_clock_in_a_pure_room(room: str) -> None:
         "import resource\n\nresource.getrusage(0)\n",
     ],
 )
-def test_the_linter_refuses_the_ways_round_in_a_pure_room(source: str) -> None:
+def test_the_linter_refuses_the_ways_round_in_a_pure_package(source: str) -> None:
     result = linted("engine", source)
     assert result.returncode == 1
-    assert "A pure room" in result.stdout
+    assert "A pure package" in result.stdout
 
 
 @pytest.mark.parametrize(
