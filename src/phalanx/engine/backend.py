@@ -23,4 +23,4 @@ class Backend(Protocol):
         """What has happened up to `now` and was not yet reported, in order."""
 
     def next_event_ms(self) -> int | None:
-        """When the next event is due, where that is known; None if nothing is under way or nobody can know."""
+        """When the next event is due, where that is known; None if nothing is under way or it cannot be known."""

@@ -1,8 +1,8 @@
 """Adjustments: shares of devices that are changed where they are, while their jobs run on.
 
-What is counted stays the same: a job changes with whom it shares its turn, or how much compute a revocable share may
-have, or how much of the memory that others hold. So a change needs no room, can always be taken back, and is a `Resize`
-in which nobody joins or leaves.
+What is counted stays the same. A job changes the jobs with which it shares its turn, the compute that a revocable share
+may have, or the memory that it borrows from other jobs. So a change needs no free capacity, can always be undone, and
+is a `Resize` that adds and removes no member.
 """
 
 from __future__ import annotations
@@ -67,14 +67,15 @@ def exchange(state: State, attempt: AttemptRecord, placement: Placement) -> None
             state.capacity.release(had)
             state.capacity.hold(has)
     state.use(attempt.job.queue, usage_of(bookings), 1)
-    # Nobody has more room by it: those who wait need not be looked at again.
+    # It frees no capacity for another job: pending jobs need not be tried again.
     state.capacity.grown = grown
     attempt.bookings = bookings
 
 
 def company_changed(state: State, attempt: AttemptRecord) -> None:
-    """Takes note that an attempt has begun or ceased to run, or runs in another way: the policy is asked of all who
-    are there. One of them may go elsewhere now, where something is free.
+    """Takes note that an attempt has begun or ceased to run, or runs in another way.
+
+    The policy is asked about all jobs on its devices. One of them may move now, where something is free.
     """
     moves = state.policy.relocates is not all_stay and state.capacity.free_total > 0
     if not moves and state.policy.adjusts is as_they_are:
@@ -88,7 +89,7 @@ def company_changed(state: State, attempt: AttemptRecord) -> None:
 
 
 def review(state: State, event: Event) -> None:
-    """Asks the policy of those who have reported, or whose company has changed."""
+    """Asks the policy about jobs that have reported, or whose co-located jobs have changed."""
     if isinstance(event, Progress) and state.attempt(event.job, event.attempt) is not None:
         state.reviews[event.job] = None
     reviews, state.reviews = state.reviews, {}
@@ -118,7 +119,7 @@ def _has(attempt: AttemptRecord, wanted: Adjustment) -> bool:
 
 
 def _is_lent(attempt: AttemptRecord, wanted: Adjustment) -> bool:
-    """Whether it has such memory as is wanted: who is suspended could give none back."""
+    """Whether it has such memory as is wanted: a suspended attempt could give none back."""
     portions = (slot.portion for slot in attempt.placement.slots if slot.portion is not None)
     return all(wanted.lent_mb in (None, portion.lent_mb) for portion in portions if portion.revocable)
 

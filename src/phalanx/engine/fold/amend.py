@@ -1,4 +1,4 @@
-"""Amending: a waiting job asks for something else from now on, and keeps its place among the submissions. Of an elastic
+"""Amending: a pending job asks for something else from now on, and keeps its place among the submissions. Of an elastic
 job that has an attempt, the range of its sizes can be changed; a service that follows its load can have none.
 """
 
@@ -20,7 +20,7 @@ from phalanx.workload.scale import Scale
 
 
 def amend(state: State, record: JobRecord, job: Job) -> None:
-    """Puts a job that has no attempt in line as what it asks for now; an attempt may have another size from now on."""
+    """Enqueues a job that has no attempt with its new request; an attempt may have another size from now on."""
     attempt, before = record.attempt, record.job
     if attempt is None and job.queue != before.queue:
         calm(state, record)
@@ -37,7 +37,7 @@ def amend(state: State, record: JobRecord, job: Job) -> None:
         return
     asked = replace(record.asked, gang=_ranged(record.asked.gang, job.gang))
     attempt.job = replace(attempt.job, gang=_ranged(attempt.job.gang, job.gang))
-    # Also one that has not started, or whose range is one size by now, is to come to that size.
+    # Also an attempt that has not started, or whose range is one size by now, is to come to that size.
     state.elastic[attempt.key] = attempt
     take_request(record, asked, state.tells_apart)
     if job.scale is not None:

@@ -111,7 +111,7 @@ def _follow(state: State, record: Record, line: bytes) -> None:
 
 
 def _policy_wakes(state: State, now: int) -> bool:
-    """Whether the moment has come at which everybody's key changes. With an adviser, it comes with the advice."""
+    """Whether the moment has come at which the keys of all jobs change. With an adviser, it comes with the advice."""
     policy = state.policy
     if policy.adviser:
         return False
@@ -305,13 +305,13 @@ def _node_health(state: State, node: int, health: Health) -> None:
 
 
 def _keeps_on(state: State, job: str, node: int) -> bool:
-    """Whether a job waits for a node that takes no work any more to go on there: it starts elsewhere instead."""
+    """Whether a suspended job is pending for a node that takes no work any more: it starts elsewhere instead."""
     record = state.jobs[job]
     return record.attempt is None and record.kept is not None and record.kept.booking.node == node
 
 
 def _return_claims(state: State, node: int, devices: int) -> None:
-    """Who was promised a place on hardware that takes no new work any more goes back in line."""
+    """Jobs with a claim on hardware that takes no new work any more are pending again."""
     for attempt in list(state.on_node.get(node, {}).values()):
         if attempt.phase is Phase.CLAIMED and any(
             booking.node == node and (devices == -1 or booking.devices & devices) for booking in attempt.bookings
@@ -425,7 +425,7 @@ def _change_is_due(record: JobRecord, timer: Timer) -> bool:
 
 
 def _drop_moot_timers(state: State) -> None:
-    """Forgets timers about what is over, as far as they come first: nobody need wake for them."""
+    """Drops timers about what is over, as far as they come first: no wake-up is needed for them."""
     timers = state.timers
     while timers and _is_moot(state, timers[0]):
         heappop(timers)

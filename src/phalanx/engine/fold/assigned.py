@@ -54,7 +54,7 @@ def _with_slots(placement: Placement, slots: tuple[Slot, ...]) -> Placement:
 
 
 def _return_claims(state: State, placement: Placement) -> None:
-    """Attempts that were promised one of the devices go back to the pending jobs."""
+    """Attempts with a claim on one of the devices go back to the pending jobs."""
     for node, devices in _devices(state, placement):
         for other in list(state.on_node.get(node, {}).values()):
             if other.waits and any(each.node == node and each.devices & devices for each in other.bookings):

@@ -25,7 +25,7 @@ from phalanx.protocol.action import Action, Repartition, Resize, Resume, Start, 
 from phalanx.protocol.plan import Claim
 
 START_TIMEOUT_MS = 600_000
-"""Longer than pulling a large image takes; after it nobody knows whether the start will still happen."""
+"""Longer than pulling a large image takes; after it, whether the start will still happen is unknown."""
 
 
 STOP_MARGIN_MS = 30_000
@@ -33,7 +33,7 @@ STOP_MARGIN_MS = 30_000
 
 
 def open_attempt(state: State, claim: Claim) -> None:
-    """Gives a waiting job its devices: held at once, or promised if somebody must leave first."""
+    """Gives a pending job its devices: allocated at once, or claimed if an attempt must leave first."""
     record = state.jobs[claim.job]
     leave(state, record)
     record.attempts = claim.attempt
@@ -71,7 +71,7 @@ def open_attempt(state: State, claim: Claim) -> None:
 
 
 def _take_note_of_victims(state: State, claim: Claim) -> None:
-    """Who makes way for a job of another queue never has that make way in turn; who is stopped can say for whom."""
+    """A victim of a job of another queue never preempts that job in turn; a stopped job can say for which job."""
     for key in claim.victims:
         victim = state.jobs[key.rpartition("/")[0]]
         if state.quotas and claim.job not in victim.made_way_for:
@@ -123,7 +123,7 @@ def send(state: State, action: Action) -> None:
 
 
 def left_by_ms(state: State, job: str) -> int | None:
-    """When all have left who were told to for a job, if each takes no longer than its grace; None if none was told."""
+    """When all victims of a job have left, if each takes no longer than its grace; None if none was told to stop."""
     attempt = state.jobs[job].attempt
     ceding = dict.fromkeys(attempt.victims if attempt is not None else ())
     return max(
@@ -142,7 +142,7 @@ def _is_stop(state: State, timer: Timer) -> bool:
 
 
 def take_over(state: State, attempt: AttemptRecord) -> None:
-    """What was promised is held from now on."""
+    """What was claimed is allocated from now on."""
     if attempt.waits:
         for booking in attempt.bookings:
             state.capacity.unclaim(booking)
@@ -167,7 +167,7 @@ def _begin_stop(state: State, attempt: AttemptRecord, reason: StopReason) -> Non
     if not attempt.ceding:
         attempt.ceding = True
         for booking in attempt.removing:
-            # Nothing changes hands there, but nobody counts as being there any more.
+            # No device changes hands there, but no attempt counts as being there any more.
             state.capacity.versions[booking.node] += 1
         state.leaving[attempt.key] = attempt
         state.standing.remove(attempt)
@@ -214,7 +214,7 @@ def resized(state: State, attempt: AttemptRecord, placement: Placement) -> None:
 
 
 def resize_failed(state: State, attempt: AttemptRecord) -> None:
-    """A failed growth is given back and tried again later. What a failed shrink promised to others is had by a stop."""
+    """A failed growth is given back and tried again later. What a failed shrink was to free is freed by a stop."""
     if attempt.removing:
         want_stopped(state, attempt, StopReason.PREEMPTED)
         return
@@ -287,8 +287,8 @@ def started(state: State, attempt: AttemptRecord) -> None:
         state.elastic[attempt.key] = attempt
         may_give_way(state, attempt)
     elif is_resumed or state.policy.moves is not nobody or (state.quotas and state.quotas.borrows(record.job.queue)):
-        # Who started in a decision could not be moved, or had back, in it by those who stood behind. Who goes on after
-        # a suspension was left alone until now.
+        # An attempt that started in a decision could not be moved or reclaimed in it for a job behind it. One that was
+        # resumed after a suspension was left alone until now.
         may_give_way(state, attempt)
     if state.quotas.accounts:
         time_least_run(state, attempt)
@@ -298,20 +298,20 @@ def started(state: State, attempt: AttemptRecord) -> None:
 
 
 def time_least_run(state: State, attempt: AttemptRecord) -> None:
-    """Has it be looked at once it has run for as long as its queue lets it run: it may give way from then on."""
+    """Has it be looked at once it has run for as long as its queue lets it run: it may be preempted from then on."""
     for least_ms in state.quotas.least_runs_ms(attempt.job.queue):
         if attempt.started_ms + least_ms >= state.now:
             state.set_timer(attempt.started_ms + least_ms, "min_run", attempt.job.id, attempt.number)
 
 
 def suspend_failed(state: State, attempt: AttemptRecord) -> None:
-    """It runs on, and its devices are promised: it is stopped instead, unless that is asked for already."""
+    """It runs on, and its devices are claimed: it is stopped instead, unless that is asked for already."""
     keep_nothing(state, attempt)
     if not any(isinstance(action, Stop) for action in attempt.in_flight.values()):
         state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
 
 
 def cut_answered(state: State, cut: Repartition) -> None:
-    """The backend has said how a cut came out: the device can be given again, unless another cut is under way."""
+    """The backend has said how a repartition came out: the device is usable again, unless another is under way."""
     if not any((other.node, other.device) == (cut.node, cut.device) for other in state.cuts.values()):
         state.capacity.set_cutting(state.topology.number[cut.node], cut.device, cutting=False)

@@ -298,7 +298,7 @@ def _check_scale(job: Job, scale: Scale) -> None:
 def check_labels(policy: Policy, job: Job) -> None:
     """Raises ValueError if a label that the policy goes by has a value that it does not know.
 
-    Asked of who submits a job, not of records: what journals hold from before stays true.
+    Asked when a user submits a job, not of records: what journals hold from before stays true.
     """
     for label, value in job.labels:
         values = policy.labels.get(label)
@@ -389,7 +389,7 @@ def check_plan(state: State, plan: Plan) -> None:
 
 
 def _in_line(record: JobRecord, plan: Plan) -> bool:
-    """Whether a job waits, or will once the plan has taken its claim back."""
+    """Whether a job is pending, or will be once the plan has taken its claim back."""
     return record.queued is not None or (record.attempt is not None and record.attempt.key in plan.withdrawn)
 
 

@@ -25,12 +25,12 @@ def want_stopped(state: State, attempt: AttemptRecord, reason: StopReason) -> No
         attempt.stop_reason = reason
         end(state, attempt)
     elif attempt.phase is not Phase.STOPPING or (attempt.keeping is not None and reason is StopReason.CANCELLED):
-        # Moving its memory to the host may take minutes: who cancels does not wait for that.
+        # Moving its memory to the host may take minutes: a cancelled job does not wait for that.
         state.to_stop.setdefault(attempt.key, reason)
 
 
 def suspended(state: State, attempt: AttemptRecord) -> None:
-    """The backend says that the attempt has left its devices: its job waits for some of that node."""
+    """The backend says that the attempt has left its devices: its job is pending for some of that node."""
     assert attempt.keeping is not None, f"{attempt.key} keeps nothing"
     booking, record = together(*attempt.keeping), state.jobs[attempt.job.id]
     kept = kept_of(attempt, booking, state.now)
@@ -55,7 +55,7 @@ def discard(state: State, record: JobRecord, reason: StopReason) -> None:
 
 
 def stop_failed(state: State, attempt: AttemptRecord) -> None:
-    """Asks again later, less and less often: until somebody says the devices are free, they are not."""
+    """Asks again later, less and less often: until the backend says that the devices are free, they are not."""
     attempt.stop_failures += 1
     delay_ms = backoff_ms(attempt.stop_failures)
     state.set_timer(state.now + delay_ms, "stop_again", attempt.job.id, attempt.number)
@@ -81,7 +81,7 @@ def end(state: State, attempt: AttemptRecord) -> None:
 
 
 def withdraw(state: State, key: str) -> None:
-    """Takes back a claim for somebody who goes before."""
+    """Takes back a claim for a job that goes before."""
     job, _, number = key.rpartition("/")
     attempt = state.attempt(job, int(number))
     if attempt is not None and attempt.phase is Phase.CLAIMED:
@@ -127,7 +127,7 @@ def _after_end(state: State, record: JobRecord, attempt: AttemptRecord, outcome:
 
 
 def _close(state: State, attempt: AttemptRecord, at_ms: int | None = None) -> None:
-    """Gives everything back that the attempt holds or was promised. It has run until `at_ms`, by default until now."""
+    """Frees everything that the attempt holds or has a claim on. It has run until `at_ms`, by default until now."""
     ended_ms = state.now if at_ms is None else at_ms
     capacity = state.capacity
     company_changed(state, attempt)
@@ -187,7 +187,7 @@ def _after_stop(state: State, record: JobRecord, attempt: AttemptRecord) -> None
 
 
 def _again(state: State, record: JobRecord, delay_ms: int) -> None:
-    """Back in line, in the same place as before."""
+    """Pending again, in the same place as before."""
     if record.cancelled:
         _finish(state, record, JobState.CANCELLED, record.end_reason or "cancelled")
         return

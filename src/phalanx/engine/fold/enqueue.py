@@ -1,4 +1,4 @@
-"""Waiting: which jobs stand in line, and which are not in line yet and why."""
+"""Pending jobs: which are enqueued, and which are ineligible yet and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from phalanx.workload.job import After, Dependency
 
 
 def enqueue(state: State, record: JobRecord) -> None:
-    """Puts a waiting job in line, or aside with the reason why it may not stand there yet."""
+    """Enqueues a pending job, or sets the reason why it is ineligible yet."""
     leave(state, record)
     had_seat = give_up_array_seat(state, record)
     record.parked = _obstacle(state, record)
@@ -70,7 +70,7 @@ def _estimate(state: State, record: JobRecord) -> int:
 
 
 def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
-    """Whether nobody need look at a job for now: it comes after a head that nobody may pass."""
+    """Whether no decision need look at a job for now: it comes after a head that no job may pass."""
     head = state.jobs.get(state.head)
     return (
         head is not None
@@ -81,10 +81,10 @@ def _stands_behind_the_head(state: State, record: JobRecord) -> bool:
 
 
 def _has_better_chances(state: State, waiting: EquivalenceClass, record: JobRecord) -> bool:
-    """Whether a job may start where others of its class were refused, so that the class is to be tried anew.
+    """Whether a job may start where the rest of its class was refused, so that the class is to be tried anew.
 
-    More give way to one that stands before them; where not everybody may pass, fewer hold it up; a shorter one may end
-    before somebody's reserved time; and something may be reserved for one that nothing is reserved for yet.
+    More attempts are preempted for a job that goes before them. Where not every job may pass, fewer hold it up. A
+    shorter one may end before a reserved time. And devices may be reserved for a job that has no reservation yet.
     """
     if state.policy.reserve is Reserve.EVERYBODY and len(state.reservations) < RESERVATIONS_MAX:
         return True
@@ -115,7 +115,7 @@ def shape_now(state: State, record: JobRecord) -> Gang:
 
 
 def rekey(state: State, record: JobRecord) -> None:
-    """Puts a job in the place that its key says now; for one that runs, others may go before it from now on."""
+    """Puts a job in the place that its key says now; an attempt that runs may be preempted by more jobs from now on."""
     if record.queued is not None:
         enqueue(state, record)
     elif record.attempt is not None and state.policy.targets is not Targets.KEEP:
@@ -146,7 +146,7 @@ def _belongs_elsewhere(state: State, record: JobRecord) -> bool:
 
 
 def rekey_all(state: State) -> None:
-    """Puts everybody in the place that their keys say now, with the sizes that the policy wants them to have."""
+    """Puts all jobs in the places that their keys say now, with the sizes that the policy wants them to have."""
     in_line = [job for waiting in state.classes.values() for _, job in waiting.jobs]
     if state.policy.sets_sizes:
         _size_all(state, in_line)
@@ -174,15 +174,15 @@ def _expect_change(state: State, record: JobRecord) -> None:
 
 
 def leave(state: State, record: JobRecord) -> None:
-    """Takes a job out of the line."""
+    """Dequeues a job."""
     record.parked = None
     if record.queued is None:
         return
     if state.policy.backfill is not always:
-        # It may have been the head: then another is, who may fit.
+        # It may have been the head: then another job is, which may fit.
         state.newest_class = state.seq
     if record.overdue and state.quotas:
-        # Of its queue's limit something may have been kept for it, that anybody may have now.
+        # Of its queue's limit something may have been reserved for it, which any job may have now.
         state.capacity.grown |= state.topology.everything
     waiting = state.classes[record.shape]
     waiting.remove(record.queued, record.job.id)
@@ -199,7 +199,7 @@ def leave(state: State, record: JobRecord) -> None:
 
 
 def call_dependents(state: State, job: str) -> None:
-    """Looks again at those who wait for a job that has started or ended."""
+    """Looks again at jobs that wait for a job that has started or ended."""
     for dependent in list(state.dependents.get(job, ())):
         record = state.jobs[dependent]
         if record.attempt is None and record.final is None:
@@ -215,7 +215,7 @@ def call_array(state: State, array: str) -> None:
 
 
 def give_up_array_seat(state: State, record: JobRecord) -> bool:
-    """A member counts against its array's limit while it is in line or has an attempt. Whether it did."""
+    """A member counts against its array's limit while it is enqueued or has an attempt. Whether it did."""
     if not record.array_seat:
         return False
     record.array_seat = False

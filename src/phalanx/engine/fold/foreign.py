@@ -1,7 +1,7 @@
 """Foreign use: what work that is not ours holds of nodes. It is counted as used and never stopped.
 
-What it is said to hold may still be held or promised to one of our attempts, as when both started at once. Then it gets
-what there is, and the rest as soon as that is free.
+What it is said to hold may still be allocated to or claimed by one of our attempts, as when both started at once. Then
+it gets what there is, and the rest as soon as that is free.
 """
 
 from __future__ import annotations

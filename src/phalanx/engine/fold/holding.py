@@ -1,4 +1,4 @@
-"""Which devices an attempt holds, until when, and for whom it may be preempted: the indexes over running attempts."""
+"""Which devices an attempt holds, until when, and for which jobs it may be preempted: indexes over running attempts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def backoff_ms(failures: int) -> int:
 
 
 def expect_end(state: State, attempt: AttemptRecord) -> None:
-    """Works out when an attempt will have left, for those who reserve what it holds."""
+    """Works out when an attempt will have left, for reservations of what it holds."""
     if state.reserves:
         record = state.jobs[attempt.job.id]
         left_ms = max(record.estimate_ms - record.executed_before_ms, 0)
@@ -28,7 +28,7 @@ def expect_end(state: State, attempt: AttemptRecord) -> None:
 
 
 def limit_waits(state: State) -> None:
-    """From now on devices may be reserved for who waits too long: takes note of when everybody will have left."""
+    """From now on devices may be reserved for a job past its max_wait: notes when each attempt will have left."""
     known = state.reserves
     state.waits_are_limited = True
     if not known:
@@ -36,7 +36,7 @@ def limit_waits(state: State) -> None:
 
 
 def know_lengths(state: State) -> None:
-    """Takes note of how long everybody runs, where that has come to matter."""
+    """Takes note of how long each job runs, where that has come to matter."""
     for attempt in state.attempts():
         expect_end(state, attempt)
     for kind in state.classes.values():
@@ -51,7 +51,7 @@ def forget_end(state: State, attempt: AttemptRecord) -> None:
 
 
 def arrive(state: State, attempt: AttemptRecord, booking: Booking) -> None:
-    """Takes note of who is on a node."""
+    """Takes note of an attempt on a node."""
     state.on_node.setdefault(booking.node, {})[attempt.key] = attempt
     state.preemptible_gpus.add(attempt, booking, 1)
 
@@ -70,7 +70,7 @@ def stand_anew(state: State, attempt: AttemptRecord) -> None:
 
 
 def may_give_way(state: State, attempt: AttemptRecord) -> None:
-    """Who was not to be touched before may give way from now on: others may find more than before."""
+    """An attempt that could not be preempted before can be from now on: pending jobs may find more than before."""
     if state.makes_room and attempt.phase is Phase.RUNNING:
         for booking in attempt.bookings:
             state.capacity.grown |= state.topology.bit[booking.node]

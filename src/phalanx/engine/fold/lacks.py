@@ -1,4 +1,4 @@
-"""What the backend cannot do: nobody plans on it."""
+"""What the backend cannot do: no plan relies on it."""
 
 from __future__ import annotations
 

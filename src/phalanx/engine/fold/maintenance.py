@@ -1,7 +1,7 @@
 """Maintenance: nodes that are to be empty at a time known beforehand.
 
-Who says how long it runs is not placed where it would not have left by then. Who does not say, and may be stopped, may
-run there until then. What still runs when the time comes is stopped with notice, and goes on elsewhere or afterwards.
+A job that says how long it runs is not placed where it would not have left by then. One that does not say, and may be
+stopped, may run there until then. What still runs at that time is stopped with notice, and goes on elsewhere or later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def keep(state: State, at_ms: int) -> None:
     due = open_again(state)
     for window in state.cluster.maintenance:
         if window.end_ms == at_ms:
-            # Who was kept off has another try, also where nobody was awake to close the nodes meanwhile.
+            # Jobs that were kept off have another try, also where no wake-up has closed the nodes meanwhile.
             for name in window.nodes:
                 state.capacity.grown |= state.topology.bit[state.topology.number[name]]
     for name in due:

@@ -1,7 +1,7 @@
-"""Patience: nobody is passed for ever. Of those of a queue who have waited longer than its patience, the one who has
-waited longest goes first, and devices are reserved for it, as for a job that is past its `max_wait`.
+"""Patience: no job is passed for ever. Of the jobs of a queue that are pending longer than its patience, the one that
+has waited longest goes first. Devices are reserved for it, as for a job that is past its `max_wait`.
 
-One of a queue at a time: if all who wait too long went first, the order of the policy would be that of submission.
+One job of a queue at a time: if all of them went first, the order of the policy would be that of submission.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from phalanx.policy.policy import never
 from phalanx.protocol.reason import Reason
 
 HOPELESS = (Reason.NEVER_FITS, Reason.QUOTA, Reason.BUDGET)
-"""Why a job waits for whom no devices need be kept: it could not have them."""
+"""Reasons of pending jobs for which no devices need be reserved: they could not have them."""
 
 
 def expect(state: State, record: JobRecord) -> None:
@@ -25,7 +25,7 @@ def expect(state: State, record: JobRecord) -> None:
 
 
 def expect_all(state: State) -> None:
-    """The same for all who wait, where the patience of queues has changed."""
+    """The same for all pending jobs, where the patience of queues has changed."""
     for record in state.jobs.values():
         if record.attempt is None and not record.impatient:
             expect(state, record)

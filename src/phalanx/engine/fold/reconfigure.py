@@ -67,7 +67,7 @@ def stopped_by(state: State, cluster: Cluster) -> tuple[str, ...]:
 
 
 def change_cluster(state: State, cluster: Cluster) -> None:
-    """Takes on another cluster. Nodes it lacks, or has with less than somebody holds, stay until those have left."""
+    """Takes on another cluster. Nodes it lacks, or has with less than attempts hold, stay until those have left."""
     _restore_health(state)
     if state.cells is not None or cluster.cells is not None:
         _return_claims(state)
@@ -87,7 +87,7 @@ def change_cluster(state: State, cluster: Cluster) -> None:
 
 
 def _discard_kept(state: State, cluster: Cluster) -> None:
-    """Suspended jobs whose nodes are to go, or to have less, start elsewhere. Who has a claim gives it back."""
+    """Suspended jobs whose nodes are to go, or to have less, start elsewhere. A claim of theirs is given back."""
     to_be = {node.name: node for node in cluster.nodes}
     for job in list(state.kept):
         record = state.jobs[job]
@@ -102,14 +102,14 @@ def _discard_kept(state: State, cluster: Cluster) -> None:
 
 
 def _return_claims(state: State) -> None:
-    """Who has no more than a claim stands in line again: under other cells it may have others."""
+    """A job that has no more than a claim is pending again: under other cells it may have others."""
     for attempt in list(state.attempts()):
         if attempt.phase is Phase.CLAIMED:
             ending.withdraw(state, attempt.key)
 
 
 def retire(state: State) -> None:
-    """Once nobody is left on nodes that are to go, the cluster is what it was to be."""
+    """Once no attempt is left on nodes that are to go, the cluster is what it was to be."""
     if state.cluster_to_be is not None and not _retiring(state, state.cluster_to_be):
         cluster, state.cluster_to_be = state.cluster_to_be, None
         _restore_health(state)
@@ -124,8 +124,8 @@ def _restore_health(state: State) -> None:
 
 
 def _retiring(state: State, cluster: Cluster) -> dict[str, Node]:
-    """Nodes on which somebody holds something that the cluster would not have, or a device is being cut, as they are
-    now.
+    """Nodes, as they are now, on which an attempt holds something that the cluster would not have, or a device is being
+    repartitioned.
     """
     to_be = {node.name: node for node in cluster.nodes}
     occupied = {number: None for number, present in state.on_node.items() if present}
@@ -135,7 +135,7 @@ def _retiring(state: State, cluster: Cluster) -> dict[str, Node]:
 
 
 def _holds_as_much(new: Node | None, old: Node) -> bool:
-    """Whether everything that somebody may hold of a node is still there."""
+    """Whether everything that an attempt may hold of a node is still there."""
     if new is None or (new.gpu_type, new.split) != (old.gpu_type, old.split):
         return False
     stores = dict(new.storage_gb)
@@ -189,11 +189,11 @@ def _rebuild(state: State, cluster: Cluster) -> None:
         holding.know_lengths(state)
     maintenance.set_out(state)
     patience.expect_all(state)
-    _try_everybody(state)
+    _try_all(state)
 
 
 def _time_least_runs(state: State, present: list[AttemptRecord], before: Quotas) -> None:
-    """Has those be looked at in time whose queues let them run for another while from now on."""
+    """Has attempts be looked at in time whose queues let them run for another while from now on."""
     for attempt in present:
         queue = attempt.job.queue
         if attempt.started_ms < 0 or queue not in state.quotas.accounts:
@@ -252,7 +252,7 @@ class _Translation:
                 self.new.set_device_health(self._node(number), device, health)
 
     def layouts(self) -> None:
-        """Devices are cut as they were."""
+        """Devices are partitioned as they were."""
         for (number, device), load in self.old.loads.items():
             if self.old.partitioned[number] >> device & 1 and self._has(number, device):
                 self.new.set_layout(self._node(number), device, load.layout)
@@ -280,18 +280,18 @@ def change_policy(state: State, policy: str, placement: str) -> None:
     for record in state.jobs.values():
         if record.final is None:
             _forget_policy(state, record)
-            # The new policy learns of those who are here as it would have when they came.
+            # The new policy learns of the jobs that are here as it would have when they came.
             state.policy.observe(state.memory, JobSubmitted(record.job), state.now)
     claims = tuple(Claim(each.job.id, each.number, each.placement) for each in state.attempts_present())
     state.policy.observe_plan(state.memory, Plan(claims), state.now)
     _stand_anew(state)
     for record in in_line:
         enqueue.enqueue(state, record)
-    _try_everybody(state)
+    _try_all(state)
 
 
 def _let_all_run(state: State) -> None:
-    """What the old policy wanted of shares is forgotten; who was suspended by it goes on."""
+    """What the old policy wanted of shares is forgotten; an attempt that was suspended by it goes on."""
     state.reviews.clear()
     state.adjustments.clear()
     for attempt in state.attempts_present():
@@ -301,7 +301,7 @@ def _let_all_run(state: State) -> None:
 
 
 def _line_up_anew(state: State) -> None:
-    """Puts everybody in line again, where something else of them matters from now on."""
+    """Enqueues all pending jobs again, where something else of them matters from now on."""
     in_line = _leave_line(state)
     for record in in_line:
         record.shape = shape_of(record.asked, state.tells_apart)
@@ -317,7 +317,7 @@ def _leave_line(state: State) -> list[JobRecord]:
 
 
 def _forget_policy(state: State, record: JobRecord) -> None:
-    """Has a waiting job ask for what it was submitted with, and nobody's place change at a time the old policy set."""
+    """Has a pending job ask for what it was submitted with, and drops the change of its key that the old policy set."""
     record.marks.clear()
     record.sizes = {}
     record.change_ms = -1
@@ -325,7 +325,7 @@ def _forget_policy(state: State, record: JobRecord) -> None:
 
 
 def _stand_anew(state: State) -> None:
-    """Running jobs stand in the order, and are expected to end, as the new policy minds it."""
+    """Running jobs are in the running order, and are expected to end, as the new policy has it."""
     for attempt in state.attempts():
         attempt.standing = None
     state.standing, state.ends = RunningOrder(), Ends()
@@ -337,7 +337,7 @@ def _stand_anew(state: State) -> None:
         enqueue.rekey(state, state.jobs[attempt.job.id])
 
 
-def _try_everybody(state: State) -> None:
+def _try_all(state: State) -> None:
     """Nothing that was found before holds any more."""
     state.capacity.grown = state.topology.everything
     state.newest_class = state.seq

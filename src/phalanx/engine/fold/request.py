@@ -8,7 +8,7 @@ from phalanx.workload.job import Job
 
 
 def take_request(record: JobRecord, asked: Job, minds: Minds) -> None:
-    """Has a job that is not in line be placed by another request, with all that follows from it."""
+    """Has a job that is not enqueued be placed by another request, with all that follows from it."""
     record.asked = asked
     record.tasks = tasks_of(asked.gang.roles)
     record.gpus_min = gpus_needed(asked.gang, record.tasks)

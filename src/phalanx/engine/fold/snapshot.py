@@ -84,9 +84,9 @@ def dump(state: State) -> bytes:
 
 
 def dump_hidden(state: State, link: bytes | None = None) -> bytes:
-    """A State as bytes without the values of jobs' variables, for readers who may not know them.
+    """A State as bytes without the values of jobs' variables, for readers that may not know them.
 
-    The digest of a State is over records with these values, which could be guessed by it: another takes its place, the
+    The digest of a State is over records with these values, which could be guessed by it. Another takes its place: the
     last link of the chain over those records that go with the State, or one that begins here.
     """
     content = BytesIO()
@@ -152,7 +152,8 @@ COMMON = {Job: ("gang", "checkpoint", "execution"), JobRecord: ("shape", "tasks"
 
 class _Writer(pickle.Pickler):
     """Writes records and what never changes as calls of their classes, which are read back three times as fast as
-    fields one by one, and the members of enums by their values, which some releases of Python would look up otherwise.
+    fields one by one. The members of enums are written by their values, which some releases of Python would look up
+    otherwise.
     """
 
     def __init__(self, content: BytesIO) -> None:
@@ -205,7 +206,7 @@ def _without_variables(getter: Values, place: int, obj: Any) -> tuple[Any, ...]:
 
 
 def _with_common(getter: Values, known: dict[int, dict[Any, Any]], obj: Any) -> tuple[Any, ...]:
-    """The values of an object, with those that others have alike replaced by the first such."""
+    """The values of an object, with those that equal an earlier object's replaced by that object's."""
     values = list(getter(obj))
     for place, alike in known.items():
         value = values[place]

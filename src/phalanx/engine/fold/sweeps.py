@@ -1,4 +1,4 @@
-"""Sweeps: members are compared as they report, and who is outdone leaves its devices to the rest."""
+"""Sweeps: members are compared as they report, and one that is outdone leaves its devices to the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.workload.halving import WORST, Contest
 
 
 def compete(state: State, attempt: AttemptRecord, progress: Progress) -> None:
-    """Compares a member of a sweep with those who have come as far; one that is outdone or diverged is stopped."""
+    """Compares a member of a sweep with those that have come as far; one that is outdone or diverged is stopped."""
     job = attempt.job
     halving = job.sweep.halving if job.sweep is not None else None
     if halving is None or attempt.phase is not Phase.RUNNING:
