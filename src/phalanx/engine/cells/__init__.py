@@ -1,1 +1,1 @@
-"""Virtual clusters in the cycle: the cells seat a gang, choose victims, and say what it lacks."""
+"""Virtual clusters in the cycle: the cells place a gang, choose victims, and say what it lacks."""

@@ -1,6 +1,6 @@
-"""Placing by cells: a gang gets leaves of its virtual cluster, or waits for who is in the way, or learns why not.
+"""Placing by cells: a gang gets leaves of its virtual cluster, or a claim on those of victims, or a pending reason.
 
-The cells choose the leaves and who gives way: no search of victims is made, and no policy asked who may be stopped.
+The cells choose the leaves and the victims: there is no other search for victims, and no policy is asked about them.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from phalanx.policy.policy import Reserve, always
 from phalanx.protocol.cells_steps import Left
 from phalanx.protocol.reason import Reason
 
-EVERYBODY_PASSES = (Reason.NEVER_FITS, Reason.QUOTA)
-"""Reasons that hold up nobody behind."""
+PASSABLE = (Reason.NEVER_FITS, Reason.QUOTA)
+"""Reasons of a job that every job behind it may pass."""
 
 Shrinks = tuple[tuple[AttemptRecord, tuple[Slot, ...]], ...]
 """Elastic attempts, and the members that they give back."""
 
 
 def place(builder: PlanBuilder, candidate: Candidate) -> Outcome:
-    """Gives a candidate its cells, with all that follows for others, or has it wait.
+    """Gives a candidate its cells, with all that follows for other jobs, or leaves it pending.
 
-    Where the policy does not let everybody pass a head, each virtual cluster has its own: no cluster waits for another.
+    Where the policy does not let every job pass a head, each virtual cluster has its own: no cluster waits for another.
     """
     policy, record = builder.state.policy, candidate.record
     rank = record.job.queue, record.job.priority < 0
@@ -50,9 +50,9 @@ def place(builder: PlanBuilder, candidate: Candidate) -> Outcome:
 
 
 def _refuse(builder: PlanBuilder, candidate: Candidate, reason: Reason) -> Outcome:
-    """Has a job wait. The first of its cluster that does may be a head, whom not everybody passes."""
+    """Leaves a job pending. The first such job of its cluster may become a head, which not every job may pass."""
     if reason is Reason.UNDECIDED:
-        # Only who has got cells by this very plan is in its way: what it was told before stands.
+        # Only jobs that have got cells by this very plan are in its way: its earlier reason stands.
         if candidate.was_refused:
             return Outcome(reason)
         reason = Reason.GPUS
@@ -60,15 +60,15 @@ def _refuse(builder: PlanBuilder, candidate: Candidate, reason: Reason) -> Outco
     rank = record.job.queue, record.job.priority < 0
     reserves = policy.reserve is not Reserve.NOBODY
     told = _told(builder, record, reason)
-    if reason in EVERYBODY_PASSES or rank in builder.cell_heads or (policy.backfill is always and not reserves):
+    if reason in PASSABLE or rank in builder.cell_heads or (policy.backfill is always and not reserves):
         return Outcome(told)
     builder.cell_heads[rank] = record, due_ms(builder, record) if reserves else None
     return Outcome(told)
 
 
 def _told(builder: PlanBuilder, record: JobRecord, reason: Reason) -> Reason:
-    """The reason that a job is told: what it was told before, where a leaf that is being repartitioned may be all that
-    it lacks for a moment.
+    """The pending reason of a job: the one it had before, where a leaf that is being repartitioned may be all that it
+    lacks for a moment.
     """
     if reason is not Reason.GPUS or not builder.state.cuts or not shares_leaves(record.asked):
         return reason
@@ -78,7 +78,7 @@ def _told(builder: PlanBuilder, record: JobRecord, reason: Reason) -> Reason:
 
 
 def _find(builder: PlanBuilder, record: JobRecord) -> tuple[Found, Shrinks] | Reason:
-    """Cells for a job, with who is in the way and who gives members back for it; why not, if it cannot be."""
+    """Cells for a job, the attempts in the way, and the members that elastic ones give back; or why it cannot be."""
     transaction = builder.transaction
     mark = transaction.mark()
     found = search(transaction, record)
@@ -116,7 +116,7 @@ def _may_take(builder: PlanBuilder, found: Found, shrunk: Shrinks) -> bool:
 
 
 def _take(builder: PlanBuilder, record: JobRecord, found: Found, shrunk: Shrinks) -> None:
-    """Has the victims leave, takes claims back, and promises or gives the devices."""
+    """Has the victims leave, takes claims back, and claims or allocates the devices."""
     transaction, tenancy = builder.transaction, tenancy_of(builder.state)
     going = tuple(victim for victim in found.victims if victim.key not in builder.leaving)
     for victim in going:
@@ -131,7 +131,7 @@ def _take(builder: PlanBuilder, record: JobRecord, found: Found, shrunk: Shrinks
 def _beside_fewer(
     builder: PlanBuilder, record: JobRecord, victims: tuple[AttemptRecord, ...]
 ) -> tuple[Found, Shrinks] | None:
-    """Where the job fits with nobody stopped, if elastic attempts in the way give members back, no more than must."""
+    """Where the job fits with no attempt stopped, if elastic ones in the way give members back, no more than needed."""
     transaction, mark = builder.transaction, builder.transaction.mark()
     going: dict[str, tuple[AttemptRecord, list[Slot]]] = {}
     untouchable = builder.untouchable

@@ -1,8 +1,8 @@
-"""Backfilling in virtual clusters: who passes a head that waits does not delay it.
+"""Backfilling in virtual clusters: a job that passes a pending head does not delay it.
 
-A head is expected to have its cells once so many of those who run have left by what they say of their length. Nobody
-passes it who would run on then, unless the head could have cells beside him, too. It is EASY backfilling (Mu'alem and
-Feitelson, IEEE TPDS 2001) with the cells as what is reserved; each virtual cluster has its own head.
+A head is expected to have its cells once enough running attempts have left, by their estimates. No job passes it that
+would still run then, unless the head could have cells beside it, too. It is EASY backfilling (Mu'alem and Feitelson,
+IEEE TPDS 2001) with the cells as what is reserved; each virtual cluster has its own head.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from phalanx.placement.cells.request import Request
 from phalanx.workload.job import Job
 
 ENDS_MAX = 256
-"""Those who leave first that are looked at for a head: a bound on work."""
+"""How many of the attempts that leave first are looked at for a head: a bound on work."""
 
 
 def due_ms(builder: PlanBuilder, head: JobRecord) -> int | None:
-    """When a head will find cells, by what is known of those who hold them; None if nobody knows."""
+    """When a head will find cells, by the estimates of the attempts that hold them; None if that is unknown."""
     mark, found = builder.transaction.mark(), None
     for end_ms, key in _ends(builder):
         _leaves(builder, key)
@@ -45,7 +45,7 @@ def delays(builder: PlanBuilder, head: JobRecord, at_ms: int, record: JobRecord)
 
 
 def _ends(builder: PlanBuilder) -> list[tuple[int, str]]:
-    """Who will have left when, the first first: those who run, and those whom this plan starts."""
+    """Which attempts will have left when, the first first: those that run, and those that this plan starts."""
     ends = builder.state.ends.in_order()
     running = ((may_leave_ms(attempt, end_ms, builder.now), attempt.key) for end_ms, attempt in ends)
     known = [end for end in (*running, *builder.cell_ends) if end[0] < FOREVER_MS]
@@ -61,7 +61,7 @@ def _leaves(builder: PlanBuilder, key: str) -> None:
 
 
 def _fits(builder: PlanBuilder, head: JobRecord) -> bool:
-    """Whether a head would get cells with nobody else gone."""
+    """Whether a head would get cells with no other attempt gone."""
     cells = tenancy_of(builder.state).cells
     request = _request(head.asked)
     with cells.trial():

@@ -41,7 +41,7 @@ from phalanx.protocol.reason import LACK_REASON, Reason
 
 
 def decide(state: State, now: int) -> Plan:
-    """What to start and stop at `now`, and why the rest waits."""
+    """What to start and stop at `now`, and why the rest is pending."""
     if not state.unsettled:
         return Plan(head=state.head)
     if state.policy.targets is not Targets.KEEP:
@@ -51,7 +51,7 @@ def decide(state: State, now: int) -> Plan:
         return short
     with Transaction(state) as transaction:
         builder = PlanBuilder(transaction, now)
-        # 1. Who must leave, whatever else happens.
+        # 1. Attempts that must leave, whatever else happens.
         stop_what_must_leave(builder)
         if state.elastic:
             shed_lost_members(builder)
@@ -62,22 +62,22 @@ def decide(state: State, now: int) -> Plan:
         if builder.reservations.vacant:
             candidates.readmit()
         replicas = Replicas(builder)
-        # 3. Each is placed as a whole gang, or room is made for it, or it is told what it lacks; where the policy
-        #    reserves devices and a time for who waits, nobody is placed who would delay that. First of all ways to
-        #    make room elastic jobs give back what they have beyond their minimum. Replicas that services lack by their
+        # 3. Each is placed as a whole gang, or preempts, or gets its infeasibility reason. Where the policy
+        #    reserves devices and a time for pending jobs, no job is placed that would delay that. First of all ways to
+        #    preempt, elastic jobs give back what they have beyond their minimum. Replicas that services lack by their
         #    load go before jobs of lower priorities.
         _walk(candidates, builder, replicas)
-        # 4. Who was promised devices before, and has them now: their victims have left, or their devices are cut.
+        # 4. Claims of earlier plans that can start now: their victims have left, or their devices are repartitioned.
         start_promised(builder)
         start_prepared(builder)
         if candidates.reconsider():
             _walk(candidates, builder, replicas)
         replicas.after_all()
         builder.quota_reservations.keep_from(None)
-        # 5. Where a site wants it, others move now and then so that one of those who still wait has a place.
+        # 5. Where a site wants it, running jobs move now and then so that a job that is still pending has a place.
         if state.defragmented_ms == now and state.cells is None:
             _defragment(candidates, builder)
-        # 6. What nobody waits for goes to those who could use more; or everybody gets the size that the policy sets.
+        # 6. What no pending job needs goes to jobs that could use more; or each gets the size that the policy sets.
         if state.elastic and (candidates.none_waits or state.policy.sets_sizes):
             grow_elastic(builder)
         if state.revocable and state.cells is None:
@@ -86,7 +86,7 @@ def decide(state: State, now: int) -> Plan:
             relocate(builder)
         if state.adjustments and state.cells is None:
             adjust_shares(builder)
-        # 7. The difference between what is and what should be, and why the rest waits.
+        # 7. The difference between what is and what should be, and why the rest is pending.
         return builder.plan(candidates.verdicts, candidates.head, candidates.exhaustive)
 
 
@@ -101,7 +101,7 @@ def _walk(candidates: Candidates, builder: PlanBuilder, replicas: Replicas) -> N
 
 
 def _try(builder: PlanBuilder, candidate: Candidate) -> Outcome:
-    """Places a candidate, makes room for it, or finds out why it stays pending."""
+    """Places a candidate, preempts for it, or finds out why it stays pending."""
     record, reservations, state = candidate.record, builder.reservations, builder.state
     if state.cells is not None and record.asked.gang.gpus_min:
         return place(builder, candidate)
@@ -128,7 +128,7 @@ def _try(builder: PlanBuilder, candidate: Candidate) -> Outcome:
 
 
 def _had_reservation(builder: PlanBuilder, record: JobRecord) -> bool:
-    """Takes note that a job gets its devices; whether something was reserved for it, that others may have now."""
+    """Takes note that a job gets its devices; whether devices were reserved for it, which other jobs may have now."""
     if builder.state.cells is not None and record.asked.gang.gpus_min:
         return False
     builder.quota_reservations.started(record)
@@ -179,7 +179,7 @@ def _lack(builder: PlanBuilder, record: JobRecord) -> Lack:
 def _take_extras(builder: PlanBuilder, record: JobRecord) -> bool:
     if not builder.extras_are_lent:
         return False
-    # What is reserved for somebody before it may be CPUs as well, so it stays off those nodes.
+    # What is reserved for a job before it may be CPUs as well, so it stays off those nodes.
     with Closed(builder.state, builder.reservations.reserved_nodes(record) if builder.reservations.made else []):
         room = plan_with_extras(builder.transaction, record, builder.context(record, None))
     if room is None:
@@ -212,7 +212,7 @@ def _make_room(builder: PlanBuilder, candidate: Candidate) -> bool:
 
 
 def _wait_beside(builder: PlanBuilder, record: JobRecord) -> bool:
-    """Promises a job what attempts leave that are terminating in any case."""
+    """Gives a job a claim on what attempts leave that are terminating in any case."""
     if not builder.leaving or builder.free_soon < record.gpus_min or builder.state.shortfall(record) is not None:
         return False
     room = plan_beside_terminating(builder.transaction, record, builder.leaving)
@@ -223,7 +223,7 @@ def _wait_beside(builder: PlanBuilder, record: JobRecord) -> bool:
 
 
 def _room_elsewhere(builder: PlanBuilder, record: JobRecord) -> PreemptionPlan | None:
-    """Room on nodes on which nothing is reserved for somebody before a job, whom it would delay there."""
+    """A preemption on nodes on which nothing is reserved for a job before this one: there, that would be delayed."""
     with Closed(builder.state, builder.reservations.reserved_nodes(record)):
         context = replace(builder.context(record, None), upper_bound=UpperBound(builder.state, record, builder.leaving))
         room = plan_preemption(builder.transaction, record, context)

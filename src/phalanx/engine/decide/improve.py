@@ -23,7 +23,7 @@ def relocate(builder: PlanBuilder) -> None:
 
 
 def promote_revocable(builder: PlanBuilder) -> None:
-    """Gives who runs on what others leave a guaranteed share, if the policy says by now that it is to have one."""
+    """Gives an attempt on a revocable share a guaranteed one, if the policy says by now that it is to have one."""
     state = builder.state
     for attempt in state.revocable.values():
         if attempt.phase is Phase.RUNNING and attempt.key not in builder.untouchable and "resize" not in state.lacks:
@@ -34,7 +34,7 @@ def promote_revocable(builder: PlanBuilder) -> None:
 
 
 def adjust_shares(builder: PlanBuilder) -> None:
-    """Changes shares as the policy wants them, of who runs and is not touched by this plan."""
+    """Changes shares as the policy wants them, of attempts that run and are not touched by this plan."""
     state, untouchable = builder.state, builder.untouchable
     for job, wanted in state.adjustments.items():
         attempt = state.jobs[job].attempt

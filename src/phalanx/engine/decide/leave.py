@@ -6,7 +6,7 @@ from phalanx.engine.plan.builder import PlanBuilder
 
 
 def stop_what_must_leave(builder: PlanBuilder) -> None:
-    """Stops the cancelled, those on failed hardware, those who ran too long, and repeats stops that failed."""
+    """Stops attempts that are cancelled, on failed hardware or past their max_run, and repeats stops that failed."""
     for key, reason in builder.state.to_stop.items():
         job, _, number = key.rpartition("/")
         attempt = builder.state.attempt(job, int(number))

@@ -15,12 +15,12 @@ def start_promised(builder: PlanBuilder) -> None:
             builder.promoted[attempt.key] = attempt
             builder.open_shared(attempt.bookings)
             builder.begin(attempt.job.id, attempt.number, attempt.next_seq, attempt.placement, attempt.bookings)
-    if builder.state.waits_are_limited and (builder.opened or builder.borrows.anybody_made_way):
+    if builder.state.waits_are_limited and (builder.opened or builder.borrows.any_made_way):
         _start_those_that_wait_no_longer(builder)
 
 
 def _start_those_that_wait_no_longer(builder: PlanBuilder) -> None:
-    """Starts of claims of this plan, for which others were in the way who start by now, or do not after all."""
+    """Starts of claims of this plan for which the claims in the way start by now, or do not after all."""
     for i, claim in enumerate(builder.claims):
         bookings = builder.bookings_of(claim) if claim.waits else []
         if bookings and builder.transaction.keep_promise(bookings):
@@ -30,7 +30,7 @@ def _start_those_that_wait_no_longer(builder: PlanBuilder) -> None:
 
 
 def start_prepared(builder: PlanBuilder) -> None:
-    """Starts of those whose devices have been cut; if something undid it, they are cut again."""
+    """Starts of attempts whose devices have been repartitioned; if something undid that, it is done again."""
     for attempt in builder.state.preparing.values():
         if not attempt.in_flight and attempt.key not in builder.withdrawn:
             builder.touched[attempt.key] = None

@@ -1,4 +1,4 @@
-"""Takeovers: a job gets what the same plan was about to lend to others, who lose nothing by it. Who runs would."""
+"""Reclaims within a plan: a job gets what the plan was about to lend. The borrower has not started: nothing is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reclaim_in_plan(builder: PlanBuilder, record: JobRecord) -> bool:
 
 
 def reclaim_with_victims(builder: PlanBuilder, record: JobRecord) -> bool:
-    """Likewise of as many as needed, where others must leave as well."""
+    """Likewise of as many as needed, where running attempts must leave as well."""
     transaction, planned = builder.transaction, builder.reservations.put_back([])
     mark, promised_gpus = transaction.mark(), builder.promised_gpus
     taken: list[TentativeBorrow] = []
@@ -52,14 +52,14 @@ def reclaim_with_victims(builder: PlanBuilder, record: JobRecord) -> bool:
 
 
 def _takes(builder: PlanBuilder, record: JobRecord, borrow: TentativeBorrow) -> bool:
-    """Whether a job has a place now that another has not what it was to be lent; then that waits on.
+    """Whether a job has a place now that another does not get its tentative borrow; then that one stays pending.
 
-    What it has back by its quota is its own, whatever is reserved there.
+    What it reclaims is its own, whatever is reserved there.
     """
     if builder.state.shortfall(record) is not None:
         return False
     transaction = builder.transaction
-    # It has its due, but does not borrow in turn.
+    # It gets its nominal quota, but does not borrow in turn.
     transaction.lends = False
     seated = None
     if not borrow.victims:

@@ -1,8 +1,8 @@
 """Replicas: what a service that follows its load lacks is placed as a pending job of its priority would be.
 
 Other elastic jobs grow when no job is pending. A service has its load now: its replicas go before pending jobs of lower
-priorities, and preempt running ones. They are no claims: while victims leave, every decision lays the same replicas
-over the devices that they leave, so that no job behind the service is promised them.
+priorities, and preempt running ones. They are no claims. While victims leave, every decision lays the same replicas
+over the devices that they leave. So no job behind the service gets a claim on them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Replicas:
         if attempt.phase is Phase.RUNNING:
             more -= grow_on_free(builder, attempt, role, more)
         room = room_for(builder, attempt, role, more)
-        # One that is being resized gets what others leave already: whether it needs more victims is seen afterwards.
+        # One that is being resized gets what victims leave already: whether it needs more of them is seen afterwards.
         if room is not None and (attempt.phase is Phase.RUNNING or not (room.victims or room.shrunk)):
             builder.preempt_for_replicas(attempt, room)
 
@@ -92,7 +92,7 @@ def missing_replicas(attempt: AttemptRecord) -> int:
 def room_for(builder: PlanBuilder, attempt: AttemptRecord, role: Role, more: int) -> PreemptionPlan | None:
     """Where as many more replicas as can be had would lie once other jobs have made way; None where none can be had.
 
-    Only for replicas with whole devices that may lie anywhere: where others must be close, they grow on what is free.
+    Only for replicas with whole devices that may lie anywhere: where they must be close, they grow on what is free.
     """
     if role.task.share is not None or attempt.job.gang.topology.required:
         return None
@@ -105,7 +105,7 @@ def room_for(builder: PlanBuilder, attempt: AttemptRecord, role: Role, more: int
 
 
 def room_of_lower(builder: PlanBuilder, head: JobRecord) -> PreemptionPlan | None:
-    """Where replicas would lie once jobs of lower priorities have made way, and those that leave anyway."""
+    """Where replicas would lie once jobs of lower priorities, and terminating attempts, have left."""
     state = builder.state
     if state.shortfall(head) is not None or not builder.could_make_room(head):
         return None

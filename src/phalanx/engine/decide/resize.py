@@ -35,7 +35,7 @@ def shrink_to_sizes(builder: PlanBuilder) -> None:
 def grow_elastic(builder: PlanBuilder) -> None:
     """Elastic attempts take up what is free, the earliest submitted first, up to the sizes that the policy sets.
 
-    Not what is reserved: nobody knows whether they would give it back in time.
+    Not what is reserved: it is unknown whether they would give it back in time.
     """
     blocks = builder.reservations.block()
     for attempt in sorted(builder.state.elastic.values(), key=lambda attempt: attempt.created_ms):
@@ -59,7 +59,7 @@ def grow_on_free(builder: PlanBuilder, attempt: AttemptRecord, role: Role, more:
 def _grow_by(builder: PlanBuilder, attempt: AttemptRecord, more_of: Iterable[tuple[Role, int]]) -> int:
     slots = attempt.placement.slots
     for role, more in more_of:
-        # Whole devices come of what is free; parts of them may also lie on what others share.
+        # Whole devices come of what is free; parts of them may also lie on devices that are shared already.
         if role.task.share is None and role.task.gpus > builder.state.capacity.free_total:
             continue
         seats = builder.transaction.grow(attempt, role, _within_quota(builder, attempt, role, more))

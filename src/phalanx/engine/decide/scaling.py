@@ -1,5 +1,5 @@
-"""Scaling: how many replicas a service is to have by its load. The size that is decided is part of its job, so that it
-is journaled, and a server that was restarted in the middle of a cool-down waits for the rest of it.
+"""Scaling: how many replicas a service is to have by its load. The decided size is part of its job, so that it is
+journaled. A server that is restarted in the middle of a cool-down waits for the rest of it.
 
 The rule is that of the Kubernetes HorizontalPodAutoscaler: replicas in proportion to load, none for deviations within a
 tolerance, and a window over which the largest size counts before a service shrinks.
@@ -42,8 +42,8 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is known of the load of a service: the value and when it was measured, or None where nothing is known; the
-    replicas that run; and the most that were wanted within the last cool-down, as far as that was seen.
+    """What is known of the load of a service. It is the value and when it was measured, or None where nothing is known;
+    the replicas that run; and the most that were wanted within the last cool-down, as far as that was seen.
     """
 
     value: float | None

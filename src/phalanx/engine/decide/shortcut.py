@@ -1,5 +1,5 @@
-"""Shortcuts of a decision: where only the first who wait are to be looked at, no line is drawn up. The plan is the
-same.
+"""Shortcuts of a decision: where only the first pending jobs are to be looked at, no candidates are drawn up. The plan
+is the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def short_plan(state: State) -> Plan | None:
 
 
 def start_alone(state: State) -> Plan | None:
-    """The plan that starts the only job that waits and does nothing else; None where there is more to decide."""
-    alone = _who_waits_alone(state)
+    """The plan that starts the only pending job and does nothing else; None where there is more to decide."""
+    alone = _only_pending(state)
     placement = _place_of(state, alone) if alone is not None else None
     if alone is None or placement is None:
         return None
@@ -37,8 +37,8 @@ def start_alone(state: State) -> Plan | None:
     return Plan((claim,), (start,))
 
 
-def _who_waits_alone(state: State) -> JobRecord | None:
-    """The only job that waits, if it asks for whole devices."""
+def _only_pending(state: State) -> JobRecord | None:
+    """The only pending job, if it asks for whole devices."""
     if len(state.classes) != 1:
         return None
     (waiting,) = state.classes.values()
@@ -64,8 +64,8 @@ def _begin(state: State, record: JobRecord, placement: Placement) -> tuple[Claim
 
 
 def start_in_order(state: State) -> Plan | None:
-    """The plan that starts the first who wait, one after the other up to one who does not fit: nobody may pass him or
-    makes room for him, so that all others wait on behind him. None where that is not so.
+    """The plan that starts the first pending jobs in order, up to one that does not fit. No job may pass that one, and
+    none is preempted for it, so that all jobs behind it stay pending. None where that is not so.
     """
     if not _is_strict(state):
         return None
@@ -101,6 +101,6 @@ def start_in_order(state: State) -> Plan | None:
 
 
 def _is_strict(state: State) -> bool:
-    """Whether jobs start in one order, and nobody goes before, or leaves for, who does not fit."""
+    """Whether jobs start in one order, and no job passes, or is preempted for, one that does not fit."""
     policy = state.policy
     return policy.backfill is never and not (policy.orders_queues or policy.preempts or state.reserves)

@@ -33,7 +33,7 @@ from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Stop,
 from phalanx.protocol.plan import Claim, Plan, Verdict
 
 RECLAIMS_MAX = 32
-"""Searches of one decision, by those who may have back what others borrow, that may come to nothing: a bound on work.
+"""Searches of one decision, by jobs that may reclaim what is borrowed, that may come to nothing: a bound on work.
 Those of the first in the order are made."""
 
 
@@ -110,7 +110,7 @@ class PlanBuilder:
         self.grow(attempt.bookings)
 
     def grow(self, bookings: Iterable[Booking]) -> None:
-        """Takes note of where others may find more than before. `grown` also tells a second time on one node."""
+        """Takes note of where other jobs may find more than before. `grown` also tells a second time on one node."""
         nodes = 0
         for booking in bookings:
             nodes |= self.state.topology.bit[booking.node]
@@ -120,13 +120,13 @@ class PlanBuilder:
 
     @property
     def growths(self) -> int:
-        """How often others might find more than before."""
+        """How often other jobs might find more than before."""
         return len(self.grown)
 
     def open_shared(self, bookings: Iterable[Booking]) -> None:
-        """A device of which a part was promised took nobody else; now that the part is held, the rest is to be had.
+        """A device of which a part is claimed takes no other job. Once the part is allocated, the rest is to be had.
 
-        So are CPUs and the like of the node. Where nobody waits too long, the next decision is soon enough for these.
+        So are CPUs and the like of the node. Where no job is past its max_wait, the next decision is soon enough.
         """
         for booking in bookings:
             if booking.portion is not None or (booking.needs and self.state.waits_are_limited):
@@ -164,7 +164,7 @@ class PlanBuilder:
             self.borrows.add(TentativeBorrow(record, bookings))
 
     def take_back(self, borrow: TentativeBorrow) -> list[End]:
-        """As if a plan did not lend something; what was planned before of when who leaves."""
+        """As if a plan did not lend something; what was planned before of which attempt leaves when."""
         if borrow.waits:
             self.promised_gpus -= self.held_gpus(borrow.bookings)
         give_back = self.transaction.unclaim if borrow.waits else self.transaction.release
@@ -173,12 +173,12 @@ class PlanBuilder:
         return self.reservations.put_back(borrow.bookings)
 
     def seat(self, record: JobRecord) -> GangTrial | None:
-        """Seats a job on what is free, so that it delays nobody for whom something is reserved."""
-        # Where nothing is reserved, nobody can be delayed.
+        """Places a job on what is free, so that it delays no job with a reservation."""
+        # Where nothing is reserved, no job can be delayed.
         return self.reservations.seat(record) if self.reservations.made else self.transaction.seat(record)
 
     def make_way(self, borrow: TentativeBorrow, taker: JobRecord) -> None:
-        """One that was to have devices waits on, for another."""
+        """A job that was to have devices stays pending, for another."""
         record, bookings = borrow.record, borrow.bookings
         job, number = record.job.id, record.next_attempt
         self.borrows.make_way(borrow, taker)
@@ -190,7 +190,7 @@ class PlanBuilder:
         self.grow(bookings)
 
     def promise(self, record: JobRecord, room: PreemptionPlan, stopped: tuple[AttemptRecord, ...] = ()) -> None:
-        """A claim on devices that others still hold, and the stops that free them; a start, if only claims gave way."""
+        """A claim on devices that victims still hold, and the stops that free them; a start, if only claims yielded."""
         self._make_way(room)
         victims = tuple(victim.key for victim in (*stopped, *room.victims))
         number = record.next_attempt
@@ -204,7 +204,7 @@ class PlanBuilder:
             self.transaction.claim(room.bookings)
         else:
             self.begin(record.job.id, number, record.next_seq, room.placement, room.bookings)
-        # Where nobody waits too long, who is due it goes before, or has it back in the next decision.
+        # Where no job is past its max_wait, one within its nominal quota goes first, or reclaims in the next decision.
         if self.state.quotas and self.state.waits_are_limited and not room.shrunk and not room.moves:
             self.borrows.add(TentativeBorrow(record, self.newest_bookings, waits, (*stopped, *room.victims)))
 
@@ -223,7 +223,7 @@ class PlanBuilder:
             self._move(move)
 
     def context(self, record: JobRecord, fresh: int | None) -> Context:
-        """What is known when room is made for a job."""
+        """What is known when a job preempts."""
         return Context(
             self.leaving, self.untouchable, fresh, self.now, self.upper_bound(record), self._giving_way, self._shrinking
         )
@@ -235,7 +235,7 @@ class PlanBuilder:
         return self._upper_bounds.of(record, self.leaving, (len(self.claims), len(self.actions), self.growths))
 
     def could_make_room(self, record: JobRecord) -> bool:
-        """Whether anybody might make way for a job: where running jobs stand in order, by the GPUs of those behind."""
+        """Whether any attempt might be preempted for a job: under a running order, by the GPUs of those behind it."""
         state = self.state
         if not state.makes_room:
             return False
@@ -244,7 +244,7 @@ class PlanBuilder:
         if state.policy.targets is Targets.KEEP:
             if state.policy.preempts:
                 return True
-            # Where the policy has nobody give way, those who leave anyway leave room.
+            # Where the policy preempts no attempt, those that are terminating anyway leave capacity.
             return bool(self.leaving) and self.free_soon >= record.gpus_min and state.shortfall(record) is None
         if self.free_soon + state.gpus_behind(state.rank(record)) >= record.gpus_min:
             return True
@@ -252,14 +252,14 @@ class PlanBuilder:
 
     @property
     def free_soon(self) -> int:
-        """GPUs that are free or will be once those who are leaving have left, and are promised to nobody.
+        """GPUs that are free, or will be once terminating attempts have left, and that no claim lies on.
 
-        Never fewer than are free: what is promised may also come of members that shrink away, or of moves.
+        Never fewer than are free: what is claimed may also come of members that shrink away, or of moves.
         """
         return self.state.capacity.free_total + max(self.leaving_gpus - self.promised_gpus, 0)
 
     def held_gpus(self, bookings: Iterable[Booking]) -> int:
-        """How many of the GPUs of bookings somebody still holds."""
+        """How many of the GPUs of bookings are still held by an attempt."""
         held = self.state.capacity.held
         return sum((booking.devices & held[booking.node]).bit_count() for booking in bookings)
 
@@ -273,7 +273,7 @@ class PlanBuilder:
         return self.state.bookings(self.state.jobs[claim.job].asked, claim.placement)
 
     def _withdraw(self, attempt: AttemptRecord) -> None:
-        """Takes a claim back; what it lay on may be had by others, too."""
+        """Takes a claim back; what it lay on may be had by other jobs, too."""
         self.withdrawn[attempt.key] = attempt
         self.quota_reservations.waits_on(self.state.jobs[attempt.job.id])
         if attempt.waits:
@@ -289,7 +289,7 @@ class PlanBuilder:
         return Untouchable(self.leaving, self.touched, self.withdrawn)
 
     def _shrink_further(self, attempt: AttemptRecord, going: tuple[Slot, ...]) -> None:
-        """Has an attempt shrink once for all who are promised what it gives up."""
+        """Has an attempt shrink once for all claims on what it gives up."""
         before = self._shrinking.get(attempt.key, ())
         self._shrinking[attempt.key] = (*before, *going)
         self.actions = [action for action in self.actions if not before or not _resizes(action, attempt)]
@@ -324,7 +324,7 @@ class PlanBuilder:
         self.transaction.cede([booking for booking in attempt.bookings if booking not in move.bookings])
 
     def preempt_for_replicas(self, attempt: AttemptRecord, room: PreemptionPlan) -> None:
-        """Has jobs make way for more replicas of a service. No other job is promised what they leave in this plan; the
+        """Preempts jobs for more replicas of a service. No other job gets a claim on what they leave in this plan; the
         service grows in the decision that finds it free.
         """
         self._make_way(room)
@@ -341,7 +341,7 @@ class PlanBuilder:
         self.actions.append(Resize(action, placement))
 
     def plan(self, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
-        """The finished Plan, with why the rest waits."""
+        """The finished Plan, with why the rest is pending."""
         self.reservations.put_off_the_due()
         return Plan(
             tuple(self.claims),

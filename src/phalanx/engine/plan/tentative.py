@@ -11,15 +11,15 @@ from phalanx.engine.quota.quotas import Quotas
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 
 LOANS_MAX = 16
-"""Tentative borrows of one decision, the latest, that are looked at for one who is due what they give."""
+"""Tentative borrows of one decision, the latest, that are looked at for a job that is due what they give."""
 
 PROMISES_MAX = 32
-"""Promises of one decision that go to others who are due what is promised, but for those to who is overdue: a bound on
-work. Where many are due, that would go on and on; what is left is had back in the next decision."""
+"""Claims of one decision that go over to jobs that are due them, but for claims of overdue jobs: a bound on work. Where
+many jobs are due, that would go on and on; what is left is reclaimed in the next decision."""
 
 
 class TentativeBorrow(NamedTuple):
-    """What a plan is about to give to somebody; once others have left, if that `waits`."""
+    """What a plan is about to give to a job; once victims have left, if that `waits`."""
 
     record: JobRecord
     bookings: list[Booking]
@@ -28,7 +28,7 @@ class TentativeBorrow(NamedTuple):
 
 
 class TentativeBorrows:
-    """Those of one decision, and who has made way for whom."""
+    """Tentative borrows of one decision, and which job has made way for which."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
@@ -41,10 +41,10 @@ class TentativeBorrows:
         self._made.append(borrow)
 
     def due_to(self, record: JobRecord) -> Iterator[TentativeBorrow]:
-        """Those to others that a job is due, the latest first.
+        """Tentative borrows of other jobs that a job is due, the latest first.
 
-        Who has made way has only those make way in turn who go first for having waited too long: it would have gone
-        before them. Nobody makes way twice for the same, nor for one who has made way for it: else that might go on for
+        A job that has made way takes in turn only from jobs that go first for being overdue: it would have gone before
+        them. No job makes way twice for the same job, nor for one that has made way for it: else that might go on for
         ever.
         """
         own = record.job.id
@@ -58,12 +58,12 @@ class TentativeBorrows:
                 yield borrow
 
     @property
-    def anybody_made_way(self) -> bool:
-        """Whether somebody waits on for another."""
+    def any_made_way(self) -> bool:
+        """Whether a job stays pending for another."""
         return bool(self._made_way)
 
     def make_way(self, borrow: TentativeBorrow, taker: JobRecord) -> None:
-        """Who was to have a tentative borrow makes way for another."""
+        """The job that was to have a tentative borrow makes way for another."""
         self._made = [each for each in self._made if each is not borrow]
         self._made_way.setdefault(borrow.record.job.id, []).append(taker.job.id)
         self._promises_left -= borrow.waits and not borrow.record.overdue

@@ -1,4 +1,4 @@
-"""A victim of this plan runs on after all, where the jobs that are promised its devices can have others."""
+"""A victim of this plan runs on after all, where the jobs with claims on its devices can have other devices."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from phalanx.protocol.plan import Claim
 
 
 def unpreempt(builder: PlanBuilder, victim: AttemptRecord) -> None:
-    """Lets a victim of this plan run on where those who are promised its devices can have others.
+    """Lets a victim of this plan run on where the jobs with claims on its devices can have other devices.
 
-    Those are left by who leaves already, or by who stands behind the victim and leaves in its place: stopped, it
-    would go before them as soon as it stood in line again.
+    Those are left by attempts that leave already, or by attempts behind the victim that leave in its place. Stopped,
+    the victim would go before these as soon as it was pending again.
     """
     instead = _instead_of(builder, victim)
     if instead is None:
@@ -35,7 +35,7 @@ def unpreempt(builder: PlanBuilder, victim: AttemptRecord) -> None:
 
 
 def _instead_of(builder: PlanBuilder, victim: AttemptRecord) -> list[AttemptRecord] | None:
-    """Who behind a victim would have to leave for it to stay, the last first, none needlessly; None if too few."""
+    """Attempts behind a victim that would have to leave in its place, last first, none needlessly; None if too few."""
     lacking = victim.gpus - builder.free_soon
     if lacking <= 0:
         return []
@@ -63,14 +63,14 @@ def _instead_of(builder: PlanBuilder, victim: AttemptRecord) -> list[AttemptReco
 
 
 def _heads_over(builder: PlanBuilder, victim: AttemptRecord) -> list[JobRecord]:
-    """For whom a victim was stopped, where there are queues: whoever leaves in its place must give way to them."""
+    """The jobs for which a victim was stopped, where there are queues: those in its place must yield to them."""
     if not builder.state.quotas:
         return []
     return [builder.state.jobs[claim.job] for claim in builder.claims if victim.key in claim.victims]
 
 
 def _let_run_on(builder: PlanBuilder, victim: AttemptRecord, instead: Sequence[AttemptRecord]) -> bool:
-    """Moves the claims that lie on a victim's devices to those of others who leave; whether all find room there."""
+    """Moves the claims on a victim's devices to those of other attempts that leave; whether all find a place there."""
     mark = builder.transaction.mark()
     promised = [i for i, claim in enumerate(builder.claims) if claim.waits and _lies_on(builder, claim, victim)]
     for i in promised:
@@ -116,7 +116,7 @@ def _let_run_on(builder: PlanBuilder, victim: AttemptRecord, instead: Sequence[A
 
 
 def _let_leave(builder: PlanBuilder, leaving: dict[str, AttemptRecord]) -> None:
-    """Has these leave and no others, for all who look at who leaves."""
+    """Has these attempts leave and no more, for all readers of `builder.leaving`."""
     builder.leaving.clear()
     builder.leaving.update(leaving)
 
