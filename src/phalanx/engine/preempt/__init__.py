@@ -1,1 +1,1 @@
-"""How room is made for a job: victims, moves, shrinking, and what is counted out before anything is tried."""
+"""Preemption for a job: victims, moves, shrinking, and what is counted out before anything is tried."""

@@ -1,8 +1,8 @@
 """What victims are compared by: lower priorities first, then the least loss.
 
-A victim of a higher priority would have lower ones make way for it in turn as soon as it stands in line again, each the
-next: whoever is chosen is charged with that. So as few as can be are of the highest priority, then of the next, and of
-the lowest alone it counts what they lose.
+Once it is pending again, a victim of a higher priority would preempt attempts of lower ones, and each of these the
+next. A victim is charged with that. So as few as can be are of the highest priority, then of the next, and only of the
+lowest does it count what they lose.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Clearing: where there would be room for a head, as others give way one after the other."""
+"""Clearable nodes: where a head could be placed, as attempts are preempted one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.workload.gang import Task
 
 
 class ClearableNodes:
-    """Counts, as attempts give way one after the other, where a head of equal tasks would have room."""
+    """Counts, as attempts are preempted one after the other, where a head of equal tasks could be placed."""
 
     def __init__(self, state: State, head: JobRecord, task: Task, count: int) -> None:
         self.state = state
@@ -26,7 +26,7 @@ class ClearableNodes:
         self._on_one_node = self._of_node is None and required in state.cluster.levels
 
     def gain(self, attempt: AttemptRecord) -> Iterator[int]:
-        """Takes note that an attempt gives way. Yields the nodes that gained tasks wherever there is room for all."""
+        """Takes note that an attempt is preempted. Yields the nodes that gained tasks wherever all tasks fit."""
         for booking in attempt.bookings:
             node = booking.node
             if not self._passing >> node & 1:
@@ -51,7 +51,7 @@ class ClearableNodes:
         return self._of_node[node] if self._of_node is not None else 0
 
     def _free_room(self, domain: int) -> int:
-        """How many tasks have room in a domain as it is."""
+        """How many tasks fit in a domain as it is."""
         capacity = self.state.capacity
         if self._on_one_node:
             return capacity.free[domain].bit_count() // self._gpus

@@ -1,7 +1,7 @@
-"""Defragmentation: where a site wants it, running jobs are moved now and then so that somebody who waits has a place.
+"""Defragmentation: where a site wants it, running jobs are moved now and then so that a pending job has a place.
 
-It is due at most once in a period, and only while somebody waits for GPUs that are free but do not lie together. Of
-those the first in the order for whom it is worth it gets its place; everybody who moves lands at once.
+It is due at most once in a period, and only while a job is pending for GPUs that are free but do not lie together. Of
+such jobs the first in the order for which it is worth it gets its place; every job that moves lands at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from phalanx.placement.gang import GangTrial
 
 
 class Defragmenting(Moving):
-    """Anybody who may be moved goes, whatever the policy, if that costs less than who waits gains.
+    """Any attempt that may be moved goes, whatever the policy, if that costs less than the pending job gains.
 
     It gains its GPUs for one period at least: it would not have been looked at before the next.
     """
@@ -24,7 +24,7 @@ class Defragmenting(Moving):
         self.worth_gpu_ms = head.gpus_min * self.state.cluster.defragment_ms
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """Anybody's."""
+        """Attempts of any group."""
         return True
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:

@@ -22,9 +22,9 @@ class Excess:
     def give(self, queue: str, gpu_permille: int) -> bool:
         """Takes so much of a queue, if it has that to give.
 
-        Where the cluster describes queues the last that is taken may go beyond that: jobs cannot be divided, and one
-        larger than what its queue keeps would keep others from what they deserve for as long as it runs. Two jobs do
-        not stop one another in turn by that, since there who has made way for another never stops it.
+        Where the cluster describes queues the last that is taken may go beyond that: jobs cannot be divided. One larger
+        than what its queue keeps would keep queues from their nominal quota for as long as it runs. Two jobs do not
+        stop one another in turn by that, since a job that has made way for another never stops it there.
         """
         keeps = self.state.policy.keeps
         if keeps is nothing_kept or queue == self._own:
@@ -37,7 +37,7 @@ class Excess:
         return True
 
     def _borrows_what_is_short(self, queue: str) -> bool:
-        """Whether the head is short of other quota than of GPUs, and a queue has more of it than it deserves.
+        """Whether the head is short of other quota than of GPUs, and a queue borrows of it.
 
         What a queue keeps is counted in GPUs. It would keep the CPUs that it has borrowed with them.
         """

@@ -1,5 +1,5 @@
-"""Extras: what elastic attempts have beyond their minimum is lent. They took it while nobody waited; whoever waits now
-would have kept them from taking it, and has it back, whatever the order.
+"""Extras: what elastic attempts have beyond their minimum is lent. They took it while no job was pending. A job that is
+pending now would have kept them from taking it, and has it back, whatever the order.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Member = tuple[AttemptRecord, Slot]
 
 
 def are_lent(state: State) -> bool:
-    """Whether any attempt has extras that others may have; where the policy sets sizes, it says what each has."""
+    """Whether any attempt has extras that a job may have; where the policy sets sizes, it says what each has."""
     if state.policy.sets_sizes or state.cells is not None:
         return False
     return any(surplus(attempt) for attempt in state.elastic.values() if _lends(attempt))
 
 
 def lent_to(transaction: Transaction, head: JobRecord, context: Context) -> list[Member]:
-    """Members that a head may have the devices of. The last of them goes first: who was submitted last gives first,
+    """Members that a head may have the devices of. The last of them goes first: the last submitted job gives first,
     and of its members the highest rank.
     """
     state, excess = transaction.state, Excess(transaction.state, head)
@@ -62,7 +62,7 @@ def _lends(attempt: AttemptRecord) -> bool:
 
 
 def _is_owed(head: JobRecord, attempt: AttemptRecord, state: State) -> bool:
-    """What a queue deserves is lent to no other; what it borrows is, until it borrows no more."""
+    """A queue keeps its nominal quota; what it borrows goes to jobs of other queues, while it borrows."""
     if not state.quotas or head.job.queue == attempt.job.queue:
         return True
     return state.quotas.borrows(attempt.job.queue) and not state.spares(head, attempt)

@@ -27,7 +27,7 @@ class Move:
 
 
 class Moving:
-    """Those in the way go elsewhere: onto devices that nobody has now, so that they need not wait for one another."""
+    """Attempts in the way go elsewhere: onto devices that are free now, so that they need not wait for one another."""
 
     def __init__(self, transaction: Transaction, head: JobRecord, context: Context) -> None:
         self.transaction = transaction
@@ -41,16 +41,16 @@ class Moving:
         return self.state.runs
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As the policy says; and who would be stopped, since it has what is due to the head, rather moves."""
+        """As the policy says; and an attempt that would be stopped, since it has what the head may reclaim, moves."""
         quotas, head = self.state.quotas, self.head
         if self.state.policy.moves(head, attempt, self.state):
             return True
         return bool(quotas) and quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
 
     def goes(self, attempt: AttemptRecord) -> bool:
-        """Who runs on whole devices, may be stopped at all, lets itself be moved, and saves its work.
+        """An attempt that runs on whole devices, may be stopped at all, lets itself be moved, and saves its work.
 
-        An elastic one shrinks instead, but one that only its policy makes so goes at the size it has. What is cut of a
+        An elastic one shrinks instead, but one that only its policy makes so goes at the size it has. A part of a
         device cannot be had elsewhere at once.
         """
         record = self.state.jobs[attempt.job.id]
@@ -70,7 +70,7 @@ class Moving:
         return candidates
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head where the victims are, and then the victims on what is free beside."""
+        """Places the head where the victims are, and then the victims on what is free beside."""
         mark = self.transaction.mark()
         for victim in victims:
             self.transaction.release(victim.bookings)

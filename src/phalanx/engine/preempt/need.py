@@ -22,7 +22,7 @@ def need_of_others(state: State, head: JobRecord) -> Usage:
 
 
 def _preemptible_in_own_queue(state: State, head: JobRecord) -> Iterator[AttemptRecord]:
-    """By the policy's victims all of a group or none; where running jobs stand in the order, those behind the head."""
+    """By the policy's victims all of a group or none; under a running order, those behind the head."""
     policy = state.policy
     if not state.quotas or (policy.targets is Targets.KEEP and policy.victims is nobody):
         return

@@ -1,4 +1,4 @@
-"""Making room: who must leave so that a head that does not fit can start, at the least loss of work."""
+"""Preemption: which attempts must leave so that a head that does not fit can start, at the least loss of work."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from phalanx.policy.policy import Targets, nobody
 
 @dataclass(frozen=True, slots=True)
 class PreemptionPlan:
-    """Where the head goes once the victims, and those who are leaving anyway, have left. Victims that are in `kept_mb`
-    are suspended, and keep so much memory of their nodes; the others are stopped.
+    """Where the head goes once the victims, and attempts that are terminating anyway, have left. Victims in `kept_mb`
+    are suspended, and keep so much memory of their nodes; the rest is stopped.
     """
 
     placement: Placement
@@ -53,7 +53,7 @@ class Either:
 
 
 def plan_preemption(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Where the head fits at the least harm: beside those who leave anyway, by shrinking, moving, or stopping others.
+    """Where the head fits at the least harm: beside terminating attempts, by shrinking, moving, or stopping others.
 
     Of sets of victims it is the one that loses the least work, and none of them is not needed.
     """
@@ -70,7 +70,7 @@ def _beside(
     way: Callable[[], PreemptionPlan | None],
     lent: Mapping[int, int] = MappingProxyType({}),
 ) -> PreemptionPlan | None:
-    """Makes room in some way beside what those leave who leave anyway; also what others may lose the claim to."""
+    """Preempts in some way beside what terminating attempts leave; also beside what claims may lose."""
     mark = transaction.mark()
     _vacate(transaction, leaving, lent)
     room = way()
@@ -79,7 +79,7 @@ def _beside(
 
 
 def _wait_or_shrink(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Not without anybody elastic, if nobody leaves anyway or the head may not have what they leave, or too little."""
+    """Not without elastic attempts, if none is terminating or the head may not have what those leave, or too little."""
     state, leaving = transaction.state, context.leaving
     waits = bool(leaving) and state.shortfall(head) is None and context.upper_bound.fits_beside()
     if not waits and not state.elastic:
@@ -94,9 +94,9 @@ def _wait_or_shrink(transaction: Transaction, head: JobRecord, context: Context)
 
 
 def plan_with_extras(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Where the head fits once elastic attempts have given back what they were lent, and those have left who leave.
+    """Where the head fits once elastic attempts have given back what they were lent, and terminating ones have left.
 
-    Where it fits without that, others see to it: they know what is reserved there.
+    Where it fits without that, other steps place it: they know what is reserved there.
     """
     lent = lent_to(transaction, head, context)
     if not lent:
@@ -124,7 +124,7 @@ def _last_needed(transaction: Transaction, head: JobRecord, lent: list[Member]) 
 def plan_beside_terminating(
     transaction: Transaction, head: JobRecord, leaving: Mapping[str, AttemptRecord]
 ) -> PreemptionPlan | None:
-    """Where the head fits once those who are leaving have left, with nobody else stopped."""
+    """Where the head fits once terminating attempts have left, with no other attempt stopped."""
     return _beside(transaction, leaving, lambda: _wait(transaction, head))
 
 
@@ -132,15 +132,15 @@ def _vacate(transaction: Transaction, leaving: Mapping[str, AttemptRecord], lent
     state = transaction.state
     left = [booking for attempt in leaving.values() if to_be_had(state, attempt) for booking in attempt.bookings]
     if state.quotas:
-        # Where many give back what they borrow, most of what they leave is promised by then, and nobody else has it.
+        # Where many give back what they borrow, most of what they leave is claimed by then, and no other job has it.
         left = [booking for booking in left if not _is_promised(state, booking, lent)]
     transaction.vacate(left)
 
 
 def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
-    """Devices by node that are promised to who borrows, or gives way to the head, and so may lose his claim."""
+    """Devices by node that are claimed by a job that borrows, or yields to the head, and so may lose its claim."""
     found: dict[int, int] = {}
-    # Who does not borrow gives way to another queue only where the policy reclaims.
+    # A job that does not borrow yields to another queue only where the policy reclaims.
     own = head.job.queue if state.policy.reclaims is nobody else None
     for claim in state.waiting_claims.values():
         may_yield = own is None or claim.job.queue == own
@@ -151,7 +151,7 @@ def _lent_claims(state: State, head: JobRecord) -> dict[int, int]:
 
 
 def _is_promised(state: State, booking: Booking, lent: Mapping[int, int]) -> bool:
-    """Whether others are promised all that a booking is of, and keep it."""
+    """Whether claims lie on all that a booking is of, and keep it."""
     node, devices, needs, portion, _ = booking
     return portion is None and not needs and not devices & ~(state.capacity.claimed[node] & ~lent.get(node, 0))
 
@@ -166,9 +166,9 @@ def _room(seated: GangTrial) -> PreemptionPlan:
 
 
 def _move(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Has others go elsewhere. That makes no more room than there is, and changes nothing of what queues have.
+    """Has running attempts go elsewhere. That frees no more than there is, and changes nothing of what queues have.
 
-    What those hold who are leaving does not count: who moves must land at once.
+    What terminating attempts hold does not count: an attempt that moves must land at once.
     """
     state = transaction.state
     reclaims = bool(state.quotas) and state.quotas.may_reclaim(head.job.queue, head.need)
@@ -180,14 +180,14 @@ def _move(transaction: Transaction, head: JobRecord, context: Context) -> Preemp
 
 
 def plan_defragmentation(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Where the head fits once others have moved, if that is worth it; whatever the policy says of moves."""
+    """Where the head fits once running attempts have moved, if that is worth it; whatever the policy says of moves."""
     if "resize" in transaction.state.lacks or transaction.state.shortfall(head) is not None:
         return None
     return _moved(transaction, head, context, Defragmenting(transaction, head, context))
 
 
 def _moved(transaction: Transaction, head: JobRecord, context: Context, way: Moving) -> PreemptionPlan | None:
-    """Nobody moves who does not save its work."""
+    """No job moves that does not save its work."""
     if not transaction.state.saving:
         return None
     search = VictimSearch(transaction, head, context, way)
@@ -200,7 +200,7 @@ def _moved(transaction: Transaction, head: JobRecord, context: Context, way: Mov
 
 
 def _preempt(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Has others stopped, and elastic ones shrink as well where less is lost by that."""
+    """Has attempts stopped, and elastic ones shrink as well where less is lost by that."""
     stopped = _stop(transaction, head, context)
     if not transaction.state.elastic:
         return stopped
@@ -208,7 +208,7 @@ def _preempt(transaction: Transaction, head: JobRecord, context: Context) -> Pre
     if mixed is None or stopped is None:
         return mixed or stopped
     if transaction.state.policy.targets is not Targets.KEEP:
-        # Who stands last goes first, whatever it loses: others are stopped in nobody's place.
+        # The last in the running order goes first, whatever it loses: no other is stopped in its place.
         spares = {victim.key for victim in mixed.victims} < {victim.key for victim in stopped.victims}
         return mixed if spares else stopped
     harm = _Harm(transaction.state, (*mixed.victims, *stopped.victims), context.now)
@@ -216,7 +216,7 @@ def _preempt(transaction: Transaction, head: JobRecord, context: Context) -> Pre
 
 
 class _Harm:
-    """What rooms are compared by: what their victims are charged with."""
+    """What preemptions are compared by: what their victims are charged with."""
 
     def __init__(self, state: State, victims: tuple[AttemptRecord, ...], now: int) -> None:
         self._state = state
@@ -224,13 +224,13 @@ class _Harm:
         self._now = now
 
     def of(self, room: PreemptionPlan) -> tuple[int, int]:
-        """What is charged for a room, and how many make way."""
+        """What is charged for a preemption, and how many victims it has."""
         charges = (self._charge.of(victim, loss_gpu_ms(self._state, victim, self._now)) for victim in room.victims)
         return sum(charges), len(room.victims)
 
 
 def _shrink_and_stop(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Has elastic attempts shrink, and others stopped for what lacks then; who need not shrink for that does not."""
+    """Has elastic attempts shrink, and others stopped for what lacks then; one that need not shrink for it does not."""
     spare = _spare(transaction.state, head, context)
     if not spare:
         return None
@@ -279,7 +279,7 @@ def _with_all_gone(
 
 
 def _stop(transaction: Transaction, head: JobRecord, context: Context) -> PreemptionPlan | None:
-    """Has others stopped, of queues beyond their fair shares where that takes no more victims."""
+    """Has attempts stopped, of queues beyond their fair shares where that takes no more victims."""
     room = _stop_by(transaction, head, context, Stopping(transaction, head, context))
     if room is None or not transaction.state.quotas or transaction.state.policy.reclaims is nobody:
         return room
@@ -291,9 +291,9 @@ def _stop(transaction: Transaction, head: JobRecord, context: Context) -> Preemp
 
 
 def _stop_by(transaction: Transaction, head: JobRecord, context: Context, way: Stopping) -> PreemptionPlan | None:
-    """Has others stopped, whatever their order or by it, if anybody at all would be stopped for the head."""
+    """Has attempts stopped, whatever their order or by it, if any at all would be stopped for the head."""
     search = VictimSearch(transaction, head, context, way)
-    whatever_the_order = _may_stop_anybody(transaction.state, head) and search.is_worth_while()
+    whatever_the_order = _may_stop_any(transaction.state, head) and search.is_worth_while()
     by_order = transaction.state.policy.targets is not Targets.KEEP
     if not whatever_the_order and not by_order:
         return None
@@ -324,8 +324,8 @@ def _stop_own_and_others(transaction: Transaction, head: JobRecord, context: Con
     return replace(_room(seated), victims=tuple(search.chosen), kept_mb=way.kept_mb(search.chosen))
 
 
-def _may_stop_anybody(state: State, head: JobRecord) -> bool:
-    """Whether anybody would be stopped for a head whatever the order: by the policy, or as one who borrows."""
+def _may_stop_any(state: State, head: JobRecord) -> bool:
+    """Whether any attempt would be stopped for a head whatever the order: by the policy, or because it borrows."""
     policy = state.policy
     if policy.targets is Targets.KEEP and (policy.victims is not nobody or policy.reclaims is not nobody):
         return True
@@ -350,7 +350,7 @@ def _shrink(transaction: Transaction, head: JobRecord, spare: list[Member]) -> P
 
 
 def _spare(state: State, head: JobRecord, context: Context) -> list[Member]:
-    """Members that elastic attempts can do without who give way to the head."""
+    """Members that elastic attempts can do without that yield to the head."""
     excess = Excess(state, head)
     return [
         (attempt, slot)

@@ -1,4 +1,4 @@
-"""Relocations: running jobs that gather on one node, for their own sake or to leave others whole."""
+"""Relocations: running jobs that gather on one node, for their own sake or to leave other nodes whole."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from phalanx.workload.gang import Gang
 
 
 def landing(transaction: Transaction, attempt: AttemptRecord, node: int) -> Move | None:
-    """Where an attempt goes that gathers on a node, on devices that nobody has.
+    """Where an attempt goes that gathers on a node, on devices that are free.
 
-    Tasks that are there stay, but for those on devices that others have a part of, where there is a free one. None if
-    it may not move, or does not fit. What it lands on stays taken for the rest of the transaction.
+    Tasks that are there stay, but for those on devices that other jobs share, where there is a free device. None if it
+    may not move, or does not fit. What it lands on stays taken for the rest of the transaction.
     """
     if not _may_move(transaction, attempt):
         return None
@@ -44,7 +44,7 @@ def landing(transaction: Transaction, attempt: AttemptRecord, node: int) -> Move
 
 
 def _crowded(transaction: Transaction, attempt: AttemptRecord, booking: Booking) -> bool:
-    """Whether somebody else has a part of the same device."""
+    """Whether another job has a part of the same device."""
     if booking.portion is None:
         return False
     holders = transaction.state.capacity.load(booking.node, booking.devices.bit_length() - 1).holders
@@ -52,7 +52,7 @@ def _crowded(transaction: Transaction, attempt: AttemptRecord, booking: Booking)
 
 
 def _may_move(transaction: Transaction, attempt: AttemptRecord) -> bool:
-    """Who runs and may be stopped at all, and does not ask to be closer than on one node."""
+    """An attempt that runs and may be stopped at all, and does not ask to be closer than on one node."""
     levels = transaction.state.topology.cluster.levels_inside
     topologies = (attempt.job.gang.topology, *(role.topology for role in attempt.job.gang.roles))
     return (

@@ -17,7 +17,7 @@ from phalanx.policy.view import Usage
 
 
 def to_be_had(state: State, leaving: AttemptRecord) -> bool:
-    """Whether what a leaving attempt holds can be promised. Of a shared device that is only known once it is left."""
+    """Whether what a terminating attempt holds can be claimed. Of a shared device that is known once it is left."""
     if not state.capacity.loads or all(booking.portion is None for booking in leaving.bookings):
         return True
     return all(
@@ -45,7 +45,7 @@ class Stopping:
         self._needed: Usage | None = None
 
     def groups(self) -> Iterable[PreemptionGroup]:
-        """Where only quotas have jobs of other queues give way, those of the queues that borrow; else all."""
+        """Where only quotas have jobs of other queues preempted, groups of the queues that borrow; else all."""
         state, head = self.state, self.head
         if not state.quotas and not self._varies:
             return self._giving_way()
@@ -56,7 +56,7 @@ class Stopping:
         return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
 
     def _giving_way(self) -> list[PreemptionGroup]:
-        """Groups that give way to the head: where quotas have no say, the same for all its kin."""
+        """Groups that yield to the head: where quotas have no say, the same for all its preemption group."""
         known, group = self.context.giving_way, self.state.preemption_group(self.head.job)
         if group not in known:
             runs = self.state.runs.items()
@@ -64,7 +64,7 @@ class Stopping:
         return known[group]
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """As the policy and the quotas say, now or once others have left."""
+        """As the policy and the quotas say, now or once other victims have left."""
         return self.state.could_yield(self.head, attempt, self._needs())
 
     def _needs(self) -> Usage:
@@ -77,7 +77,7 @@ class Stopping:
     def goes(self, attempt: AttemptRecord) -> bool:
         """Not one that is being resized, nor, where queues decide, one of another that got its devices at this moment.
 
-        Else who has just taken its queue beyond what it keeps would be stopped by who was refused before it.
+        Else a job that has just taken its queue beyond what it keeps would be stopped by one refused before it.
         """
         if not may_stop(attempt) or attempt.key in self.context.untouchable or self.state.spares(self.head, attempt):
             return False
@@ -86,14 +86,14 @@ class Stopping:
         return attempt.created_ms < self.context.now and bool(Excess(self.state, self.head).of((attempt,)))
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Takes nobody's queue further below what it deserves than its smallest jobs going first would."""
+        """Takes no queue further below its nominal quota than its smallest jobs going first would."""
         if not Excess(self.state, self.head).gives_all(victims):
             return None
         if len(self._give_up(self._nearest_first(victims))) < len(victims):
             return None
         if self.state.shortfall(self.head) is not None:
             return None
-        # Where nothing but quota was short the head need not wait until anybody has left.
+        # Where nothing but quota was short, the head need not wait until any victim has left.
         seated = self.transaction.seat(self.head) if self.state.quotas and self.context.upper_bound.fits_now() else None
         return seated or self._seat_without(victims)
 
@@ -109,9 +109,9 @@ class Stopping:
         return [attempt for attempt in candidates if attempt.key in keys]
 
     def _nearest_first(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
-        """Those of the head's own queue first, then those of queues that meet it further and further out.
+        """Victims of the head's own queue first, then those of queues that meet it further and further out.
 
-        What the queues around the head have is less by each: only then may they have room. Of queues as near the
+        What the queues around the head use is less by each: only then may they have headroom. Of queues as near the
         smallest go first.
         """
         if not self.state.quotas:
@@ -120,7 +120,7 @@ class Stopping:
         return sorted(victims, key=lambda victim: (-nearness(path, victim.job.queue), victim.gpu_permille))
 
     def _give_up(self, victims: list[AttemptRecord]) -> list[AttemptRecord]:
-        """Has the queues of victims have so much less, one after the other, as far as each may go then; who does."""
+        """Takes victims off the usage of their queues, one after the other, as far as each may go; those that may."""
         going: list[AttemptRecord] = []
         for victim in victims:
             if not self.state.quotas or self._may_go(victim):
@@ -129,25 +129,25 @@ class Stopping:
         return going
 
     def _may_go(self, victim: AttemptRecord) -> bool:
-        """Whether one may make way, as queues are once those before it have."""
+        """Whether one may be preempted, as queues are once those before it are."""
         return self.state.yields(self.head, victim)
 
     def _seat_without(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head where the victims may be now."""
+        """Places the head where the victims may be now."""
         promised: list[AttemptRecord] = []
         if any(victim.phase is Phase.CLAIMED for victim in victims):
             promised = [attempt for attempt in self.context.leaving.values() if not to_be_had(self.state, attempt)]
         for victim in victims:
             give_back = self.transaction.unclaim if victim.waits else self.transaction.release
             give_back(victim.bookings)
-        # What those who are leaving hold was promised to the victims, and is to be had now.
+        # What terminating attempts hold was claimed by the victims, and is to be had now.
         for attempt in promised:
             if to_be_had(self.state, attempt):
                 self.transaction.vacate(attempt.bookings)
         return self._seat_beside_kept(victims) or self.transaction.seat(self.head)
 
     def _seat_beside_kept(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head beside what those victims keep who can be suspended; not where that leaves too little."""
+        """Places the head beside what suspendable victims keep; not where that leaves too little."""
         if self.state.suspend is None:
             return None
         mark = self.transaction.mark()
@@ -160,14 +160,14 @@ class Stopping:
         return seated
 
     def kept_mb(self, victims: Sequence[AttemptRecord]) -> dict[str, int]:
-        """Who of the victims is suspended instead, and the memory that takes of its node, as the head was seated."""
+        """The victims that are suspended instead, and the memory each keeps of its node, as the head was placed."""
         return self._kept_mb.get(_keys(victims), {})
 
 
 class OrderedStopping(Stopping):
-    """Likewise, and where running jobs stand in the order, those of the head's own queue that are behind it as well.
+    """Likewise, and under a running order, those of the head's own queue that are behind it as well.
 
-    Only with these gone may the head's queue have room for what others have borrowed.
+    Only with these gone may the head's queue have headroom for what other queues have borrowed.
     """
 
     def may_reclaim(self) -> bool:

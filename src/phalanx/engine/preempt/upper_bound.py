@@ -1,7 +1,7 @@
 """Upper bounds: how many tasks of a head could fit at most, once victims have left. Counting is cheaper than trying.
 
-What is counted is never too little: a head that is counted out would not have fitted, had it been tried. And nobody has
-to be taken out of the capacity for that.
+What is counted is never too little: a head that is counted out would not have fitted, had it been tried. And no attempt
+has to be taken out of the capacity for that.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from phalanx.placement.place import largest_task
 from phalanx.placement.placement import Lack
 
 Clearable = dict[tuple[int, int], int]
-"""Nodes that have so many GPUs once everybody up to a priority has left, by both: many heads ask for the same."""
+"""Nodes that have so many GPUs once all attempts up to a priority have left, by both: many heads ask for the same."""
 
 
 class UpperBounds:
-    """Those of a decision: heads that ask for the same have the same one, until the plan goes on."""
+    """The upper bounds of a decision: heads that ask for the same have the same one, until the plan goes on."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -48,10 +48,10 @@ class UpperBounds:
 
 
 class UpperBound:
-    """That of one head while those who are leaving are still there.
+    """That of one head while terminating attempts are still there.
 
-    A head of several roles, or one that shares devices, cannot be counted out. `lack` is what it lacks, once somebody
-    has found that out.
+    A head of several roles, or one that shares devices, cannot be counted out. `lack` is what it lacks, once that has
+    been found out.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class UpperBound:
         return reach & found
 
     def fits_beside(self) -> bool:
-        """Whether it may fit once those who are leaving have left, if it does not fit as things are."""
+        """Whether it may fit once terminating attempts have left, if it does not fit as things are."""
         if self._fits is None:
             self._fits = not self._counts or self._may_fit_beside()
         return self._fits
@@ -119,7 +119,7 @@ class UpperBound:
         return self._tasks_on(self._sets(others, self.capacity.with_free)) + sum(left.values())
 
     def fits_now(self) -> bool:
-        """Whether it may fit as things are: of somebody whose queue may have no more that is not known yet."""
+        """Whether it may fit as things are: of a job whose queue may have no more that is not known yet."""
         if self._fits_now is None:
             self._fits_now = not self._counts or self._is_free_now()
         return self._fits_now
@@ -141,7 +141,7 @@ class UpperBound:
         return False
 
     def _any_domain_gains(self, left: Mapping[int, int]) -> bool:
-        """Whether those who leave a domain leave enough in it, beside what is free there."""
+        """Whether terminating attempts leave enough in a domain, beside what is free there."""
         of_node = self.state.topology.domain_of[self._level]
         room: dict[int, int] = {}
         for node, tasks in left.items():
@@ -152,7 +152,7 @@ class UpperBound:
         return any(tasks >= self._count for tasks in room.values())
 
     def fits_without(self, up_to: int, fresh: int | None) -> bool:
-        """Whether it may fit once, on nodes within reach, everybody up to a priority has left, too."""
+        """Whether it may fit once, on nodes within reach, all attempts up to a priority have left, too."""
         asked = (up_to, fresh is not None)
         if asked not in self._fits_without:
             self._fits_without[asked] = self.fits_beside() or self._may_fit_without(up_to, self.reach(fresh))
@@ -171,12 +171,12 @@ class UpperBound:
         return any(tasks >= self._count for tasks in self._by_domain(sets, left, reach))
 
     def _stoppable_sets(self, up_to: int, nodes: int) -> list[int]:
-        """Of some nodes those that have GPUs for one task, for two, … once everybody up to a priority has left."""
+        """Of some nodes those that have GPUs for one task, for two, … once all attempts up to a priority have left."""
         most = self.capacity.gpus_max // self._gpus
         return [nodes & self._cleared(up_to, tasks * self._gpus) for tasks in range(1, most + 1)]
 
     def _cleared(self, up_to: int, gpus: int) -> int:
-        """Nodes that have so many GPUs once everybody up to a priority has left."""
+        """Nodes that have so many GPUs once all attempts up to a priority have left."""
         known = self._clearable.get((up_to, gpus))
         if known is None:
             known = self._clearable[up_to, gpus] = self.state.preemptible_gpus.nodes(self.capacity, up_to, gpus)
@@ -207,8 +207,8 @@ class UpperBound:
         return sum([nodes.bit_count() for nodes in sets])
 
     def _tasks_in(self, domain: Domain, sets: list[int]) -> int:
-        first, everybody = domain.first, (1 << domain.last - domain.first) - 1
-        return sum([(nodes >> first & everybody).bit_count() for nodes in sets])
+        first, every_node = domain.first, (1 << domain.last - domain.first) - 1
+        return sum([(nodes >> first & every_node).bit_count() for nodes in sets])
 
     def _bits(self, nodes: Mapping[int, int]) -> int:
         found, bit = 0, self.state.topology.bit
@@ -218,7 +218,7 @@ class UpperBound:
 
     @property
     def _left_nodes(self) -> list[int]:
-        """Nodes that could take a task and that somebody is leaving."""
+        """Nodes that could take a task and that an attempt is leaving."""
         if self._left is None:
             bit, able = self.state.topology.bit, self._ask.eligible & self.capacity.open
             nodes = {booking.node: None for attempt in self._leaving.values() for booking in attempt.bookings}
@@ -226,7 +226,7 @@ class UpperBound:
         return self._left
 
     def _gpus_soon(self, node: int) -> int:
-        """GPUs of a node that are free once those who leave it have left."""
+        """GPUs of a node that are free once the attempts that leave it have left."""
         capacity = self.capacity
         kept = capacity.held[node] & ~capacity.ceding[node] | capacity.claimed[node]
         return (capacity.all_devices[node] & ~(kept | capacity.unhealthy[node] | capacity.cutting[node])).bit_count()
@@ -241,7 +241,7 @@ class UpperBound:
         return fits
 
     def _tasks_without(self, node: int, up_to: int) -> int:
-        """Tasks that such a node takes, by its GPUs, once everybody up to a priority has left it, too."""
+        """Tasks that such a node takes, by its GPUs, once all attempts up to a priority have left it, too."""
         gpus = self._gpus_soon(node)
         for attempt in self.state.on_node.get(node, {}).values():
             if attempt.job.priority <= up_to and attempt.stoppable and attempt.key not in self._leaving:

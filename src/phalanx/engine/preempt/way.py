@@ -1,4 +1,4 @@
-"""Ways: how others make way for a head, and what is known when they are asked to."""
+"""Ways: how attempts are preempted for a head, and what is known then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.placement.placement import Slot
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known when room is made: who leaves anyway, and who must not be touched.
+    """What is known of a preemption: the attempts that are terminating anyway, and those that must not be touched.
 
     `fresh` is where something grew since the head was last refused; None, and every node is looked at, if it never was.
     `upper_bound` is that of the head; `giving_way` are the groups that give way to a preemption group, once known;
@@ -31,19 +31,19 @@ class Context:
 
 
 class Way(Protocol):
-    """How others make way for a head."""
+    """How attempts are preempted for a head."""
 
     def groups(self) -> Iterable[PreemptionGroup]:
-        """All of which attempts may make way, and maybe more."""
+        """All groups whose attempts may be preempted, and maybe more."""
 
     def group_goes(self, attempt: AttemptRecord) -> bool:
-        """Whether attempts of this one's queue and priority may make way at all."""
+        """Whether attempts of this one's queue and priority may be preempted at all."""
 
     def goes(self, attempt: AttemptRecord) -> bool:
         """Whether this one may."""
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
-        """As many of the candidates, the first first, as may make way together."""
+        """As many of the candidates, the first first, as may be preempted together."""
 
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
-        """Seats the head with the victims out of the way; None if it does not fit then, or they may not all go."""
+        """Places the head with the victims out of the way; None if it does not fit then, or they may not all go."""

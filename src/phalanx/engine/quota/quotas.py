@@ -1,7 +1,7 @@
-"""Quotas: what each queue has, may still have, and could have back. The arithmetic of borrowing in a tree.
+"""Quotas: what each queue has, may still have, and could reclaim. The arithmetic of borrowing in a tree.
 
-The rule is Kueue's: what a queue uses beyond what it keeps for itself is drawn from what the queue it lies in keeps,
-and so on to the pool of the whole cluster, which has what nobody keeps. A queue may take what all these have left.
+The rule is Kueue's. What a queue uses beyond what it keeps for itself is drawn from what the queue it lies in keeps.
+This goes on to the pool of the whole cluster, which has what no queue keeps. A queue may take what all these have left.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ GPUS = 0
 
 UNBOUNDED = 1 << 62
 NAMED_MAX = 8
-"""Queues that an error names, of those to whom something is guaranteed."""
+"""Queues that an error names, of those to which something is guaranteed."""
 
 
 class Shortfall(NamedTuple):
     """Which resource a queue may not have so much more of, and where that is decided.
 
-    `at` is the queue whose limit (`by_limit`) or budget (`by_budget`) is used up; empty, what others may lend is.
+    `at` is the queue whose limit (`by_limit`) or budget (`by_budget`) is used up; empty, the lendable quota is.
     """
 
     queue: str
@@ -42,9 +42,9 @@ class Shortfall(NamedTuple):
 
 
 class QueueCeiling(NamedTuple):
-    """What could ever be had of a resource at a queue (`at`, empty: the cluster): all, but what others are guaranteed.
+    """What could ever be had of a resource at a queue (`at`, empty: the cluster): all but other queues' guarantees.
 
-    `guaranteed` are those others beside the one who asks, by path.
+    `guaranteed` are those other queues, by path, without the one that asks.
     """
 
     at: str
@@ -57,7 +57,7 @@ class QueueCeiling(NamedTuple):
         return self.whole - sum(amount for _, amount in self.guaranteed)
 
     def words(self, path: str, resource: int) -> str:
-        """The arithmetic for somebody who asks from a queue."""
+        """The arithmetic for a user of a queue."""
         whole = f"the limit of {self.at} is" if self.at else "the cluster has"
         text = f"{'its limit is' if self.at == path else whole} {said(self.whole, resource)}"
         if not self.guaranteed:
@@ -70,7 +70,7 @@ class QueueCeiling(NamedTuple):
 class QueueAccount:
     """One queue of the tree, and what its jobs and those of the queues inside have.
 
-    `drawn` is what they have of what it keeps and may borrow, with what is `withheld` from them for one of them.
+    `drawn` is what they have of what it keeps and may borrow, with what is reserved (`withheld`) for one of them.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class QueueAccount:
                 above.kept[resource] -= self.kept[resource]
 
     def use(self, what: Usage, sign: int) -> None:
-        """Adds to what it has, or takes away, and sees whether it has more of anything than it deserves."""
+        """Adds to what it has, or takes away, and sees whether it has more of anything than its nominal quota."""
         used, deserved, borrows = self.used, self.deserved, False
         for resource in EVERY:
             used[resource] += sign * what[resource]
@@ -130,7 +130,7 @@ class QueueAccount:
 
     @property
     def borrows_beside(self) -> bool:
-        """Whether any queue beside it has more of anything than it deserves."""
+        """Whether any queue beside it has more of anything than its nominal quota."""
         return self.above is not None and len(self.above.borrowing) > self.borrows
 
     @property
@@ -149,14 +149,14 @@ class QueueAccount:
         whole = self.trail[0]
         left = whole.deserved[resource] - (whole.queue.guaranteed[resource] or 0) - whole.drawn[resource]
         for each in self.trail[1:]:
-            # Where quotas were cut under running work the pool may lack something. What a queue keeps is its own even
-            # then.
+            # Where quotas were reduced under running work the pool may lack something. What a queue keeps stays its
+            # own.
             kept = each.kept[resource] - each.drawn[resource]
             left = (left if left > 0 else 0) + (kept if kept > 0 else 0)
         return left
 
     def has_room(self, need: Usage) -> bool:
-        """Whether it would still have no more than it deserves."""
+        """Whether it would still be within its nominal quota."""
         return not [i for i in self.lendable if need[i] and self.used[i] + need[i] > self.deserved[i]]
 
     def below_limit(self, resource: int) -> int:
@@ -165,7 +165,7 @@ class QueueAccount:
         return UNBOUNDED if limit is None else limit - self.used[resource]
 
     def kept_inside(self, resource: int) -> int:
-        """What the queues inside keep for themselves: for others it is as good as used."""
+        """What the queues inside keep for themselves: for queues outside it is as good as used."""
         return (self.queue.guaranteed[resource] or 0) - self.kept[resource]
 
 
@@ -203,8 +203,8 @@ class Quotas:
                 _draw(account, resource, sign * what[resource])
 
     def withhold(self, amounts: Iterable[tuple[str, int]], resource: int, sign: int) -> None:
-        """Withholds so much of what queues may draw (1), or no longer (-1). Nobody has it, so that nobody borrows by
-        that, and what those around these queues may have is as it was.
+        """Reserves so much of what queues may draw (1), or frees it (-1). No queue uses it, so that none borrows by
+        that, and what queues around these may have is as it was.
         """
         self.changes += 1
         for path, amount in amounts:
@@ -297,7 +297,7 @@ class Quotas:
         return None
 
     def upper_bound(self, path: str, resource: int) -> int:
-        """The most that a queue could ever have of a resource, if nobody else had more than is guaranteed to them."""
+        """The most that a queue could ever have of a resource, if no other had more than is guaranteed to it."""
         most, kept = self.accounts[""].deserved[resource], 0
         for each in self.accounts[path].upwards():
             limit = each.queue.limit[resource] if each.above is not None else each.deserved[resource]
@@ -321,7 +321,7 @@ class Quotas:
         return sorted(found, key=lambda bound: bound.most)
 
     def least_run_ms(self, path: str, other: str) -> int:
-        """How long a job of another queue runs at least before it gives way to one of a queue.
+        """How long a job of another queue runs at least before it yields to one of a queue.
 
         KAI's rule: where the two queues, or those they lie in, lie side by side, the other side says how long, or else
         the nearest around it that does.
@@ -340,30 +340,30 @@ class Quotas:
         return [least_ms for least_ms in dict.fromkeys((account.queue.min_run_ms, *found)) if least_ms]
 
     def borrows(self, path: str) -> bool:
-        """Whether a queue, or one it lies in, has more of anything than it deserves."""
+        """Whether a queue, or one it lies in, has more of anything than its nominal quota."""
         found = False
         for each in self.accounts[path].trail:
             found = found or each.borrows
         return found
 
     def would_borrow(self, path: str, need: Usage) -> bool:
-        """Whether a queue, or one it lies in, would have more than it deserves with so much more."""
+        """Whether a queue, or one it lies in, would exceed its nominal quota with so much more."""
         return not all(each.has_room(need) for each in self.accounts[path].trail[1:])
 
     def may_reclaim(self, path: str, need: Usage) -> bool:
-        """Whether a queue, or one it lies in, would have no more than it deserves with so much more, while somebody
-        beside that one, or beside one further out, has more than he deserves.
+        """Whether a queue, or one it lies in, would stay within its nominal quota with so much more, while a queue
+        beside that one, or beside one further out, borrows.
 
-        What lies further out may have more than it deserves by what others inside it borrow. These are beside one
-        further in, so that they give that back as well: then it has room, since those inside deserve no more together.
+        A queue further out may exceed its nominal quota by what queues inside it borrow. These are beside one further
+        in, so that they give that back as well: then it has headroom, since nominal quotas inside sum up to no more.
         """
         return any(has_room and each.borrows_beside for each, has_room in self._with_room(path, need))
 
     def reclaimable(self, path: str) -> list[Most]:
         """What a queue could want of each resource at most so that it `may_reclaim`: no more than any one of these.
 
-        They are the room of the queue and of those it lies in, as far out as anybody beside one of them borrows, each
-        as far as the limits further in go.
+        They are the headroom of the queue and of those it lies in, as far out as a queue beside one of them borrows,
+        each as far as the limits further in go.
         """
         found: list[Most] = []
         borrowed_of = 0
@@ -379,8 +379,8 @@ class Quotas:
         return found[:borrowed_of]
 
     def _with_room(self, path: str, need: Usage) -> Iterator[tuple[QueueAccount, bool]]:
-        """A queue and those it lies in, and whether it or one further in would have no more than it deserves with so
-        much more. What is beyond a limit further in does not get there.
+        """A queue and those it lies in, and whether it or one further in would be within its nominal quota with so much
+        more. What is beyond a limit further in does not get there.
         """
         has_room, is_limited = False, False
         for each in self.accounts[path].trail[:0:-1]:
@@ -389,8 +389,8 @@ class Quotas:
             is_limited = is_limited or any(need[i] > each.below_limit(i) for i in EVERY if need[i])
 
     def borrowers_for(self, path: str, need: Usage) -> Iterator[QueueAccount]:
-        """The queues of which one may have something back with so much more: those that borrow beside it, or beside one
-        it lies in, from where it has room. `could_reclaim` is true of queues in these, and of no others.
+        """The queues from which one may reclaim with so much more: those that borrow beside it, or beside one
+        it lies in, from where it has headroom. `could_reclaim` is true of queues in these, and of no more.
         """
         for each, has_room in self._with_room(path, need):
             for other in each.above.borrowing.values() if has_room and each.above is not None else ():
@@ -398,17 +398,17 @@ class Quotas:
                     yield other
 
     def could_reclaim(self, path: str, need: Usage, other: str) -> bool:
-        """Whether a queue may have back what another has, once those further in have given back what they borrow."""
+        """Whether a queue may reclaim from another, once those further in have given back what they borrow."""
         sides = self._sides(path, other)
         if sides is None or not self._returns(path, need, other, sides[1]):
             return False
         return any(has_room for each, has_room in self._with_room(path, need) if each is sides[0])
 
     def reclaims(self, path: str, need: Usage, other: str) -> bool:
-        """Whether a queue may have back what another has: that borrows where both lie side by side, and it would not.
+        """Whether a queue may reclaim from another: that borrows where both lie side by side, and it would not.
 
         The sides are the two queues, or those they lie in, under the nearest queue that holds both. What lies in its
-        own side may have more than it deserves there: that is between those inside.
+        own side may exceed its nominal quota there: that is between those inside.
         """
         sides = self._sides(path, other)
         if sides is None or not sides[0].has_room(need):
@@ -425,8 +425,9 @@ class Quotas:
         return sum(mine is theirs for mine, theirs in both)
 
     def _borrows_what_lacks(self, side: QueueAccount, path: str, need: Usage) -> bool:
-        """Whether a side has more than it deserves of what a queue may not have enough of; of GPUs, if it may have
-        enough of all that is asked for, but not where it lies. Who borrows CPUs alone keeps the GPUs that he deserves.
+        """Whether a side has more than its nominal quota of what a queue may not have enough of; of GPUs, if it may
+        have enough of all that is asked for, but not where it lies. A queue that borrows CPUs alone keeps its nominal
+        GPUs.
         """
         borrowed = [i for i in side.lendable if need[i] and side.used[i] > side.deserved[i]]
         if not borrowed or len(side.lendable) == 1:
@@ -437,8 +438,8 @@ class Quotas:
         return any(i in lacking for i in borrowed)
 
     def _gives_back(self, path: str, need: Usage, other: str, side: QueueAccount) -> bool:
-        """Inside a side that borrows those give who have more than they deserve themselves: there is one, since queues
-        inside deserve no more together than what they lie in.
+        """Inside a side that borrows, queues give that borrow themselves: there is one, since the nominal quotas inside
+        sum up to no more than that of the queue around them.
         """
         for each in self.accounts[other].upwards():
             if not each.queue.reclaimable or not self._borrows_what_lacks(each, path, need):
@@ -471,7 +472,7 @@ def _draw(account: QueueAccount, resource: int, amount: int) -> None:
     """Takes an amount of what a queue keeps, and what goes beyond that of the pool above it."""
     each: QueueAccount | None = account
     while each is not None and amount:
-        # What is withheld is drawn on no queue further up.
+        # What is reserved is drawn on no queue further up.
         bound = each.kept[resource] + each.withheld[resource]
         before = max(each.drawn[resource] - bound, 0)
         each.drawn[resource] += amount
