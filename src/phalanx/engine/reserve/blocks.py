@@ -1,4 +1,4 @@
-"""Blocks: what is free of what is reserved for others, held for a while, so that nobody is seated there."""
+"""Blocks: what is free of what is reserved for other jobs, held for a while, so that no job is placed there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.cluster.capacity import Booking, Capacity
 class Blocks:
     """Those on each node, and shared devices that are closed.
 
-    Whoever looks for the first moment at which a job fits has other devices in its way at each. Little changes from one
+    A search for the first moment at which a job fits has other devices in its way at each. Little changes from one
     to the next, so only where something does are blocks lifted and laid anew.
     """
 
@@ -37,7 +37,7 @@ class Blocks:
                 self._laid[node] = blocks
 
     def close(self, reserved: Iterable[tuple[Booking, ...]]) -> None:
-        """Has reserved devices that are shared now, which cannot be held, take nobody new; and no others."""
+        """Has reserved devices that are shared now, which cannot be held, take no new share; and no other devices."""
         every: dict[int, int] = dict.fromkeys(self._closed, 0)
         for bookings in reserved:
             for booking in bookings:

@@ -9,7 +9,7 @@ from phalanx.engine.state.records import AttemptRecord
 
 
 def without(bookings: Iterable[Booking], others: Iterable[Booking]) -> list[Booking]:
-    """Bookings less the devices that others have."""
+    """Bookings less the devices that other bookings have."""
     devices: dict[int, int] = {}
     for booking in others:
         devices[booking.node] = devices.get(booking.node, 0) | booking.devices

@@ -43,11 +43,11 @@ class Profile:
         self._running: list[tuple[int, AttemptRecord, list[Booking]]] | None = None
 
     def ends(self) -> list[End]:
-        """Who will have left when, the first first: those who run, and those whom this plan starts.
+        """Which attempts will have left when, the first first: those that run, and those that this plan starts.
 
-        Who says nothing of its length leaves at a moment that nobody knows, after all others. What is reserved from
-        then on may be had until then by who says that it ends, and by nobody else. A service that says nothing of it
-        stays: nothing can be reserved on what it holds.
+        A job without an estimate leaves at an unknown moment, after all others. What is reserved from then on may be
+        had until then by a job with an estimate, and by no other. A service without one stays: nothing can be reserved
+        on what it holds.
         """
         if self._running is None:
             self._running = []
@@ -81,8 +81,8 @@ class Profile:
 
     def release(self, ends: list[End]) -> None:
         """Has these leave, on the transaction."""
-        for _, who, bookings in ends:
-            release = self._release_of(who) if isinstance(who, AttemptRecord) else who
+        for _, leaver, bookings in ends:
+            release = self._release_of(leaver) if isinstance(leaver, AttemptRecord) else leaver
             release(bookings)
 
     def is_late(self, end: End) -> bool:
@@ -90,7 +90,7 @@ class Profile:
         return isinstance(end[1], AttemptRecord) and end[1].key in self.late
 
     def late_on(self, bookings: list[Booking]) -> list[AttemptRecord]:
-        """Those who should have left some devices already."""
+        """Attempts that should have left some devices already."""
         found: dict[str, AttemptRecord] = {}
         for booking in bookings if self.late else ():
             for key, attempt in self.state.on_node.get(booking.node, {}).items():

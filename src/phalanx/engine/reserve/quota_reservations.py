@@ -1,7 +1,7 @@
-"""Holds: what is left of a queue's limit is kept for who has waited longer than it should, and needs more than that.
+"""Quota reservations: what is left of a queue's limit is kept for a job that is overdue and needs more than that.
 
-Else a stream of smaller jobs behind it would take each bit as it comes, and the one who goes first would never go. Who
-draws on another limit is not held up.
+Else a stream of smaller jobs behind it would take each bit as it comes, and the job that goes first would never start.
+A job that draws on another limit is not held up.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from phalanx.engine.transaction.transaction import Transaction
 
 
 class QuotaReservation(NamedTuple):
-    """What is kept for one who is overdue and short of a limit, by queue: of that limit, and of what is guaranteed
+    """What is kept for a job that is overdue and short of a limit, by queue: of that limit, and of what is guaranteed
     further in.
     """
 
@@ -30,7 +30,7 @@ class QuotaReservation(NamedTuple):
 
 
 class QuotaReservations:
-    """The holds of one decision: each begins once those who go before its job have had their turn.
+    """The quota reservations of one decision: each begins once the jobs before its job have had their turn.
 
     They are made and given up in the transaction, with what is known of them: a step that is undone changes nothing.
     """
@@ -43,7 +43,7 @@ class QuotaReservations:
         self.made: tuple[QuotaReservation, ...] = ()
 
     def keep_from(self, record: JobRecord | None) -> None:
-        """Has those hold what they wait for who go before a job, and no others; all of them, if it is None."""
+        """Reserves quota for the overdue jobs that go before a job, and no more; for all of them, if it is None."""
         key = self.state.key
         if self._turns and record is not None and not key(self._late[self._turns - 1]) < key(record):
             self.begin_anew()
@@ -52,7 +52,7 @@ class QuotaReservations:
             self.transaction.put(self, "_turns", self._turns + 1)
 
     def begin_anew(self) -> None:
-        """Something has grown, so that everybody may have another turn."""
+        """Something has grown, so that every job may have another turn."""
         for hold in self.made:
             self.transaction.withhold(hold.kept, hold.resource, -1)
         if self._turns:
@@ -60,13 +60,13 @@ class QuotaReservations:
             self.transaction.put(self, "_turns", 0)
 
     def started(self, record: JobRecord) -> None:
-        """One that gets its devices needs nothing kept."""
+        """A job that gets its devices needs nothing kept."""
         if record.overdue:
             self.begin_anew()
             self.transaction.put(self, "_late", tuple(late for late in self._late if late is not record))
 
     def waits_on(self, record: JobRecord) -> None:
-        """One that was to have its devices does not get them after all."""
+        """A job that was to have its devices does not get them after all."""
         if record.overdue and may_be_held_up(self.state):
             self.begin_anew()
             self.transaction.put(self, "_late", tuple(sorted((*self._late, record), key=self.state.key)))
@@ -84,7 +84,7 @@ class QuotaReservations:
     def in_the_way_of(self, record: JobRecord, short: Shortfall) -> list[QuotaReservation]:
         """What is kept without which a job could have what it may not; nothing, if it could not even then.
 
-        Where what others may lend is used up and there are not so many GPUs, it is these that it lacks.
+        Where the lendable quota is used up and there are not so many GPUs, it is these that it lacks.
         """
         lends = not short.by_limit and self.state.capacity.free_total >= record.gpus_min
         if not self.made or not (short.by_limit or lends):
@@ -100,12 +100,12 @@ class QuotaReservations:
 
 
 def may_be_held_up(state: State) -> bool:
-    """Whether anybody may be overdue and short of a limit."""
+    """Whether any job may be overdue and short of a limit."""
     return state.waits_are_limited and bool(state.quotas)
 
 
 def overdue(state: State) -> Iterator[JobRecord]:
-    """Who waits longer than it should, the first first, where there are limits that it may be short of."""
+    """Overdue jobs, the first first, where there are limits that they may be short of."""
     if not may_be_held_up(state):
         return
     late = [

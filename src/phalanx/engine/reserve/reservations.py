@@ -1,7 +1,7 @@
-"""Reservations: devices and a time for jobs that do not fit now, so that nobody who passes them delays them.
+"""Reservations: devices and a time for jobs that do not fit now, so that no job that passes them delays them.
 
-EASY backfilling reserves for the head only, conservative backfilling for everybody in line (Mu'alem and Feitelson, IEEE
-TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one; whoever takes some of the
+EASY backfilling reserves for the head only, conservative backfilling for every pending job (Mu'alem and Feitelson, IEEE
+TPDS 2001). What is reserved are exact devices, so that a gang that needs a rack gets one. A job that takes some of the
 head's leaves it a place elsewhere at the same time.
 """
 
@@ -27,24 +27,24 @@ from phalanx.protocol.reason import Reason
 DEPTHS = {Reserve.NOBODY: 0, Reserve.HEAD: 1, Reserve.EVERYBODY: RESERVATIONS_MAX}
 
 SOON_MS = 1_000
-"""Nobody's reserved time is nearer than this: who could start at once does, and the others are looked at again then."""
+"""No reserved time is nearer than this: a job that could start at once does, and the rest is looked at again then."""
 
 MOMENTS_MAX = 64
-"""Moments tried for one reservation among others."""
+"""Moments tried for one reservation among several."""
 
 MAKES_MAX = 128
-"""Reservations that one decision makes for those who have waited too long: a bound on work. Past it those that are made
-stay as they are; others are when who waits is next looked at, since something grew."""
+"""Reservations that one decision makes for overdue jobs: a bound on work. Past it those that are made stay as they are.
+The rest is made when pending jobs are next looked at, since something grew."""
 
 Interval = tuple[int, int, tuple[Booking, ...]]
 """From when to when which devices are reserved: from the earliest moment at which the job could start."""
 
 
 class Reservations:
-    """Those of one decision: as they were while nothing unexpected has happened, else made anew.
+    """The reservations of one decision: as they were while nothing unexpected has happened, else made anew.
 
-    `changes` counts how often something else was reserved for somebody than before, so that others may have that.
-    Jobs were `kept_off` who would have had room, but would have delayed somebody there.
+    `changes` counts how often something else was reserved for a job than before, so that other jobs may have that.
+    Jobs were `kept_off` that would have fitted, but would have delayed a job there.
     """
 
     def __init__(self, transaction: Transaction, now: int, underway: Underway) -> None:
@@ -69,7 +69,7 @@ class Reservations:
             record = self.state.jobs[kept.job]
             if record.queued is None:
                 continue
-            # Who should have started before now was held up by somebody who runs longer than expected.
+            # A job that should have started before now was held up by one that runs longer than expected.
             reservations_stale = reservations_stale or kept.at_ms < now
             if reservations_stale or (kept.at_ms == now and not self._may_start(record)):
                 self.make(record)
@@ -84,7 +84,7 @@ class Reservations:
 
     @property
     def vacant(self) -> bool:
-        """Whether somebody who had a reservation is gone, or none could be made on hardware that may be back now."""
+        """Whether a job that had a reservation is gone, or none could be made on hardware that may be back now."""
         if len(self.made) < len(self.state.reservations):
             return True
         return self.depth > 0 and any(waiting.verdict is Reason.UNHEALTHY for waiting in self.state.classes.values())
@@ -106,10 +106,10 @@ class Reservations:
         return self.state.shortfall(record) is None and self._try(record) is not None
 
     def seat(self, record: JobRecord) -> GangTrial | None:
-        """Seats a job so that it delays none of those before it for whom devices are reserved.
+        """Places a job so that it delays no job before it that has a reservation.
 
-        Nor those behind, where there is a place beside what is reserved for them: who starts at its time elsewhere than
-        was reserved for it would put off all who are to follow.
+        Nor those behind, where there is a place beside what is reserved for them. A job that starts at its time
+        elsewhere than was reserved for it would put off all that follow.
         """
         in_the_way = self.before(record)
         others = [each for each in self._left_for(record) if each[0].job != record.job.id]
@@ -135,7 +135,7 @@ class Reservations:
     def _seat_clear_of(
         self, record: JobRecord, others: list[tuple[Reservation, tuple[Booking, ...]]]
     ) -> GangTrial | None:
-        """Seats a job so that it takes nothing from others for whom something is reserved."""
+        """Places a job so that it takes nothing of what is reserved for other jobs."""
         mark = self.transaction.mark()
         seated = self._seat_beside(record, others, [])
         if seated is None or not self._is_beside_too_many([seat.booking for seat in seated.seats], others):
@@ -146,7 +146,7 @@ class Reservations:
     def _seat_beside(
         self, record: JobRecord, before: list[tuple[Reservation, tuple[Booking, ...]]], shunned: list[int]
     ) -> GangTrial | None:
-        """Seats a job on what is free and not reserved for those before it, and not on some nodes."""
+        """Places a job on what is free and not reserved for those before it, and not on some nodes."""
         blocks = Blocks(self.state.capacity)
         blocks.lay(bookings for _, bookings in before)
         with Closed(self.state, shunned):
@@ -174,18 +174,18 @@ class Reservations:
     def _is_beside_too_many(
         self, bookings: list[Booking], before: list[tuple[Reservation, tuple[Booking, ...]]]
     ) -> bool:
-        """Whether a job that has just been seated on shares of devices keeps somebody before it off them.
+        """Whether a job that has just been placed on shares of devices keeps a job before it off them.
 
-        What is free of a device that others have shares of cannot be blocked: whether both fit there is tried.
+        What is free of a device that is shared cannot be blocked: whether both fit there is tried.
         """
         if all(booking.portion is None for booking in bookings):
             return False
         return any(meet(bookings, reserved) and not self._has_place(made) for made, reserved in before)
 
     def _has_place(self, made: Reservation) -> bool:
-        """Whether somebody would still have a place at its reserved time, with those gone who have left by then.
+        """Whether a job would still have a place at its reserved time, with the attempts gone that have left by then.
 
-        Of attempts past their time only those count as gone for which it waits already: nobody behind it has it wait
+        Of attempts past their time only those count as gone for which it waits already: no job behind it has it wait
         for one more of them.
         """
         mark, at_ms = self.transaction.mark(), max(made.could_start_ms, self.now)
@@ -198,7 +198,7 @@ class Reservations:
         return found is not None
 
     def _in_a_moment(self) -> Cut:
-        """A block in which what is reserved for the overdue may also lie on devices that are being cut now."""
+        """A block in which what is reserved for overdue jobs may also lie on devices that are being repartitioned."""
         return Cut(self.state, self.state.cuts.values() if self._overdue_only else ())
 
     def before(self, record: JobRecord) -> list[tuple[Reservation, tuple[Booking, ...]]]:
@@ -213,9 +213,9 @@ class Reservations:
         return [(made, bookings) for made, (at_ms, _, bookings) in every if at_ms < end_ms]
 
     def delayed_by(self, record: JobRecord, room: PreemptionPlan) -> bool:
-        """Whether somebody before a job would be delayed if it had the room that others make for it.
+        """Whether a job before this one would be delayed if this one had what its preemption frees.
 
-        What it has back of another queue by its quota is its own, whatever is reserved there.
+        What it reclaims from another queue is its own, whatever is reserved there.
         """
         if not self._delays(record, room):
             return False
@@ -237,10 +237,10 @@ class Reservations:
     def _takes_of(
         self, record: JobRecord, room: PreemptionPlan, before: list[tuple[Reservation, tuple[Booking, ...]]]
     ) -> bool:
-        """Whether room takes devices that are reserved for those before a job.
+        """Whether a preemption takes devices that are reserved for jobs before this one.
 
-        What it has back of other queues by its quota is its own. What lies free beside that it has only before those
-        who would borrow it.
+        What it reclaims from other queues is its own. What lies free beside that it has only before jobs that would
+        borrow it.
         """
         lent = [victim for victim in room.victims if self.state.quotas and victim.job.queue != record.job.queue]
         taken = without(room.bookings, [booking for victim in lent for booking in victim.bookings])
@@ -252,8 +252,8 @@ class Reservations:
         return False
 
     def _lacks_beside(self, room: PreemptionPlan, before: list[tuple[Reservation, tuple[Booking, ...]]]) -> bool:
-        """Whether somebody would have no place at its reserved time for want of CPUs or the like, of which room beside
-        those who leave takes some on the same node.
+        """Whether a job would have no place at its reserved time for want of CPUs or the like, of which a placement
+        beside terminating attempts takes some on the same node.
         """
         beside = [made for made, reserved in before if draw_on_the_same(room.bookings, reserved)]
         if not beside:
@@ -292,7 +292,7 @@ class Reservations:
         return min((at_ms for at_ms, _, _ in self._intervals), default=FOREVER_MS) - self.now
 
     def started(self, record: JobRecord, bookings: list[Booking], release: Release) -> bool:
-        """Drops the reservation of a job that gets its devices; whether it had one, so that others may have it now."""
+        """Drops the reservation of a job that gets its devices; whether it had one, which other jobs may have now."""
         if self.depth:
             self._steps += 1
             self._profile.planned.append((self._planned_end_ms(record), release, bookings))
@@ -312,7 +312,7 @@ class Reservations:
         return self.now + max(record.estimate_ms - record.executed_before_ms, 0)
 
     def renew(self) -> None:
-        """Reserves anew for all, if others were placed, or were not to be after all, since that was last done."""
+        """Reserves anew for all, if jobs were placed, or were not to be after all, since that was last done."""
         if self.made and self._steps != self._renewed:
             self._renewed = self._steps
             self._make_again(0)
@@ -324,7 +324,7 @@ class Reservations:
         return planned
 
     def moved(self, had: list[Booking], has: list[Booking], release: Release) -> None:
-        """One that this decision gives devices has others than was planned."""
+        """A job that this decision gives devices has other devices than was planned."""
         self._profile.planned = [
             (end_ms, release, has) if list(bookings) == had else (end_ms, planned, bookings)
             for end_ms, planned, bookings in self._profile.planned
@@ -335,8 +335,8 @@ class Reservations:
         self._profile.planned = planned
 
     def _make_way(self, record: JobRecord, bookings: list[Booking]) -> None:
-        """Reserves anew for those who come after a job that nothing was reserved for, and that starts before them; and
-        for those before it whose devices it has by its quota, with all who come after these.
+        """Reserves anew for jobs behind one that has no reservation and starts before them. Likewise for jobs before it
+        whose devices it has by its quota, with all behind these.
         """
         key, end_ms = whole_key(self.state, record), self.now + record.estimate_ms
         kept = 0
@@ -355,13 +355,13 @@ class Reservations:
         self._make_behind(behind)
 
     def _make_behind(self, behind: list[Reservation]) -> None:
-        """Reserves for those whose reservations these were."""
+        """Reserves for the jobs whose reservations these were."""
         for made in behind:
             self.make(self.state.jobs[made.job])
         self.changes += any(each not in self.made for each in behind)
 
     def refused(self, record: JobRecord) -> bool:
-        """Reserves for a job that was refused, if it is one of those who get a reservation; whether others may, too."""
+        """Reserves for a refused job, if it is one of those that get a reservation; whether more jobs may get one."""
         if not self.depth or (self._overdue_only and not record.overdue):
             return False
         made = next((made for made in self.made if made.job == record.job.id), None)
@@ -372,7 +372,7 @@ class Reservations:
         return len(self.made) < self.depth
 
     def put_off_the_due(self) -> None:
-        """Reserves anew for those whose time has come, and who do not start."""
+        """Reserves anew for jobs whose time has come, and that do not start."""
         while due := [made for made in self.made if made.at_ms <= self.now]:
             self._put_off(due[0])
 
@@ -384,7 +384,7 @@ class Reservations:
         self._insert(self.state.jobs[made.job])
 
     def _insert(self, record: JobRecord) -> None:
-        """Reserves for a job before those who come after it in the order, who then have what is left."""
+        """Reserves for a job before those behind it in the order, which then have what is left."""
         key = whole_key(self.state, record)
         kept = len(self.made)
         while kept and key < self._key(self.made[kept - 1]):
@@ -395,7 +395,7 @@ class Reservations:
         del self.made[kept:], self._intervals[kept:]
         self.make(record)
         if len(self.made) == kept:
-            # Who gets none takes nothing from those behind.
+            # A job that gets none takes nothing from those behind.
             self._blocked.note(record, kept)
             self.made += behind
             self._intervals += intervals
@@ -426,10 +426,10 @@ class Reservations:
 
     def _earliest(self, record: JobRecord) -> Reservation | None:
         alone = not self._intervals and not self.state.cluster.maintenance
-        return self._beside_nobody(record) if alone else self._beside_others(record)
+        return self._beside_none(record) if alone else self._beside_others(record)
 
-    def _beside_nobody(self, record: JobRecord) -> Reservation | None:
-        """The first moment at which those who run have left enough: more and more leave, then some come back."""
+    def _beside_none(self, record: JobRecord) -> Reservation | None:
+        """The first moment at which running attempts have left enough: more and more leave, then some come back."""
         ends = self._profile.ends()
         first = self._enough(record, ends)
         mark = self.transaction.mark()

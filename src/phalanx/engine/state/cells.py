@@ -1,7 +1,7 @@
-"""Tenancy: the virtual clusters of a State, and on whose cells its attempts stand.
+"""Tenancy: the virtual clusters of a State, and the cells on which its attempts stand.
 
-The group of an attempt among the cells has the attempt's name. Attempts that share leaves have no group of their own: a
-leaf that is shared is a group of one leaf, and is had for as long as somebody is on it.
+The group of an attempt among the cells has the attempt's name. Attempts that share leaves have no group of their own. A
+leaf that is shared is a group of one leaf, and is had for as long as an attempt is on it.
 """
 
 from __future__ import annotations
@@ -134,12 +134,12 @@ class Tenancy:
         return tuple(dict.fromkeys(key for group in groups for key in self.on_leaf.get(group, (group,))))
 
     def proceed(self, key: str) -> None:
-        """Who was in the way of an attempt has gone: it has its cells from now on."""
+        """The attempts in the way of an attempt have gone: it has its cells from now on."""
         for group in self._groups_of(key):
             self.cells.proceed(group)
 
     def gone(self, key: str) -> None:
-        """An attempt has ended, or lost its claim. A leaf that it shared goes with the last who is on it."""
+        """An attempt has ended, or lost its claim. A leaf that it shared goes with the last attempt on it."""
         if self.cells.has(key):
             self.cells.remove(key)
             return
@@ -153,7 +153,7 @@ class Tenancy:
                     self.cells.remove(leaf)
 
     def holds(self, key: str) -> bool:
-        """Whether an attempt has cells, or waits for some."""
+        """Whether an attempt has cells, or a claim on some."""
         return bool(self._groups_of(key))
 
     def _groups_of(self, key: str) -> list[str]:
@@ -162,7 +162,7 @@ class Tenancy:
         return [leaf for leaf, keys in self.on_leaf.items() if key in keys]
 
     def shared_by(self, job: Job) -> Iterator[str]:
-        """The shared leaves that a job may join: those of its cluster and priority, on which nobody is to leave."""
+        """The shared leaves that a job may join: those of its cluster and priority, on which no attempt is to leave."""
         asked = leaf_request_of(job, "")
         # By age: the order of the table does not outlive a block that was taken back.
         for leaf in sorted(self.on_leaf, key=_age):
@@ -219,7 +219,7 @@ class Tenancy:
                     self.gone(key)
 
     def join(self, leaf: str, key: str) -> None:
-        """Puts an attempt on a leaf that it shares with others, or is the first on."""
+        """Puts an attempt on a leaf that it shares with other attempts, or is the first on."""
         with self.undo.step():
             if leaf not in self.on_leaf:
                 self.undo.set(self, "leaf_count", self.leaf_count + 1)
@@ -233,7 +233,7 @@ class Tenancy:
         return next(seat for seat in group.seats if seat.node == node and tuple(seat.indices) == indices)
 
     def adopt(self, old: Tenancy | None, attempts: Iterable[AttemptRecord]) -> None:
-        """Takes over who runs from another configuration, or from none: then nobody has a guarantee yet."""
+        """Takes over running attempts from another configuration, or from none: then none has a guarantee yet."""
         known = {group.name: group for group in old.cells.groups()} if old is not None else {}
         if old is not None:
             self.on_leaf, self.leaf_count = dict(old.on_leaf), old.leaf_count

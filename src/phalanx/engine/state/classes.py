@@ -1,6 +1,6 @@
 """The equivalence classes of pending jobs by queue: kept as jobs are enqueued and dequeued.
 
-It follows from the State's classes and is no part of the State: a State that was read anew, or in which something is
+It follows from the State's classes and is no part of the State. A State that was read anew, or in which something is
 supposed, builds it again when a decision first needs it.
 """
 

@@ -1,8 +1,8 @@
 """Ends: when running attempts are expected to have left, in order; and what is expected of those past that time.
 
-A job that runs longer than it said may end at any moment. So two times are told apart. Reservations count on the
-earliest one, which is now: a job that is let pass on longer hopes delays the job that is reserved for, and as the next
-one does the same, for ever. What is told to users grows in small steps.
+A job that runs longer than it said may end at any moment. So there are two expected times. Reservations count on the
+earliest one, which is now. Else a job that is let pass on longer hopes delays the job that is reserved for, and as the
+next one does the same, for ever. What users are shown grows in small steps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from phalanx.engine.state.records import AttemptRecord
 
 OVERRUN_MIN_MS = 5_000
-"""The least time that an attempt past its estimate is expected to go on: what is told is worked out anew after it."""
+"""The least time that an attempt past its estimate is expected to go on: the estimate is worked out anew after it."""
 
 OVERRUN_PART = 10
 """At most this part of what it has run: a reserved time is put off by a small part of what was waited for already.
@@ -31,8 +31,8 @@ def still_ms(overrun_ms: int, estimate_ms: int) -> int:
 def may_leave_ms(attempt: AttemptRecord, end_ms: int, now: int) -> int:
     """The earliest moment to count on: when it is expected to end, or now, if it should have ended already.
 
-    What it should have ended by counts from when it got its devices, as it did when it was let pass: a start that
-    takes long is no reason to let the next one pass.
+    What it should have ended by counts from when it got its devices, as it did when it was let pass. A start that takes
+    long is no reason to let the next one pass.
     """
     starting_ms = max(attempt.started_ms - attempt.created_ms, 0)
     return end_ms if end_ms - starting_ms > now else now
@@ -60,5 +60,5 @@ class Ends:
         return known[0]
 
     def in_order(self) -> list[tuple[int, AttemptRecord]]:
-        """Everybody, the first to end first."""
+        """All attempts, the first to end first."""
         return [self._attempts[key] for _, key in self._order]

@@ -1,4 +1,4 @@
-"""Errors of the State that those who fold events in tell apart."""
+"""Errors of the State that the code that folds events in tells apart."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class UnknownJobError(ValueError):
 
 
 class NeverFitsError(ValueError):
-    """A job asks for more than its queue or virtual cluster could ever have, whoever runs."""
+    """A job asks for more than its queue or virtual cluster could ever have, whatever runs."""

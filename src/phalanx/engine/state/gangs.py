@@ -21,13 +21,13 @@ class KnownGang(NamedTuple):
 
 
 class Gangs:
-    """The gangs that one cluster has taken on. Who is among them need not be looked through again."""
+    """The gangs that one cluster has taken on. A gang among them need not be checked again."""
 
     def __init__(self) -> None:
         self._known: dict[Gang, KnownGang] = {}
 
     def get(self, gang: Gang) -> KnownGang | None:
-        """What is known of a gang; None if nobody asked for it yet."""
+        """What is known of a gang; None if no job asked for it yet."""
         return self._known.get(gang)
 
     def learn(self, gang: Gang) -> KnownGang:

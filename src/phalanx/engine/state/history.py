@@ -1,7 +1,7 @@
-"""History: how long jobs of a queue, a user and a size have run, for those who do not say how long they take.
+"""History: how long jobs of a queue, a user and a size have run, for jobs that do not say how long they take.
 
-What is kept is a distribution, the latest lengths of each kind of job, and what is asked for is one of its quantiles:
-that of who has run for some time already is taken over those who ran longer. Users repeat themselves, so the jobs of
+What is kept is a distribution, the latest lengths of each kind of job, and what is asked for is one of its quantiles.
+For a job that has run for some time already, it is taken over those that ran longer. Users repeat themselves: jobs of
 one user in one queue with as many GPUs tell most about the next one (Tsafrir, Etsion and Feitelson, IEEE TPDS 2007);
 where too few of these are known, those of a wider kind are asked.
 """

@@ -123,7 +123,7 @@ class Journal:
 
 
 class Count(Journal):
-    """A journal of which only the length is kept: for runs whose history nobody will read."""
+    """A journal of which only the length is kept: for runs whose history is never read."""
 
     def __init__(self, length: int = 0) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ LEAF, INNER = 0, 1
 """Of two queues that are equal at a level, one without queues inside goes first: its key ends there."""
 
 WHOLE = 0
-"""The place around all others."""
+"""The place around all other places."""
 
 
 def queue_key(state: State, queue: str) -> Key:

@@ -1,4 +1,4 @@
-"""Who could be stopped where: GPUs on each node that jobs up to some priority hold, in indexes like free capacity."""
+"""Preemptible GPUs: those that jobs up to some priority hold on each node, in indexes like free capacity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PreemptibleGpus:
     """GPUs held by attempts that may be stopped at all, by node and priority.
 
     `groups` are, for each queue, those of all its present attempts, with the bookings these have. Nothing is counted
-    until it is `counting`: where nobody ever makes room for others, nobody asks.
+    until it is `counting`: where no attempt is ever preempted, nothing asks.
     """
 
     def __init__(self, nodes: int) -> None:

@@ -1,4 +1,4 @@
-"""What the State keeps of jobs, attempts and kinds of waiting jobs. Private to the engine; changed only by `apply`."""
+"""What the State keeps of jobs, attempts and equivalence classes. Private to the engine; changed only by `apply`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OVERDUE = -(1 << 62)
 """Comes before the first number of every policy's keys."""
 
 FOREVER_MS = 1 << 62
-"""The length of a job of which nobody knows when it ends."""
+"""The length of a job whose end is unknown."""
 
 UNSAID_MS = FOREVER_MS - 1
-"""The moment at which those end of whom nobody knows when: after all others, and before one of them that starts now."""
+"""When jobs end whose end is unknown: after all others, and before one of them that starts now."""
 
 
 class JobState(StrEnum):
-    """Where a job stands, as everybody outside sees it."""
+    """The state of a job, as shown outside the engine."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -93,8 +93,8 @@ class StopReason(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class AttemptRecord:
-    """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it says who
-    gives way. `unsaved_sizes` are the sizes that it had since its last durable step and has no more: from when on, up
+    """One try at running a job. `key` is its name: 4821/2; `group` is what a policy tells it apart by when it chooses
+    victims. `unsaved_sizes` are the sizes that it had since its last durable step and has no more: from when on, up
     to when, and thousandths of GPUs. While it is being suspended, `keeping` is its own memory, which it keeps, and
     what its device memory takes. `ran_before_ms` is how long it ran before it was last suspended.
     """
@@ -137,7 +137,7 @@ class AttemptRecord:
 
     @property
     def stoppable(self) -> bool:
-        """Whether it may be stopped for others at all. To stop a service whole would take its minimum from it."""
+        """Whether it may be stopped for another job at all. To stop a service whole would take its minimum from it."""
         return self.job.preemptible and self.job.kind is not Kind.SERVICE
 
     @property
@@ -227,8 +227,8 @@ class Kept:
 
 @dataclass(slots=True, eq=False)
 class JobRecord:
-    """One job, from its submission on. `preempted_for` is whom it was last stopped for, where that is known; `kept` is
-    what is left of a suspended attempt, until it runs again.
+    """One job, from its submission on. `preempted_for` is the job it was last stopped for, where that is known; `kept`
+    is what is left of a suspended attempt, until it runs again.
     """
 
     job: Job
@@ -280,12 +280,12 @@ class JobRecord:
 
     @property
     def gpus(self) -> int:
-        """GPUs it holds; those it asks for while it waits."""
+        """GPUs it holds; those it asks for while it is pending."""
         return self.attempt.gpus if self.attempt is not None else self.asked.gang.gpus_max
 
     @property
     def has_devices(self) -> bool:
-        """Whether it holds devices or has been promised some."""
+        """Whether it holds devices or has a claim on some."""
         return self.attempt is not None
 
     @property
@@ -300,7 +300,7 @@ class JobRecord:
 
     @property
     def suspends(self) -> bool:
-        """Whether it can be suspended for others as a whole, and so loses nothing."""
+        """Whether it can be suspended for another job as a whole, and so loses nothing."""
         return self.attempt is not None and self.attempt.suspendable
 
     def executed_ms(self, now: int) -> int:
@@ -322,7 +322,7 @@ class JobRecord:
 
 
 class EquivalenceClass:
-    """Waiting jobs of one shape in one queue: if the first does not fit, none does."""
+    """An equivalence class: pending jobs of one shape in one queue. If the first does not fit, none does."""
 
     __slots__ = ("born", "jobs", "lengths_ms", "verdict")
 
@@ -353,7 +353,7 @@ class EquivalenceClass:
 
 
 def shape_of(job: Job, minds: Minds) -> Hashable:
-    """What makes two waiting jobs interchangeable for `decide`: queue and priority only where these matter."""
+    """What makes two pending jobs interchangeable for `decide`: queue and priority only where these matter."""
     return (
         _told_apart(job, minds),
         job.kind,
@@ -373,7 +373,7 @@ def _told_apart(job: Job, minds: Minds) -> Hashable:
 
 
 def form_of(record: JobRecord) -> Hashable:
-    """What makes two waiting jobs of whatever queues interchangeable for who looks for a place."""
+    """What makes two pending jobs of whatever queues interchangeable for a search for a place."""
     assert isinstance(record.shape, tuple), "a shape is made by shape_of"
     return record.shape[1:]
 

@@ -21,9 +21,9 @@ ALL = -1
 
 
 class Request(NamedTuple):
-    """What an equivalence class asks for: `eligible` are the nodes on which one of its tasks could ever run, `least`
-    the GPUs that its smallest task takes of one of them, `gpus` those without which it cannot start. `priority` is that
-    in a virtual cluster.
+    """What an equivalence class asks for. `eligible` are the nodes on which one of its tasks could ever run, `least`
+    the GPUs that its smallest task takes of one of them. `gpus` are those without which it cannot start. `priority` is
+    that in a virtual cluster.
     """
 
     number: int

@@ -16,7 +16,7 @@ TRIED_MAX = 32
 
 
 def first_scattered(state: State) -> list[JobRecord]:
-    """Those that a defragmentation may help, in order. Where no job may pass the head, that is the head."""
+    """Pending jobs that a defragmentation may help, in order. Where no job may pass the head, that is the head."""
     found = sorted(scattered(state), key=state.key)
     if state.policy.backfill is not always:
         found = [record for record in found if record.job.id == state.head]

@@ -135,7 +135,7 @@ class State:
         self._views: dict[int, tuple[int, NodeView]] = {}
 
     def count_preemptible(self) -> None:
-        """Begins to count who could be stopped or moved where, if anybody ever is."""
+        """Begins to count which attempts could be stopped or moved where, if any ever is."""
         if (self.makes_room or self.cluster.defragment_ms) and not self.preemptible_gpus.counting:
             self.preemptible_gpus.counting = True
             for attempt in self.attempts():
@@ -149,11 +149,11 @@ class State:
 
     @property
     def free_gpus(self) -> int:
-        """GPUs that nobody has, on nodes that take work."""
+        """Free GPUs on nodes that take work."""
         return self.capacity.free_total
 
     def nodes(self) -> tuple[NodeView, ...]:
-        """The nodes that take work, and who is there but for those who are leaving."""
+        """The nodes that take work, and the jobs there but for terminating ones."""
         versions, views, found = self.capacity.versions, self._views, []
         for node in members(self.capacity.open):
             seen = views.get(node)
@@ -173,7 +173,7 @@ class State:
                 here = (booking.devices.bit_count() for booking in attempt.bookings if booking.node == node)
                 jobs[attempt.job.id] = sum(here)
         capacity = self.capacity
-        # Those that the present decision puts on shared devices are known by what they hold only.
+        # Jobs that the present decision puts on shared devices are known by what they hold only.
         new: dict[str, int] = {}
         for device in members(capacity.shared[node]):
             for holder in capacity.loads[node, device].holders:
@@ -189,7 +189,7 @@ class State:
         return self.record(name)
 
     def sharing(self, job: str) -> tuple[dict[str, Portion], ...]:
-        """Who runs on each device that a job has a share of, by job, with what each has there; the job itself too."""
+        """The jobs that run on each device that a job has a share of, with what each has there; the job itself too."""
         attempt = self.jobs[job].attempt
         found: dict[tuple[int, int], dict[str, Portion]] = {}
         runs = {job: True}
@@ -209,7 +209,7 @@ class State:
         return attempt is not None and attempt.phase in (Phase.RUNNING, Phase.RESIZING)
 
     def usage(self, queue: str) -> Usage:
-        """What the jobs of a queue and of those inside it hold or were promised, but for those who are leaving."""
+        """What the jobs of a queue and of those inside it hold or have claimed, but for terminating ones."""
         account = self.quotas.accounts.get(queue)
         return Usage(*account.used) if account is not None else self._usage.get(queue, NOTHING)
 
@@ -256,7 +256,7 @@ class State:
 
     @property
     def counts_spending(self) -> bool:
-        """Whether anybody asks for the GPU time that queues have had."""
+        """Whether anything asks for the GPU time that queues have had."""
         return self.quotas.budgets or self.policy.half_life_ms is not None
 
     def queue(self, path: str) -> Queue | None:
@@ -278,42 +278,42 @@ class State:
         return record.queued if record.queued is not None else self.order(record)
 
     def order(self, record: JobRecord) -> Key:
-        """The key of a job: what the policy says, or the first place for who has waited longer than it should."""
+        """The key of a job: what the policy says, or the first place for a job that is overdue."""
         if record.overdue:
             return (OVERDUE, record.submitted_ms + self.wait_ms(record), record.number)
         return self.policy.order(record, self)
 
     def rank(self, record: JobRecord) -> Key:
-        """The key by which running jobs stand before or behind a job: who goes first for the patience of its queue goes
-        before those who wait, and stops nobody whom it would not have stopped otherwise.
+        """The key by which running jobs are before or behind a job. A job that goes first for the patience of its queue
+        goes before pending jobs, and stops no attempt that it would not have stopped otherwise.
         """
         return self.policy.order(record, self) if record.impatient else self.key(record)
 
     def patience_ms(self, queue: str) -> int:
-        """How long others may pass a job of a queue; 0 if nothing is said of it, or for ever."""
+        """How long other jobs may pass a job of a queue; 0 if nothing is said of it, or for ever."""
         account = self.quotas.accounts.get(queue)
         own = account.queue.patience_ms if account is not None else None
         return (self.cluster.patience_ms if own is None else own) or 0
 
     def wait_ms(self, record: JobRecord) -> int:
-        """How long a job may wait before it goes first: as it says, or by the patience of its queue."""
+        """How long a job may be pending before it goes first: as it says, or by the patience of its queue."""
         own = record.job.max_wait_ms
         return self.patience_ms(record.job.queue) if own is None else own
 
     @property
     def reserves(self) -> bool:
         """Whether it matters how long jobs run: for what is reserved by the policy, or for jobs that say how long they
-        may wait, or for maintenance.
+        may be pending, or for maintenance.
         """
         return self.waits_are_limited or self.policy.reserve is not Reserve.NOBODY or bool(self.cluster.maintenance)
 
     def behind(self, key: Key) -> Iterator[AttemptRecord]:
-        """Who runs and stands behind a key in the order, the last first."""
+        """Running attempts behind a key in the order, the last first."""
         self.settle_running_order()
         return self.standing.behind(key)
 
     def gpus_behind(self, key: Key) -> int:
-        """GPUs of those who run and stand behind a key in the order."""
+        """GPUs of running attempts behind a key in the order."""
         self.settle_running_order()
         return self.standing.gpus_behind(key)
 
@@ -334,11 +334,11 @@ class State:
         return self.order(self.jobs[attempt.job.id]) > self.rank(head)
 
     def may_yield(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether those of an attempt's queue and priority give way to a head, whatever the order of who runs.
+        """Whether attempts of this one's queue and priority yield to a head, whatever the running order.
 
-        The policy decides in one queue. Across queues what is borrowed is had back, by those who would not borrow, and
-        what the policy reclaims; its order does not count there: else who has it back and who goes before could stop
-        one another for ever.
+        The policy decides in one queue. Across queues a head that would not borrow reclaims what is borrowed, and what
+        the policy reclaims. The policy's order does not count there: else a job that reclaims and one that goes before
+        could stop one another for ever.
         """
         if self.quotas and head.job.queue != attempt.job.queue:
             deserves = self.quotas.reclaims(head.job.queue, head.need, attempt.job.queue)
@@ -346,14 +346,14 @@ class State:
         return self.policy.targets is Targets.KEEP and self.policy.victims(head, attempt, self)
 
     def could_yield(self, head: JobRecord, attempt: AttemptRecord, need: Usage) -> bool:
-        """Likewise, once others have left: of what is needed of quota, so much has to come from other queues."""
+        """Likewise, once other attempts have left: of the needed quota, so much has to come from other queues."""
         if self.quotas and self.quotas.could_reclaim(head.job.queue, need, attempt.job.queue):
             return True
         return self.may_yield(head, attempt)
 
     def spares(self, head: JobRecord, attempt: AttemptRecord) -> bool:
-        """Whether an attempt is left alone, whatever queues have: it has not yet run for as long as its queue lets
-        everybody run, or the head's own job has made way for it.
+        """Whether an attempt is protected, whatever queues have. Either it has not yet run for as long as its queue
+        lets every job run, or the head's own job has made way for it.
         """
         if not self.quotas:
             return False
@@ -364,7 +364,7 @@ class State:
 
     @property
     def makes_room(self) -> bool:
-        """Whether anybody is ever stopped, shrunk or moved for another."""
+        """Whether any attempt is ever stopped, shrunk or moved for a job."""
         return self.policy.preempts or bool(self.quotas) or self.cells is not None
 
     @property
@@ -381,7 +381,7 @@ class State:
         return index
 
     def preemption_group(self, job: Job) -> PreemptionGroup:
-        """Those to whom the same attempts give way as to a job: of its priority, and of its queue if that matters."""
+        """The preemption group of a job: jobs with the same victims: of its priority, and its queue if that matters."""
         return (job.priority, job.queue if self.tells_apart is Minds.QUEUES else "")
 
     def record(self, job: str) -> JobRecord:
@@ -392,7 +392,7 @@ class State:
             raise UnknownJobError(f"there is no job {job!r}") from None
 
     def attempt(self, job: str, number: int) -> AttemptRecord | None:
-        """The attempt, if it is the job's present one; late news of older attempts concern nobody."""
+        """The attempt, if it is the job's present one; late news of older attempts are of no concern."""
         record = self.jobs.get(job)
         attempt = record.attempt if record is not None else None
         return attempt if attempt is not None and attempt.number == number else None
@@ -436,13 +436,13 @@ class State:
                 soonest = at_ms
         for reservation in self.reservations:
             at_ms = reservation.at_ms
-            # What waits for an end that nobody knows is looked at when that comes.
+            # A reservation that waits for an unknown end is looked at when that comes.
             if self.now < at_ms < UNSAID_MS and (soonest is None or at_ms < soonest):
                 soonest = at_ms
         return soonest
 
     def reason(self, job: str) -> Reason | None:
-        """Why a job waits; None if it does not."""
+        """Why a job is pending; None if it is not."""
         record = self.record(job)
         if record.final is not None:
             return None
@@ -460,7 +460,7 @@ class State:
 
     @property
     def stale(self) -> bool:
-        """Whether something has grown or appeared since all kinds of waiting jobs were last looked at."""
+        """Whether something has grown or appeared since all equivalence classes were last looked at."""
         return bool(self.classes) and (bool(self.capacity.grown) or self.newest_class > self.clean_seq)
 
     @property
@@ -483,8 +483,10 @@ class State:
 
     @property
     def is_plain(self) -> bool:
-        """Whether a decision is about who waits, and nothing else: no quotas or cells, nobody who is to be stopped, has
-        been promised or reserved something, could be resized or moved, and no device that was ever shared or cut.
+        """Whether a decision is about pending jobs, and nothing else.
+
+        There are no quotas, cells or reservations. No attempt is to be stopped, waits for its devices, or could be
+        resized or moved. No device was ever shared or repartitioned.
         """
         return not (
             self.capacity.loads

@@ -35,11 +35,11 @@ def closing(state: State, record: JobRecord, at_ms: int) -> list[int]:
 def spare_ms(state: State, record: JobRecord) -> int:
     """How long another job of its class may run to be kept off fewer nodes than this one.
 
-    Who does not say how long it runs may run until the nodes are closed, if it may be stopped. The lengths of a class
-    are in order, so that one without a length is the last.
+    A job that does not say how long it runs may run until the nodes are closed, if it may be stopped. The lengths of a
+    class are in order, so that one without a length is the last.
     """
     waiting = state.classes.get(record.shape)
-    # Who lost a claim stands in line by itself until the decision is applied.
+    # A job that lost a claim is pending by itself until the decision is applied.
     lengths_ms = waiting.lengths_ms if waiting is not None else []
     if _stops_in_time(record.job) and lengths_ms and lengths_ms[-1] >= FOREVER_MS:
         return FOREVER_MS
@@ -47,7 +47,7 @@ def spare_ms(state: State, record: JobRecord) -> int:
 
 
 def _length_ms(record: JobRecord) -> int:
-    # What a job's like have run is known only once it stands in line.
+    # What a job's like have run is known only once it is enqueued.
     length_ms = min(record.estimate_ms, estimate_ms(record.job))
     return 0 if length_ms >= FOREVER_MS and _stops_in_time(record.job) else length_ms
 

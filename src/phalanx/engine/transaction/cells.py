@@ -1,6 +1,6 @@
-"""Seats in cells: what the cells choose for a gang, and for members that it gets or gives back.
+"""Places in cells: what the cells choose for a gang, and for members that it gets or gives back.
 
-The cells choose the leaves and who gives way. What they do not know of is looked at here: CPUs, memory, labels, taints,
+The cells choose the leaves and the victims. What they do not know of is looked at here: CPUs, memory, labels, taints,
 closeness, and nodes that are to be closed. A choice that does not stand is taken back and made again without the node.
 """
 
@@ -53,7 +53,7 @@ class Found:
 
 
 def seat(transaction: UndoLog, record: JobRecord) -> GangTrial | None:
-    """Seats a gang in its cells beside all who are there; its devices stay taken for the rest of the transaction."""
+    """Places a gang in its cells beside all that are there; its devices stay taken for the rest of the transaction."""
     mark = transaction.mark()
     found = search(transaction, record)
     if isinstance(found, Found) and not found.victims and transaction.hold(found.bookings):
@@ -63,7 +63,7 @@ def seat(transaction: UndoLog, record: JobRecord) -> GangTrial | None:
 
 
 def grow(transaction: UndoLog, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
-    """Seats up to so many more members of a role in the cells of an attempt's cluster, where nobody gives way."""
+    """Places up to so many more members of a role in the cells of an attempt's cluster, with no victims."""
     state = transaction.state
     tenancy = tenancy_of(state)
     nodes = _nodes_for(state, state.jobs[attempt.job.id], attempt.job)
@@ -160,7 +160,7 @@ def _choose(transaction: UndoLog, record: JobRecord, nodes: int) -> Found | Reas
 
 
 def _victims(state: State, tenancy: Tenancy, outcome: Outcome) -> tuple[AttemptRecord, ...] | None:
-    """The attempts in the way. None if one has just got its cells by this very plan: it gives way to nobody in it."""
+    """The attempts in the way. None if one has just got its cells by this very plan: it yields to no job in it."""
     names = tenancy.attempts_in((*outcome.cancelled, *(each.name for each in outcome.victims)))
     found = [state.attempt(job, int(number)) for job, _, number in (name.rpartition("/") for name in names)]
     victims = tuple(victim for victim in found if victim is not None)
@@ -168,7 +168,7 @@ def _victims(state: State, tenancy: Tenancy, outcome: Outcome) -> tuple[AttemptR
 
 
 def _choose_shares(transaction: UndoLog, record: JobRecord, nodes: int) -> Found | Reason:
-    """Parts of leaves: of those that others of its cluster share already, the fullest first, or of new ones."""
+    """Parts of leaves: of those that jobs of its cluster share already, the fullest first, or of new ones."""
     state, job = transaction.state, record.asked
     key = f"{job.id}/{record.next_attempt}"
     gang = GangTrial(state.fit, state.packing, job)
@@ -193,11 +193,11 @@ def _choose_shares(transaction: UndoLog, record: JobRecord, nodes: int) -> Found
 
 
 Part = tuple[tuple[int, int, Portion], tuple[AttemptRecord, ...]]
-"""A node, a device and a part of it; and who has to leave it first."""
+"""A node, a device and a part of it; and the attempts that have to leave it first."""
 
 
 def _join(transaction: UndoLog, job: Job, key: str, ask: Ask, nodes: int) -> Part | None:
-    """A part of a leaf that others of the cluster share already."""
+    """A part of a leaf that jobs of the cluster share already."""
     state = transaction.state
     tenancy, capacity = tenancy_of(state), state.capacity
     best: tuple[int, str, tuple[int, int, Portion]] | None = None
@@ -219,7 +219,7 @@ def _join(transaction: UndoLog, job: Job, key: str, ask: Ask, nodes: int) -> Par
 
 
 def _open(transaction: UndoLog, job: Job, key: str, ask: Ask, nodes: int) -> Part | Reason:
-    """A part of a leaf that nobody shares yet."""
+    """A part of a leaf that no job shares yet."""
     state = transaction.state
     tenancy = tenancy_of(state)
     leaf, undone = tenancy.new_leaf(), tenancy.undo.mark()
@@ -316,7 +316,7 @@ def _suggestion(state: State, tenancy: Tenancy, nodes: int) -> Suggestion:
 
 
 def _seated(state: State, tenancy: Tenancy, job: Job, group: Group) -> GangTrial | None:
-    """The seats of a group as those of a gang. Tasks without devices go wherever there is room for them."""
+    """The seats of a group as those of a gang. Tasks without devices go wherever they fit."""
     gang = GangTrial(state.fit, state.packing, job)
     places = seats_of(job, group)
     at = 0
@@ -372,7 +372,7 @@ def _unfit_node(transaction: UndoLog, record: JobRecord, found: Found, nodes: in
 
 
 def _short_node(transaction: UndoLog, bookings: tuple[Booking, ...], victims: tuple[AttemptRecord, ...]) -> int | None:
-    """The first node that lacks an amount, once those who leave and the victims have left."""
+    """The first node that lacks an amount, once terminating attempts and the victims have left."""
     wanted: dict[tuple[int, int], int] = {}
     for booking in bookings:
         for number, amount in booking.needs:

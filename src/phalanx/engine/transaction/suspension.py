@@ -1,7 +1,7 @@
-"""Suspension: a preempted attempt that saves nothing keeps its processes, and gives its devices to others.
+"""Suspension: a preempted attempt that saves nothing keeps its processes, and gives its devices to other jobs.
 
 Its device memory goes to the memory of its node, which is booked for it until it has devices of that node again. Its
-job waits in line like any other meanwhile, for that node alone.
+job is pending like any other meanwhile, for that node alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MS_PER_S = 1000
 def host_mb(state: State, attempt: AttemptRecord) -> int:
     """The memory of its node that an attempt would need beside its own, were it suspended; 0 if it cannot be.
 
-    Who saves its work is stopped: it goes on anywhere, and keeps nothing from others meanwhile.
+    An attempt that saves its work is stopped: it goes on anywhere, and keeps nothing from other jobs meanwhile.
     """
     if state.suspend is None or state.cells is not None or attempt.phase is not Phase.RUNNING:
         return 0
@@ -36,7 +36,7 @@ def host_mb(state: State, attempt: AttemptRecord) -> int:
 
 
 def can_suspend(state: State, attempt: AttemptRecord) -> bool:
-    """Whether an attempt could be suspended for others, were all memory of its node free but for its own."""
+    """Whether an attempt could be suspended for a job, were all memory of its node free but for its own."""
     memory_mb = host_mb(state, attempt)
     if not memory_mb:
         return False
@@ -76,7 +76,7 @@ def together(one: Booking, other: Booking) -> Booking:
 
 
 def loss_gpu_ms(state: State, attempt: AttemptRecord, now: int) -> int:
-    """GPU time lost if an attempt makes way now: by being suspended where that can be, else by being stopped."""
+    """GPU time lost if an attempt is preempted now: by being suspended where that can be, else by being stopped."""
     memory_mb = host_mb(state, attempt)
     if not memory_mb or state.suspend is None or not _is_free(state, moved_memory(attempt, memory_mb)):
         return attempt.lost_gpu_ms(now)
@@ -90,8 +90,8 @@ def _is_free(state: State, memory: Booking) -> bool:
 
 
 def hold_kept(steps: UndoLog, victims: Sequence[AttemptRecord], leaving: Mapping[str, AttemptRecord]) -> dict[str, int]:
-    """As if those victims who can be were suspended, with what they and those who leave hold given back before: the
-    memory that each needs beside its own. What is moved to the host is there before those who leave have left.
+    """As if the victims that can be were suspended, with what they and terminating attempts hold given back before: the
+    memory that each needs beside its own. What is moved to the host is there before terminating attempts have left.
     """
     found: dict[str, int] = {}
     there = {**leaving, **{victim.key: victim for victim in victims}}
@@ -108,7 +108,7 @@ def hold_kept(steps: UndoLog, victims: Sequence[AttemptRecord], leaving: Mapping
 
 
 def _is_there(state: State, kept: Booking, leaving: Iterable[AttemptRecord]) -> bool:
-    """Whether a node has memory while those are still there who leave it."""
+    """Whether a node has memory while the attempts that leave it are still there."""
     amounts = state.capacity.amounts
     left = dict.fromkeys((number for number, _ in kept.needs), 0)
     for attempt in leaving:
@@ -173,14 +173,14 @@ def attempt_of(record: JobRecord, kept: Kept, now: int) -> AttemptRecord:
 
 
 def in_the_way_of(state: State, record: JobRecord) -> list[JobRecord]:
-    """Suspended jobs that stand behind another in line: what they keep is not kept from that one."""
+    """Suspended jobs behind another in the order: what they keep is not kept from that one."""
     key = state.key(record)
     behind = [state.jobs[job] for job in state.kept if state.jobs[job].queued is not None and job != record.job.id]
     return sorted((each for each in behind if state.key(each) > key), key=state.key)
 
 
 def is_kept(state: State, job: str, number: int) -> bool:
-    """Whether an attempt is suspended, and nobody has given it devices since."""
+    """Whether an attempt is suspended, and was given no devices since."""
     record = state.jobs.get(job)
     if record is None or record.attempt is not None or record.kept is None:
         return False

@@ -1,4 +1,4 @@
-"""Transactions: gangs that a plan would seat, seated on the State and undone step by step."""
+"""Transactions: gangs that a plan would place, placed on the State and undone step by step."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Opened:
 
 
 class Cut:
-    """A block in which devices that are being cut have been cut: as it will be in a moment."""
+    """A block in which devices that are being repartitioned have been: as it will be in a moment."""
 
     def __init__(self, state: State, cuts: Iterable[Repartition]) -> None:
         self.capacity = state.capacity
@@ -85,15 +85,15 @@ class Cut:
 
 
 class Transaction(UndoLog):
-    """The steps of a plan on transaction, and the gangs that it would seat."""
+    """The steps of a plan on transaction, and the gangs that it would place."""
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self.lends = True
-        """Whether gangs that can do with less are seated also with what they would borrow."""
+        """Whether gangs that can do with less are placed also with what they would borrow."""
 
     def seat(self, record: JobRecord, at_ms: int | None = None) -> GangTrial | None:
-        """Seats a gang on what is free; its devices stay taken for the rest of the transaction.
+        """Places a gang on what is free; its devices stay taken for the rest of the transaction.
 
         Not on nodes that it would not have left when they are closed, if it starts now or at the given moment.
         """
@@ -153,7 +153,7 @@ class Transaction(UndoLog):
         return transaction
 
     def grow(self, attempt: AttemptRecord, role: Role, more: int) -> list[Seat]:
-        """Seats up to so many more members of a role beside those an attempt has."""
+        """Places up to so many more members of a role beside those an attempt has."""
         if self.state.cells is not None and role.task.gpus:
             return cells_seats.grow(self, attempt, role, more)
         transaction = self._beside(attempt)
@@ -165,7 +165,7 @@ class Transaction(UndoLog):
 
     def _beside(self, attempt: AttemptRecord) -> GangTrial:
         """A search for more members of a gang. One that the policy had start closer than it must be fills the nodes it
-        is on before it outgrows them: a few tasks on two nodes are mostly slower than fewer on one.
+        is on before it outgrows them. A few tasks on two nodes are mostly slower than fewer on one.
         """
         state, job = self.state, attempt.job
         own = state.jobs[job.id].job.gang

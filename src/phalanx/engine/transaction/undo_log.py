@@ -56,7 +56,7 @@ class UndoLog:
             undo(what)
 
     def put(self, owner: object, name: str, value: object) -> None:
-        """Has a field of somebody who keeps a record of the transaction say so, until that is undone."""
+        """Sets a field of an object that keeps a record of the transaction, until that is undone."""
         self._undo.append((lambda before: setattr(owner, name, before), getattr(owner, name)))
         setattr(owner, name, value)
 
@@ -70,42 +70,42 @@ class UndoLog:
         self.state.suppose(queue, what, sign)
 
     def withhold(self, amounts: list[tuple[str, int]], resource: int, sign: int) -> None:
-        """As if so much of what queues may have were kept for somebody (1), or no longer (-1)."""
+        """As if so much of what queues may have were reserved for a job (1), or no longer (-1)."""
         self.state.quotas.withhold(amounts, resource, sign)
         self._undo.append((lambda kept: self.state.quotas.withhold(kept, resource, -sign), amounts))
 
     def release(self, bookings: Iterable[Booking]) -> None:
-        """As if those who hold these were gone."""
+        """As if the attempts that hold these were gone."""
         for booking in bookings:
             self.state.capacity.release(booking)
             self._undo.append((self.state.capacity.hold, booking))
 
     def vacate(self, bookings: Iterable[Booking]) -> None:
-        """As if those who are leaving these were gone. What of them was promised stays promised."""
+        """As if the attempts that are leaving these were gone. What of them is claimed stays claimed."""
         for booking in bookings:
             self.state.capacity.vacate(booking)
             self._undo.append((self.state.capacity.occupy, booking))
 
     def cede(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody were told to leave these."""
+        """As if the attempt that holds these were told to leave."""
         for booking in bookings:
             self.state.capacity.cede(booking)
             self._undo.append((self.state.capacity.keep, booking))
 
     def keep(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody who was told to leave these might stay."""
+        """As if the attempt that was told to leave these might stay."""
         for booking in bookings:
             self.state.capacity.keep(booking)
             self._undo.append((self.state.capacity.cede, booking))
 
     def claim(self, bookings: Iterable[Booking]) -> None:
-        """As if somebody were promised what others still hold."""
+        """As if a job had a claim on what attempts still hold."""
         for booking in bookings:
             self.state.capacity.claim(booking)
             self._undo.append((self.state.capacity.unclaim, booking))
 
     def hold(self, bookings: Iterable[Booking]) -> bool:
-        """As if somebody held these; not if anybody is in the way of any of them."""
+        """As if an attempt held these; not if another is in the way of any of them."""
         mark = self.mark()
         for booking in bookings:
             if self.state.capacity.held_by_others(booking):
@@ -116,22 +116,22 @@ class UndoLog:
         return True
 
     def note_held(self, bookings: Iterable[Booking]) -> None:
-        """Takes note of what is held already: whoever seats a gang books as it goes."""
+        """Takes note of what is held already: code that places a gang books as it goes."""
         release = self.state.capacity.release
         self._undo += [(release, booking) for booking in bookings]
 
     def unclaim(self, bookings: Iterable[Booking]) -> None:
-        """As if a promise were taken back."""
+        """As if a claim were taken back."""
         for booking in bookings:
             self.state.capacity.unclaim(booking)
             self._undo.append((self.state.capacity.claim, booking))
 
     def promote(self, attempt: AttemptRecord) -> bool:
-        """As if the promise to an attempt were kept. Not while somebody is still in the way."""
+        """As if the claim of an attempt were allocated. Not while another is still in the way."""
         return self.keep_promise(attempt.bookings)
 
     def keep_promise(self, bookings: Iterable[Booking]) -> bool:
-        """As if what was claimed were held. Not while somebody is still in the way."""
+        """As if what was claimed were allocated. Not while an attempt is still in the way."""
         mark = self.mark()
         self.unclaim(bookings)
         if self.hold(bookings):
