@@ -122,14 +122,14 @@ def dependencies(job: Job) -> Chain:
 
 
 def _durations(state: State, record: JobRecord) -> Chain:
-    """Ends that come before somebody's reserved time, or before nodes are closed."""
+    """Ends that come before the reserved time of a job, or before nodes are closed."""
     moments = (
         *(each.could_start_ms for each in state.reservations if each.at_ms < UNSAID_MS),
         *(window.start_ms for window in state.cluster.maintenance),
     )
     spare = sorted(dict.fromkeys(at_ms - state.now for at_ms in moments), reverse=True)
     shorter = [spare_ms for spare_ms in spare if 0 < spare_ms < record.estimate_ms]
-    # By its length a job may also come before others, or make them give way, whatever is reserved or closed.
+    # By its length a job may also come before other jobs, or preempt them, whatever is reserved or closed.
     longest_ms = min(record.estimate_ms - 1, LONGEST_MS)
     if shorter and shorter[0] < longest_ms:
         shorter.insert(0, longest_ms)
@@ -146,7 +146,7 @@ def put_off(state: State, record: JobRecord) -> Chain:
 
 
 def may_be_stopped(job: Job) -> Chain:
-    """What may be stopped gets what can be had back."""
+    """A preemptible job gets what can be reclaimed."""
     stays = not job.preemptible and job.kind is not Kind.SERVICE
     return Chain((Change(ChangeKind.PREEMPTIBLE),) if stays else ())
 
@@ -160,7 +160,7 @@ def more_budget(state: State, record: JobRecord) -> Change:
 
 
 def shorter_min_run(state: State, record: JobRecord) -> Chain:
-    """How much sooner others might be stopped than after the least time that their queues let them run."""
+    """How much sooner attempts might be stopped than after the least time that their queues let them run."""
     spared = spared_for(state, record)
     names = tuple(sorted(dict.fromkeys(each.queue for each in spared)))
     sooner_ms = sorted(dict.fromkeys(each.until_ms - state.now for each in spared))
@@ -177,7 +177,7 @@ def _amounts(path: str, task: Task) -> Iterator[Chain]:
 def _less(change: Change, step: int) -> Chain:
     """Less of what can be divided, to the unit in which it is asked for: the steps are tried first.
 
-    The least is a step, or a tenth of what is asked where that is less: nobody can do with next to nothing.
+    The least is a step, or a tenth of what is asked where that is less: no job can do with next to nothing.
     """
     asked = change.amount_was
     least = min(step, -(-asked // TENTHS))

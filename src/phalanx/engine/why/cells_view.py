@@ -1,4 +1,4 @@
-"""What a virtual cluster looks like to who asks why its job waits: what it owns, and in which shapes that is free."""
+"""A virtual cluster, for the explanation of a pending job: what it owns, and in which shapes that is free."""
 
 from __future__ import annotations
 

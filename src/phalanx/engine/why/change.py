@@ -1,4 +1,4 @@
-"""Changes: what could be otherwise so that a job that waits would start, each with its exact new values."""
+"""Changes: what could be otherwise so that a pending job would start, each with its exact new values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from phalanx.workload.rewrite import rewritten
 from phalanx.workload.share import ShareAsk, ShareKind
 
 BUDGET_GPU_MS = 1 << 50
-"""A budget that is more than anybody has used."""
+"""A budget that is more than any queue has used."""
 
 
 class ChangeKind(StrEnum):
-    """What is changed, from what costs the one who waits least to what others would have to do for it."""
+    """What is changed, from what costs the pending job least to what other jobs would have to do for it."""
 
     RELEASE = "release"
     BEGIN = "begin"
@@ -54,7 +54,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """Another job, as far as it concerns the one that waits. `job` is empty for those who may not know it."""
+    """Another job, as far as it concerns the pending one. `job` is empty for users that may not know it."""
 
     job: str
     queue: str
@@ -63,7 +63,7 @@ class Other:
     attempt: int = 0
 
     def seen_from(self, visible_queues: Container[str]) -> Other:
-        """The same for somebody who may know the jobs of some queues only."""
+        """The same for a user that may know the jobs of some queues only."""
         return self if self.queue in visible_queues else replace(self, job="", attempt=0)
 
 
@@ -78,8 +78,8 @@ class Change:
     tolerates, nodes that come back, maintenance that is put off, queues that have no limit, that lend what they are
     guaranteed, whose budgets are more than the GPU time (`amount`, in milliseconds) that they have had, or that let
     their jobs be stopped so much sooner than after their least run (`amount`: that is over then). `role` is the path of
-    the role that changes. `ends` are those who would have to be gone. `gpus` is what the job takes then, where that is
-    less.
+    the role that changes. `ends` are the jobs that would have to be gone. `gpus` is what the job takes then, where that
+    is less.
     """
 
     kind: ChangeKind
@@ -124,7 +124,7 @@ def _with_more_budget(queue: Queue, change: Change) -> Queue:
 
 
 def _with_shorter_runs(queue: Queue, change: Change) -> Queue:
-    """A queue that lets its jobs, and those of the queues inside, be stopped so much sooner, for whomever."""
+    """A queue that lets its jobs, and those of the queues inside, be stopped so much sooner, for any job."""
     if not any(f"{name}/".startswith(f"{queue.path}/") for name in change.names):
         return queue
     reclaim_ms = queue.min_run_reclaim_ms
@@ -274,7 +274,7 @@ _REWRITES: dict[ChangeKind, Callable[[Job, Change], Job]] = {
     ChangeKind.SHARE: _share,
     ChangeKind.SHARE_MEMORY: _share_memory,
 }
-"""What changes the job itself. The others change what is around it."""
+"""What changes the job itself. The rest changes what is around it."""
 
 _ALLOTMENTS: dict[ChangeKind, Callable[[Queue, Change], Queue]] = {
     ChangeKind.LIMIT: _without_limit,

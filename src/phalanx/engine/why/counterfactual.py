@@ -1,4 +1,4 @@
-"""Counterfactuals: the smallest change of each kind that would give a waiting job its devices now, each really tried.
+"""Counterfactuals: the smallest change of each kind that would give a pending job its devices now, each really tried.
 
 What is tried is the next decision itself, on the State with the change made and undone. Tries are bounded in number,
 never in time.
@@ -46,25 +46,25 @@ LINEAR_MAX = 64
 """Changes of a kind up to which each is tried in turn; of more the boundary is searched for by halves."""
 
 CANDIDATES_MAX = 256
-"""Others whose end is considered, those of the lowest priority and the least to lose first."""
+"""Attempts whose end is considered, those of the lowest priority and the least to lose first."""
 
 FEWER_MAX = 3
-"""Others, as a multiple of those found first, among whom fewer are looked for."""
+"""Attempts, as a multiple of those found first, among which fewer are looked for."""
 
 ALONE_MAX = 32
-"""Others of whom each is tried alone, those with the fewest GPUs first."""
+"""Attempts of which each is tried alone, those with the fewest GPUs first."""
 
 FEW_MAX = 5
 """Things up to which it is tried whether any fewer of them would do."""
 
 ENDS_MAX = 32
-"""Others up to which it is worth saying that they would have to be gone."""
+"""Attempts up to which it is worth saying that they would have to be gone."""
 
 CLASSES_MAX = 1_000
-"""Kinds of waiting jobs up to which it is tried what would be if everybody were looked at anew."""
+"""Classes of pending jobs up to which it is tried what would be if every job were looked at anew."""
 
 WORK_MAX = 8_000
-"""Kinds of waiting jobs times nodes on which something grows, in all tries together that let others grow, too."""
+"""Classes of pending jobs times nodes on which something grows, in all tries together in which other jobs gain, too."""
 
 LOOKS_AT_ALL = (*CLUSTER_CHANGES, ChangeKind.QUOTA, ChangeKind.REPAIR)
 
@@ -73,7 +73,7 @@ NODES_MAX = 32
 
 
 def changes(state: State, job: str) -> tuple[Change, ...]:
-    """The smallest change of each kind after which the next decision gives a waiting job its devices."""
+    """The smallest change of each kind after which the next decision gives a pending job its devices."""
     record = state.record(job)
     if record.attempt is not None or record.final is not None or _starts_anyway(state, job):
         return ()
@@ -129,9 +129,9 @@ def _removal(state: State, record: JobRecord, reason: Reason) -> Change | None:
 
 
 def _more_quota(state: State, record: JobRecord) -> Change | None:
-    """What would have to be otherwise of the quota that a job is short of: of the limits that it exceeds, of what
-    others are guaranteed and do not use, or of what the policy lets its queue have, where that bounds also jobs that
-    may be stopped.
+    """What would have to be otherwise of the quota that a job is short of. That is of the limits that it exceeds, of
+    what other queues are guaranteed and do not use, or of what the policy lets its queue have, where that bounds also
+    jobs that may be stopped.
     """
     short, queue = state.shortfall(record), record.job.queue
     if short is None or short.by_budget:
@@ -183,7 +183,7 @@ class _Search:
         self._trials = self._work = 0
         observes = state.policy.observe is not remember_nothing
         self._memory = copied(state.memory) if observes else None
-        # Where nobody makes room and gangs are placed as they were asked for, who finds no seat now gets none.
+        # Where no attempt is preempted and gangs are placed as they were asked for, a job without a place gets none.
         self._needs_a_seat = not state.makes_room and state.policy.shape is as_asked
 
     def found(self) -> Iterator[Change]:
@@ -274,7 +274,7 @@ class _Search:
             return seated
 
     def _ends(self) -> Iterator[Change]:
-        """Others of at most the same priority who may be stopped: none of them is named who is not needed."""
+        """Attempts of at most the same priority that may be stopped: none of them is named that is not needed."""
         if self._work + len(self.state.classes) > WORK_MAX:
             return
         candidates = self._stoppable()
@@ -289,7 +289,7 @@ class _Search:
             yield _end(self.state, self._alone(candidates, needed))
 
     def _alone(self, candidates: list[AttemptRecord], needed: list[AttemptRecord]) -> list[AttemptRecord]:
-        """One of the candidates who would do alone, with the fewest GPUs, if that is less than what was found: as far
+        """One of the candidates that would do alone, with the fewest GPUs, if that is less than what was found: as far
         as tries are left for it.
         """
         gpus = sum(each.gpus for each in needed)
@@ -303,8 +303,8 @@ class _Search:
         return needed
 
     def _seats_without(self, candidates: list[AttemptRecord]) -> list[list[AttemptRecord]]:
-        """Sets of others without which the job would find a place, the smallest first: of those who have least claim to
-        stay, and of those on the nodes that are nearest to being empty.
+        """Sets of attempts without which the job would find a place, the smallest first. They are of attempts with the
+        least claim to stay, and of attempts on the nodes that are nearest to being empty.
         """
         sets = [self._seat_without(candidates)]
         if len(sets[0]) > 1:
@@ -321,7 +321,7 @@ class _Search:
         return (capacity.all_devices[node] & ~capacity.free[node]).bit_count()
 
     def _more(self, candidates: list[AttemptRecord], too_few: int) -> list[AttemptRecord]:
-        """Enough of the first candidates for those who stand before the job and for it, too; none if all are not."""
+        """Enough of the first candidates for jobs before this one and for it, too; none if all are not."""
         count = too_few
         while count < min(len(candidates), ENDS_MAX):
             count = min(2 * count, len(candidates), ENDS_MAX)
@@ -330,8 +330,8 @@ class _Search:
         return []
 
     def _needed(self, chosen: list[Thing], change: Callable[[list[Thing]], Change]) -> list[Thing]:
-        """Drops what may be left out, the last first; and, as far as tries are left for it, whatever may be once others
-        are: who stands before the job may take what two leave, and not be able to take what one leaves.
+        """Drops what may be left out, the last first. As far as tries are left for it, also what may be left out once
+        the rest is: a job before this one may take what two leave, and not be able to take what one leaves.
         """
         needed = self._dropped(chosen, change, careful=False)
         while len(needed) < len(chosen):
@@ -346,7 +346,7 @@ class _Search:
         return needed
 
     def _dropped(self, chosen: list[Thing], change: Callable[[list[Thing]], Change], *, careful: bool) -> list[Thing]:
-        """What is left once each thing was left out that may be; one that is careful leaves tries for others."""
+        """What is left once each thing was left out that may be; if `careful`, only as long as tries are left."""
         for thing in chosen[::-1]:
             fewer = [each for each in chosen if each is not thing]
             if careful and fewer and self._would_spend(change(fewer)):
@@ -356,7 +356,7 @@ class _Search:
         return chosen
 
     def _stoppable(self) -> list[AttemptRecord]:
-        """Who may be asked to leave: who has of the quota that the job lacks, then who has least claim to stay."""
+        """Attempts that may be asked to leave: those that use quota that the job lacks first, then by least claim."""
         state, priority = self.state, self.record.job.priority
         short = state.shortfall(self.record)
         found = [
@@ -409,7 +409,7 @@ class _Search:
 
 
 def _grown(state: State, change: Change) -> int:
-    """Nodes on which a change leaves others more than before."""
+    """Nodes on which a change leaves other jobs more than before."""
     ending = (state.jobs[each.job].attempt for each in change.ends)
     nodes = dict.fromkeys(booking.node for attempt in ending if attempt is not None for booking in attempt.bookings)
     return len(nodes) + (len(change.names) if change.kind is ChangeKind.REPAIR else 0)

@@ -1,11 +1,10 @@
 """Deadlines: what can be said of one when its job is submitted, by its shape and by counting GPU time.
 
-A job that waits must be able to start in time (`earliest`). By its deadline a job's own work must be done, and that of
-all whose deadlines come first. If these together need more GPU time than there is until then, one of them will be late
-whatever the order (the processor demand of Baruah, Rosier and Howell, Real-Time Systems 1990), and earliest deadline
-first sees to it that it is the last. Those who wait are not placed here: that there are a place and time enough is
-needed, and does not suffice. What nobody knows (a length that is not said, a node that is down) is taken for the
-better.
+A pending job must be able to start in time (`earliest`). By its deadline a job's own work must be done, and that of all
+jobs whose deadlines come first. If these together need more GPU time than there is until then, one of them will be late
+whatever the order (the processor demand of Baruah, Rosier and Howell, Real-Time Systems 1990). Earliest deadline first
+sees to it that it is the last. Pending jobs are not placed here: that there are a place and time enough is needed, and
+does not suffice. What is unknown (a length that is not said, a node that is down) is taken for the better.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from phalanx.protocol.reason import Reason
 class Outlook(NamedTuple):
     """Whether a deadline can be met, and the GPU time behind that.
 
-    `start_by_ms` is the last moment at which the job can start; `needed_gpu_ms` what it and all who are due before it
-    need by its deadline, `available_gpu_ms` what there is until then. `endangers` are others who could be on time
-    without it, and with it cannot. `earliest_ms` is when it can start at the earliest by what is known of whom and what
-    it waits for, and `obstacle` what keeps it until then; None if that is not known, or it has its devices, or an
-    obstacle is there to stay. `ends_ms` is when one that has its devices has done its work. Of a job that does not say
-    how long it takes (`length_known`), nothing more is known than that.
+    `start_by_ms` is the last moment at which the job can start; `needed_gpu_ms` what it and all jobs that are due
+    before it need by its deadline, `available_gpu_ms` what there is until then. `endangers` are jobs that could be on
+    time without it, and with it cannot. `earliest_ms` is when it can start at the earliest by what is known of what it
+    waits for, and `obstacle` what keeps it until then. `earliest_ms` is None if that is not known, or the job has its
+    devices, or an obstacle is there to stay. `ends_ms` is when one that has its devices has done its work. Of a job
+    that does not say how long it takes (`length_known`), nothing more is known than that.
     """
 
     start_by_ms: int
@@ -86,7 +85,7 @@ def outlook(state: State, record: JobRecord) -> Outlook | None:
 
 
 class _Starts:
-    """Which jobs can start as things stand: a job that cannot takes no GPU time from others.
+    """Which jobs can start as things stand: a job that cannot takes no GPU time from other jobs.
 
     A job cannot start that is held, fits nowhere, asks for more than its queue could ever have or has budget for, or
     waits for such a job.
@@ -129,13 +128,13 @@ def _left_ms(state: State, record: JobRecord) -> int:
 
 
 def _has_time(state: State, due: Due, start: Earliest) -> bool:
-    """Whether a job would be on time if it ran alone as soon as it may: who would not gives way to all others."""
+    """Whether a job would be on time if it ran alone as soon as it may: one that would not yields to all the rest."""
     by_ms = last_moment_ms(state.jobs[due.job], due.deadline_ms, state.now)
     return not start.never and (start.at_ms or state.now) <= by_ms
 
 
 def _on_time(state: State, dues: list[Due]) -> dict[str, Due]:
-    """Those for whom there is time enough, the earliest deadline first; who finds none left leaves his to the rest."""
+    """The jobs that have time enough, the earliest deadline first; one without enough leaves its time to the rest."""
     found: dict[str, Due] = {}
     needed = 0
     for due in sorted(dues):
@@ -146,7 +145,7 @@ def _on_time(state: State, dues: list[Due]) -> dict[str, Due]:
 
 
 def _available_gpu_ms(state: State, deadline_ms: int) -> int:
-    """GPU time up to a deadline, but for maintenance and for what those hold until they end who are due later."""
+    """GPU time up to a deadline, but for maintenance and for what jobs that are due later hold until they end."""
     window_ms = max(deadline_ms - state.now, 0)
     held = 0
     for attempt in state.attempts_present():

@@ -1,9 +1,9 @@
-"""The earliest start of a job that waits, by what is known of whom and what it waits for.
+"""The earliest start of a pending job, by what is known of what it waits for.
 
-It waits for its begin time, for others to end, for maintenance to be over, for its queue to have room, and for as much
-as it needs to be free where it needs it: those who hold devices leave one after the other, as they are expected to. Who
-else waits is not placed here, and what nobody knows (a length that is not said, a node that is down) is taken for the
-better: a job does not start before that, and may well start later.
+It waits for its begin time, for jobs to end, for maintenance to be over, and for its queue to have headroom. It also
+waits for as much as it needs to be free where it needs it. Attempts that hold devices leave one after the other, as
+they are expected to. Other pending jobs are not placed here, and what is unknown (a length that is not said, a node
+that is down) is taken for the better: a job does not start before that, and may well start later.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOMENTS_MAX = 64
 
 
 class Earliest(NamedTuple):
-    """When a job can start at the earliest; None if nobody knows, or it has its devices, or it is `never`.
+    """When a job can start at the earliest; None if that is unknown, or it has its devices, or it is `never`.
 
     `obstacle` is what keeps it from starting before that.
     """
@@ -63,12 +63,12 @@ def earliest(state: State, record: JobRecord) -> Earliest:
 
 
 def not_before(state: State, record: JobRecord) -> Earliest:
-    """Until when a job does not even stand in line: its begin time, a pause, or others that come first."""
+    """Until when a job is ineligible: by its begin time, a pause, or jobs that come first."""
     return _Chain(state).not_before(record)
 
 
 def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
-    """When each of several jobs could start if nobody else were there: once it may, and its nodes stay open for it."""
+    """When each of several jobs could start if no other were there: once it may, and its nodes stay open for it."""
     found = {record.job.id: not_before(state, record) for record in records}
     if not state.cluster.maintenance:
         return found
@@ -85,8 +85,8 @@ def alone(state: State, records: Iterable[JobRecord]) -> dict[str, Earliest]:
 
 
 class _Chain:
-    """Jobs that wait for one another. Of the first so many (`places`) who do not run yet it is looked when they find a
-    place; the others are taken to find one as soon as they stand in line.
+    """Jobs that wait for one another. For the first so many (`places`) that do not run yet, it is worked out when they
+    find a place; the rest is taken to find one as soon as it is eligible.
     """
 
     def __init__(self, state: State, places: int = 0) -> None:
@@ -95,7 +95,7 @@ class _Chain:
         self._known: dict[str, Earliest] = {}
 
     def not_before(self, record: JobRecord, further: int = CHAIN_MAX) -> Earliest:
-        """Until when a job does not even stand in line."""
+        """Until when a job is ineligible."""
         if record.job.id in self._known:
             return self._known[record.job.id]
         found = Earliest(self.state.now)
@@ -135,7 +135,7 @@ class _Chain:
         return Earliest(self._placed_ms(other, before) + left_ms, Reason.DEPENDENCY)
 
     def _placed_ms(self, record: JobRecord, before: Earliest) -> int:
-        """When a job finds a place that stands in line from a moment on; that moment, if nobody knows."""
+        """When a job that is eligible from a moment on finds a place; that moment, if it is unknown."""
         state = self.state
         if self._places > 0:
             self._places -= 1
@@ -145,7 +145,7 @@ class _Chain:
 
 
 def _leaving(transaction: Transaction, record: JobRecord) -> list[tuple[int, AttemptRecord]]:
-    """Those who hold devices, and when they leave them to a job, the first first; who leaves at once has left."""
+    """Attempts that hold devices, and when they leave them to a job, the first first; those that leave at once have."""
     state = transaction.state
     present = [(_leaves_ms(state, record, attempt), attempt) for attempt in state.attempts_present()]
     for end_ms, attempt in present:
@@ -155,7 +155,7 @@ def _leaving(transaction: Transaction, record: JobRecord) -> list[tuple[int, Att
 
 
 def _leaves_ms(state: State, record: JobRecord, attempt: AttemptRecord) -> int:
-    """When somebody leaves what he holds: at once who would give way, or of whose end nothing is known."""
+    """When an attempt leaves what it holds: at once if it would yield, or if nothing is known of its end."""
     resizes = state.policy.sets_sizes and attempt.job.gang.elastic
     if attempt.ceding or resizes or _may_give_way(state, record, attempt):
         return state.now
@@ -164,7 +164,7 @@ def _leaves_ms(state: State, record: JobRecord, attempt: AttemptRecord) -> int:
 
 
 class _Ahead:
-    """Those who hold devices leave one after the other, until a job finds a place."""
+    """Attempts that hold devices leave one after the other, until a job finds a place."""
 
     def __init__(self, transaction: Transaction, record: JobRecord, leaving: list[tuple[int, AttemptRecord]]) -> None:
         self.transaction = transaction
@@ -213,7 +213,7 @@ class _Ahead:
         return short is None or short.by_budget
 
     def _seats(self, staying: list[tuple[int, AttemptRecord]]) -> bool:
-        """Whether there is a place, or might be once those have moved who let themselves be moved."""
+        """Whether there is a place, or might be once movable attempts have moved."""
         if self.transaction.seat_at_last(self.record) is not None:
             return True
         state, record = self.state, self.record
@@ -244,7 +244,7 @@ class _Ahead:
         return moments[:MOMENTS_MAX][-1]
 
     def is_spent_by(self, at_ms: int) -> bool:
-        """Whether a budget of its queue, or of one it lies in, is used up by then: by those who run, as it stands."""
+        """Whether a budget of its queue, or of one it lies in, is used up by then: by running jobs, as it stands."""
         state, record = self.state, self.record
         if not state.quotas.budgets or not record.need.gpu_permille:
             return False
@@ -274,7 +274,7 @@ def _release(transaction: Transaction, attempt: AttemptRecord) -> None:
 
 
 def _may_give_way(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
-    """Whether an attempt gives way to a job, or may come to do so as the order of who runs changes with time."""
+    """Whether an attempt yields to a job, or may come to do so as the running order changes with time."""
     if not attempt.stoppable and not attempt.job.gang.elastic:
         return False
     ranks = state.policy.targets is not Targets.KEEP and not (state.quotas and record.job.queue != attempt.job.queue)

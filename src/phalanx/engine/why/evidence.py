@@ -1,4 +1,4 @@
-"""Evidence: who holds what a job waits for, and how what is free is spread."""
+"""Evidence: which jobs hold what a job waits for, and how what is free is spread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from phalanx.workload.gang import Role
 from phalanx.workload.job import Job
 
 HOLDERS_MAX = 16
-"""Holders that are named one by one: those who are expected to leave first."""
+"""Holders that are named one by one: those that are expected to leave first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class Budget:
 class QuotaShort:
     """What a job lacks of its queue's quota, in thousandths of GPUs or CPUs, or MB.
 
-    `at` is the queue whose limit or budget is used up; empty, what others may lend is. Of what that may have at most
-    (`limit`; None where the policy or a budget decides) some is `used`, some `kept` for those to whom it is guaranteed,
-    and the job may have what is `left`. `most` is what its queue could ever have, where that is less than what is
-    `asked`: then the job never starts. `held` and `holders` are those who use it up.
+    `at` is the queue whose limit or budget is used up; empty, the lendable quota is. Of what that may have at most
+    (`limit`; None where the policy or a budget decides) some is `used`, some `kept` for queues to which it is
+    guaranteed, and the job may have what is `left`. `most` is what its queue could ever have, where that is less than
+    what is `asked`: then the job never starts. `held` and `holders` are the jobs that use it up.
     """
 
     queue: str
@@ -81,7 +81,7 @@ class QuotaShort:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """Somebody who would give way, but runs for at least as long as its queue lets everybody run: until then."""
+    """A job that would yield, but runs for at least as long as its queue lets every job run: until then."""
 
     job: str
     queue: str
@@ -91,7 +91,7 @@ class Spared:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Somebody for whom devices are reserved, and from when on; or what is left of the `limit` of a queue."""
+    """A job for which devices are reserved, and from when on; or what is left of the `limit` of a queue."""
 
     other: Other
     at_ms: int
@@ -99,14 +99,14 @@ class Reserved:
 
 
 class Holding(NamedTuple):
-    """Who holds something: added up, the queue that holds most first, and those who leave first."""
+    """Which jobs hold something: added up, the queue that holds most first, and those that leave first."""
 
     held: tuple[Held, ...]
     first: tuple[Other, ...]
 
 
 def quota_short(state: State, record: JobRecord) -> QuotaShort | None:
-    """What a job would exceed of its queue's quota, and who uses that up; None if it may have what it asks for."""
+    """What a job would exceed of its queue's quota, and what uses that up; None if it may have what it asks for."""
     short = state.shortfall(record)
     if short is None:
         return None
@@ -136,7 +136,7 @@ def beyond_quota(quotas: Quotas, record: JobRecord) -> int | None:
 
 
 def stranded_by(state: State, cluster: Cluster) -> Iterator[str]:
-    """Waiting jobs that ask for more than their queues could ever have in another cluster, and not in this one."""
+    """Pending jobs that ask for more than their queues could ever have in another cluster, and not in this one."""
     then = Quotas(cluster)
     # Many jobs of a queue ask for the same.
     known: dict[tuple[str, Usage], bool] = {}
@@ -152,7 +152,7 @@ def stranded_by(state: State, cluster: Cluster) -> Iterator[str]:
 
 
 def _users(state: State, account: QueueAccount, resource: int) -> Holding:
-    """Those of a queue, and of those inside, who have anything of a resource."""
+    """Attempts of a queue, and of those inside, that have anything of a resource."""
     inside = dict.fromkeys(each.path for each in account.within)
     users = (
         (each, each.gpus)
@@ -183,7 +183,7 @@ def spent_budgets(state: State, queue: str) -> tuple[Budget, ...]:
 
 
 def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
-    """Those who would give way to a job if they had run for long enough, who has first first."""
+    """Attempts that would yield to a job if they had run for long enough, the first to have first."""
     queues = [account.queue for account in state.quotas.accounts.values()]
     if not any(queue.min_run_ms or queue.min_run_reclaim_ms for queue in queues):
         return ()
@@ -198,7 +198,7 @@ def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
 
 
 def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
-    """Whether an attempt would give way to a job, were it not for the time that its queue lets everybody run."""
+    """Whether an attempt would yield to a job, were it not for the time that its queue lets every job run."""
     if record.job.queue != attempt.job.queue and attempt.job.id in record.made_way_for:
         return False
     if state.may_yield(record, attempt):
@@ -208,7 +208,7 @@ def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool
 
 
 def reserved_for(state: State, record: JobRecord, before: Iterable[Reservation]) -> tuple[Reserved, ...]:
-    """Those of the ones before a job for whom something is reserved on nodes that it could use."""
+    """Of the reservations before a job, those on nodes that it could use."""
     topology, reach = state.topology, _reach(state, record)
     return tuple(
         Reserved(other(state, each.job), each.at_ms)
@@ -218,7 +218,7 @@ def reserved_for(state: State, record: JobRecord, before: Iterable[Reservation])
 
 
 def kept_for(state: State, holds: Iterable[QuotaReservation]) -> tuple[Reserved, ...]:
-    """Those for whom what is left of a limit is kept from now on."""
+    """Jobs for which what is left of a limit is kept from now on."""
     kept = dict.fromkeys((hold.late.job.id, hold.limit) for hold in holds)
     return tuple(Reserved(other(state, late), state.now, limit) for late, limit in kept)
 
@@ -242,7 +242,7 @@ def expected_end_ms(state: State, attempt: AttemptRecord) -> int | None:
 
 
 def holders(state: State, record: JobRecord) -> Holding:
-    """Those who hold anything of the nodes that a job could use; GPUs there only."""
+    """Attempts that hold anything of the nodes that a job could use; GPUs there only."""
     found: dict[str, AttemptRecord] = {}
     reach = _reach(state, record)
     for node in members(reach):
@@ -258,7 +258,7 @@ def holders(state: State, record: JobRecord) -> Holding:
 
 
 def _holding(state: State, having: Iterable[tuple[AttemptRecord, int]]) -> Holding:
-    """Adds attempts and their GPUs up by queue, and finds who leaves first: of thousands only these are told."""
+    """Adds attempts and their GPUs up by queue, and finds those that leave first: of thousands only these are told."""
     sums: dict[str, tuple[int, int]] = {}
     leaving: list[tuple[int, int, str, int, AttemptRecord]] = []
     for attempt, gpus in having:

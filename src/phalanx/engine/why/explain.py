@@ -1,4 +1,4 @@
-"""Explaining: why a job waits, with the counts behind it. Worked out when somebody asks; text is made at the edge."""
+"""Explaining: why a job is pending, with the counts behind it. Worked out on request; text is made at the edge."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Explanation:
 
     `refusal` counts the nodes each predicate rules out, in turn. `misfit` is what could never hold the job, even idle,
     and what it would have to be; `shortage` is what keeps the parts of devices that it asks for off those there are.
-    `held` adds up by queue what others hold of the nodes the job could use, `holders` names those of them who are
+    `held` adds up by queue what jobs hold of the nodes the job could use, `holders` names those of them that are
     expected to leave first. `task_gpus` is what its largest task needs on one node; `free` says how many nodes have how
     many free GPUs, `block` where most of the job would fit together. `quota` is what its queue may not have, and what
-    is left of it; `budgets` are those that are used up. `spared` are those who would give way to it once they have run
-    for the `min_run` of their queues. `reserved_for` are those before it for whom something it could use is reserved
+    is left of it; `budgets` are those that are used up. `spared` are the jobs that would yield to it once they have run
+    for the `min_run` of their queues. `reserved_for` are jobs before it for which something it could use is reserved
     before it would end. `failed_starts` and `failed_runs` are how often it has failed to start since it last ran, and
     how often while it ran. `maintenance` is what it would run into on the nodes that would take it. `overdue_ms` is for
-    how long it has waited longer than it should: it goes before everybody, and devices are reserved for it. `factors`
+    how long it has waited longer than it should: it goes before all jobs, and devices are reserved for it. `factors`
     are what its place in the order adds up from, where the policy adds up; `position` is that place, and what its queue
     is compared by. `changes` have each been tried and would give the job its devices at once; those of one kind by the
     smallest step. `next` is what it would wait for then.
@@ -133,7 +133,7 @@ def explain(state: State, job: str) -> Explanation:
 
 
 def _leaving_for(state: State, job: str) -> tuple[Other, ...]:
-    """Those who must have left before a promise can be kept."""
+    """Attempts that must have left before a claim can start."""
     attempt = state.jobs[job].attempt
     assert attempt is not None, f"{job} makes room without an attempt"
     nodes = dict.fromkeys(booking.node for booking in attempt.bookings)
@@ -182,9 +182,9 @@ def _overdue_ms(state: State, record: JobRecord) -> int:
 
 
 def redacted(explanation: Explanation, visible_queues: Container[str]) -> Explanation:
-    """The same for somebody who may know the jobs of some queues only.
+    """The same for a user that may know the jobs of some queues only.
 
-    Of the others' jobs stay the queue, the number of GPUs and the expected end.
+    Of jobs of other queues stay the queue, the number of GPUs and the expected end.
     """
 
     def shown(each: Other) -> Other:

@@ -1,4 +1,4 @@
-"""Positions: where a job stands in the line, and its queue among those beside it, with what these are compared by."""
+"""Positions: the place of a job in the order, and of its queue among those beside it, with what is compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.policy.policy import Key, no_measures, no_queues
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A queue among those that lie beside it and have jobs in line: its `place`, `of` how many, and its `measures`.
+    """A queue among those that lie beside it and have pending jobs: its `place`, `of` how many, and its `measures`.
 
     Where the policy does not compare queues by themselves, it has no place.
     """
@@ -28,10 +28,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The `place` of a job among those who wait in its `queue`, or in the whole line where that is empty.
+    """The `place` of a job among the pending jobs of its `queue`, or among all of them where that is empty.
 
-    `levels` are its queue and those it lies in, from the outside to the inside: queues change places as they get and
-    give back devices, so that nobody knows how many of another queue go before a job.
+    `levels` are its queue and those it lies in, from the outside to the inside. Queues change places as they get and
+    give back devices. So it is unknown how many jobs of another queue go before a job.
     """
 
     queue: str
@@ -41,7 +41,7 @@ class Position:
 
 
 def position(state: State, record: JobRecord) -> Position | None:
-    """That of a job in line; None for others, and where cells say who comes next."""
+    """That of a pending job; None for other jobs, and where cells say which comes next."""
     if record.queued is None or state.cells is not None:
         return None
     by_queue = state.policy.orders_queues and not record.overdue
@@ -52,9 +52,9 @@ def position(state: State, record: JobRecord) -> Position | None:
     if by_queue:
         kinds = [kind for kind, queue in zip(kinds, queues, strict=True) if queue == record.job.queue]
     before = sum(bisect_left(kind.jobs, here) for kind in kinds)
-    everybody = sum(len(kind.jobs) for kind in kinds)
+    pending = sum(len(kind.jobs) for kind in kinds)
     levels = _levels(state, record.job.queue, dict.fromkeys(queues))
-    return Position(record.job.queue if by_queue else "", before + 1, everybody, levels)
+    return Position(record.job.queue if by_queue else "", before + 1, pending, levels)
 
 
 def _levels(state: State, queue: str, waiting: Iterable[str]) -> tuple[Level, ...]:

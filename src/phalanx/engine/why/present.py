@@ -1,7 +1,8 @@
 """The reason that holds now.
 
-A decision looks only at who could start since something grew, so that what it said of a job grows old while others take
-what was free. Whoever asks why a job waits has that worked out anew, for this one job, as a decision would.
+A decision looks only at jobs that could start since something grew, so that the reason it gave grows old while other
+jobs take what was free. When a user asks why a job is pending, that is worked out anew, for this one job, as a decision
+would.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ PASSING = (
     Reason.MAINTENANCE,
     Reason.UNDECIDED,
 )
-"""Reasons that what others do may put another in the place of."""
+"""Reasons that may be replaced by another as other jobs start and end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """Why a job waits now, None if it does not; where what it would start on is kept for others, for whom."""
+    """Why a job is pending now, None if it is not; where what it would start on is reserved, for which jobs."""
 
     reason: Reason | None
     reserved_for: tuple[Reserved, ...] = ()
 
 
 def present_reason(state: State, job: str) -> Reason | None:
-    """Why a job waits now; None if it does not. An unknown id raises ValueError."""
+    """Why a job is pending now; None if it is not. An unknown id raises ValueError."""
     return present(state, job).reason
 
 
@@ -58,7 +59,7 @@ def present(state: State, job: str) -> Present:
         short = state.shortfall(record)
         if short is not None and (kept := holds.in_the_way_of(record, short)):
             return Present(Reason.RESERVED, kept_for(state, kept))
-        # Who could not have it either if nothing were kept is told what it would be short of then.
+        # A job that could not have it either if nothing were kept gets the reason that it would have then.
         holds.begin_anew()
         short = state.shortfall(record)
         if short is not None and (of_quota := _of_quota(state, record, short)) is not None:
@@ -71,7 +72,7 @@ def present(state: State, job: str) -> Present:
 
 
 def _is_behind(state: State, record: JobRecord) -> bool:
-    """Whether a job stands behind the one whom nobody may pass: who was short of quota is not looked at there again."""
+    """Whether a job is behind the one that no job may pass: a job that was short of quota is not tried there again."""
     return bool(state.head) and whole_key(state, state.jobs[state.head]) < whole_key(state, record)
 
 
@@ -96,8 +97,8 @@ def _would_be_unhealthy(state: State, record: JobRecord) -> bool:
 
 
 def _of_itself(transaction: Transaction, record: JobRecord, told: Reason) -> Present:
-    """Why a job waits that would fit: it, or a longer one of its kind, would delay somebody before it for whom
-    something is reserved. Else nothing keeps it, and no decision has looked at it since that is so.
+    """Why a job is pending that would fit: it, or a longer one of its class, would delay a job before it that has a
+    reservation. Else nothing keeps it, and no decision has looked at it since that is so.
     """
     state = transaction.state
     if state.reservations:

@@ -1,4 +1,4 @@
-"""What replicas of a service would cost other jobs: worked out when somebody asks, by the search that would preempt."""
+"""What replicas of a service would cost other jobs: worked out on request, by the search that would preempt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Had(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GivesWay:
-    """A job that would give way: stopped with the loss of so much GPU time, or, with `gpus` of its own, shrunk."""
+    """A job that would be preempted: stopped with the loss of so much GPU time, or, with `gpus` of its own, shrunk."""
 
     other: Other
     lost_gpu_ms: int = 0
@@ -50,7 +50,7 @@ class ReplicaPrice:
         return sum(each.lost_gpu_ms for each in self.gives_way)
 
     def seen_from(self, visible_queues: Container[str]) -> ReplicaPrice:
-        """The same for a user who may know the jobs of some queues only."""
+        """The same for a user that may know the jobs of some queues only."""
         shown = (replace(each, other=each.other.seen_from(visible_queues)) for each in self.gives_way)
         return replace(self, gives_way=tuple(shown))
 

@@ -49,7 +49,7 @@ RECORD_FIELDS = tuple(each.name for each in fields(JobRecord))
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What would become of a job: it starts, with whom it stops or waits for, or waits for a reason."""
+    """What would become of a job: it starts, with the jobs it stops or waits for, or is pending for a reason."""
 
     starts: bool
     reason: Reason | None = None
@@ -123,7 +123,7 @@ class Supposition:
                 self._amend(record, changed(record.job, change))
 
     def verdict(self, job: str) -> Verdict:
-        """What the next decision would say of a job, and whoever asks afterwards would be told."""
+        """What the next decision would say of a job, and what a user that asks afterwards would be told."""
         state = self.state
         plan = decide(state, state.now)
         if job in plan.starts:
@@ -134,7 +134,7 @@ class Supposition:
             state.reservations = plan.reservations
         for told in plan.verdicts:
             shape = state.jobs[told.job].shape
-            # Of who lost a claim by the plan nobody else may wait: then it has no class yet.
+            # A job that lost a claim by the plan may be the only one of its class: then it has no class yet.
             if shape in state.classes:
                 self._save_class(shape)
                 state.classes[shape].verdict = told.reason
@@ -145,7 +145,7 @@ class Supposition:
             return Verdict(starts=False, reason=present_reason(state, job))
 
     def _carry_out(self, transaction: Transaction, plan: Plan) -> None:
-        """Has others have, and leave, what a plan says: what a job waits for is seen once that is so."""
+        """Has jobs have, and leave, what a plan says: what a job waits for is seen once that is so."""
         state = self.state
         for key in plan.withdrawn:
             attempt = state.jobs[key.rpartition("/")[0]].attempt
@@ -197,7 +197,7 @@ class Supposition:
             state.policy.observe(state.memory, event, state.now)
 
     def _have_alone_in_line(self, record: JobRecord) -> None:
-        """As if nobody else stood in line, and nothing were kept free for anybody: the job passes them all."""
+        """As if no other job were pending, and nothing were reserved for any: the job passes them all."""
         state = self.state
         if record.queued is None:
             return
@@ -234,7 +234,7 @@ class Supposition:
             self.state.capacity.set_health(self.state.topology.number[name], health)
 
     def _look_at_all(self) -> None:
-        """Has the next decision look at everybody as if for the first time, and reserve anew."""
+        """Has the next decision look at every job as if for the first time, and reserve anew."""
         state = self.state
         for shape in state.classes:
             self._save_class(shape)
@@ -254,7 +254,7 @@ class Supposition:
         self._tell(NodeHealthChanged(self.state.topology.nodes[node].name, Health.HEALTHY))
 
     def _end(self, job: str, number: int) -> None:
-        """As if an attempt had ended well: its devices are free, and who waits for its job may come."""
+        """As if an attempt had ended well: its devices are free, and jobs that wait for its job may come."""
         state = self.state
         attempt = state.attempt(job, number)
         if attempt is None:
@@ -295,7 +295,7 @@ class Supposition:
                 state.ends.expect(attempt, end_ms)
 
     def _save_record(self, record: JobRecord) -> None:
-        """Takes note of a job and of the classes it stands in or will stand in."""
+        """Takes note of a job and of the classes it is in or will be in."""
         values = {name: getattr(record, name) for name in RECORD_FIELDS}
         self._undo.append(lambda: _put_back(record, values))
         array = self.state.array_parked.get(record.job.array_of)

@@ -1,4 +1,4 @@
-"""Why: the whole answer to why a job waits, and what would let it start."""
+"""Why: the whole answer to why a job is pending, and what would let it start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.engine.why.explain import Explanation, explain
 
 
 def why(state: State, job: str) -> Explanation:
-    """Why a job waits, what would let it start now, and what it would wait for next. The State is left as it was.
+    """Why a job is pending, what would let it start now, and what it would wait for next. The State is left as it was.
 
     An unknown id raises ValueError.
     """
