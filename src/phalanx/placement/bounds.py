@@ -22,7 +22,7 @@ class Range(NamedTuple):
 
 
 class Supply(NamedTuple):
-    """What nodes have to give: sets of free devices, amounts by number, and sets of devices that others may join."""
+    """What nodes have to give: sets of free devices, amounts by number, and sets of devices that take more shares."""
 
     free: list[int]
     amounts: list[list[int]]
@@ -35,7 +35,7 @@ def supply_now(capacity: Capacity) -> Supply:
 
 
 def supply_idle(capacity: Capacity) -> Supply:
-    """What is there if nobody has anything and all is healthy."""
+    """What is there if nothing is allocated and all is healthy."""
     return Supply(capacity.all_devices, [amount.total for amount in capacity.amounts], lambda node: 0)
 
 
@@ -52,7 +52,7 @@ class Bounds:
 
     Nothing is counted too low: what has too little here has no room, whatever the order of seating. Where there is one
     kind of task on whole devices, nothing is counted too high either. Tasks that are `alone` share no device with
-    others of their gang.
+    the rest of their gang.
     """
 
     def __init__(self, fit: Fit, supply: Supply, wanted: Sequence[Wanted], within: Range, alone: bool) -> None:
@@ -213,7 +213,7 @@ def _running(values: Iterable[int]) -> list[int]:
 
 
 def _only(rooms: list[int], nodes: int) -> list[int]:
-    """Rooms on nodes of a set, none on the others."""
+    """Rooms on nodes of a set, none on the rest."""
     if not rooms:
         return rooms
     digits = f"{nodes & (1 << len(rooms)) - 1:0{len(rooms)}b}"

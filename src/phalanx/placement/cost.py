@@ -116,7 +116,7 @@ def all_gather_ms(fabric: Fabric, paths: Sequence[Path], size_bytes: float) -> f
 def all_to_all_ms(fabric: Fabric, paths: Sequence[Path], size_bytes: float) -> float:
     """Pairwise exchange; every member has `size_bytes` to hand out, an equal part for each member.
 
-    p - 1 rounds, in round k everyone sends n/p bytes to the member k places on: (p - 1) alpha + n beta (p - 1)/p.
+    p - 1 rounds, in round k each sends n/p bytes to the member k places on: (p - 1) alpha + n beta (p - 1)/p.
     """
     wiring, group = _wire(fabric, paths)
     size = len(group)
@@ -174,7 +174,7 @@ class Wiring:
     def _tree_floor_ms(self, groups: Mapping[Group, int], outermost: int, size_bytes: float) -> float:
         """What a tree takes at least, so that it need not be worked out where it cannot win.
 
-        Of its rounds, each with the whole vector, one passes the outermost level and the others some level.
+        Of its rounds, each with the whole vector, one passes the outermost level and the rest some level.
         """
         rounds = (len(next(iter(groups))) - 1).bit_length()
         times_ms = [latency_ms + size_bytes / bytes_per_ms for latency_ms, bytes_per_ms, _ in self._links]
@@ -332,7 +332,7 @@ class StepModel:
         return StepCost(tp_ms, self._pp_ms(groups), dp_ms, tuple(algorithms))
 
     def _pp_ms(self, groups: Sequence[Group]) -> float:
-        """The first micro-batch passes the boundaries one by one, the others follow at the pace of all at once.
+        """The first micro-batch passes the boundaries one by one, the rest follow at the pace of all at once.
 
         Once forward with activations and once backward with their gradients, which are as large.
         """

@@ -180,7 +180,7 @@ class Fit:
         return tier in self._shared_gb and (not self._shared_gb[tier] or size_gb <= self._shared_gb[tier])
 
     def shunned(self, job: Job) -> int:
-        """Nodes that a job goes to only if no others will do: those with a taint of the effect PreferNoSchedule."""
+        """Nodes that a job goes to only if no other node will do: those with a taint of the effect PreferNoSchedule."""
         nodes = 0
         for taint, tainted in self._soft_taints.items():
             if not any(_tolerates(toleration, taint) for toleration in job.tolerations):
@@ -269,7 +269,7 @@ def most_on(portion: Portion | None, node: Node) -> int:
 @lru_cache(maxsize=4096)
 def _most(portion: Portion, model: str | None, memory_mb: int) -> int:
     if portion.revocable and portion.mode is Mode.FRACTION and not portion.memory_mb:
-        # Of these there is no end: they have neither compute nor memory that nobody else could have.
+        # Of these there is no end: they have neither compute nor memory of their own.
         return TASKS_PER_NODE_MAX
     load = DeviceLoad(model, memory_mb)
     while (held := fit_portion(load, portion)) is not None:

@@ -1,4 +1,4 @@
-"""Fragmentation: how much of what is free nobody could use, and the largest gang that fits now."""
+"""Fragmentation: how much of what is free no job could use, and the largest gang that fits now."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.workload.job import Job
 def fragmentation(fit: Fit, mix: Mapping[Task, float], job: Job) -> float:
     """The share of free GPUs, 0 to 1, that a mix of tasks cannot use: the mean over the mix, by its weights.
 
-    For one task these are all free GPUs of nodes that do not take it, and on the others the rest that is left when as
+    For one task these are all free GPUs of nodes that do not take it, and on other nodes the rest that is left when as
     many are placed as fit (the measure of Weng et al., ATC 2023, for whole GPUs). The job lends labels and tolerations.
     """
     capacity = fit.capacity

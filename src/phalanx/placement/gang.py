@@ -33,7 +33,7 @@ TRIALS_FEW = 4
 
 
 ORDERS_MAX = 8
-"""Orders in which the roles of a group are seated in trial: after the first few, whoever was left out goes first."""
+"""Orders in which the roles of a group are seated in trial: after the first few, a role left out goes first."""
 
 TASKS_MANY = 64
 """Tasks from which on it is cheaper to count first which type of GPU holds a gang than to seat it twice."""
@@ -132,7 +132,7 @@ class GangTrial:
     def _types_with_room(self, tasks: int) -> list[tuple[int, ...]]:
         """Types of GPU that every task of the gang may have, and that so many tasks in all may find room on.
 
-        The type comes first that has the least room: what is left of the others stays for those who need more.
+        The type comes first that has the least room: what is left of other types stays for jobs that need more.
         """
         kinds = leaves(self.job.gang.roles)
         asks = [self.fit.ask(role.task, self.job) for role, _ in kinds if role.task.gpus]
@@ -168,8 +168,8 @@ class GangTrial:
     def _seat_in_some_way(self) -> bool:
         """Seats a gang of several kinds of tasks at its smallest, by trying every way there is in a small cluster.
 
-        Whoever is seated first takes the best place for itself, which may be the only one of another; and what keeps
-        close together without having to may take what others need.
+        The role that is seated first takes the best place for itself, which may be the only one of another; and what
+        keeps close together without having to may take what other roles need.
         """
         gang = self.job.gang
         is_one_kind = len(gang.roles) == 1 and not gang.roles[0].members
@@ -201,7 +201,7 @@ class GangTrial:
         """Seats a gang so that the tasks of each tensor-parallel group share a node, at least for one replica of it.
 
         Such a group sends many times in every layer: one that is torn costs more than any distance between groups. What
-        is larger than nodes is kept in one domain whose nodes are joined by faster links than others.
+        is larger than nodes is kept in one domain whose nodes are joined by faster links than those of other domains.
         """
         if not any(0 < role.task.gpus < plan.tp for role, _ in leaves(self.job.gang.roles)):
             return False
@@ -263,7 +263,7 @@ class GangTrial:
     def grow(self, role: Role, more: int, beside: Booking) -> list[Seat]:
         """Seats up to `more` members of a role in the domain that the gang requires and a booking of it lies in.
 
-        Those of a tensor-parallel group stay together: one that is torn would slow down all the others. GPUs of the
+        Those of a tensor-parallel group stay together: one that is torn would slow down all other groups. GPUs of the
         same type as those of that booking come first.
         """
         topology = self.capacity.topology
@@ -405,7 +405,7 @@ class GangTrial:
     def _rooms(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
         """Domains with free GPUs for the role that takes most of them, the tightest first.
 
-        The first few are looked at as they come; after that, what all have for everybody is counted at once.
+        The first few are looked at as they come; after that, what all have for all roles is counted at once.
         """
         anchor, count = max(leaves(roles), key=lambda leaf: leaf[0].task.gpus * leaf[1])
         ask = self.fit.ask(anchor.task, self.job)
@@ -434,10 +434,10 @@ class GangTrial:
         holding = self._holding(ask, self._passes(ask))
         tried = 0
         for domain in rooms:
-            first, everybody = domain.first, (1 << domain.last - domain.first) - 1
+            first, every_node = domain.first, (1 << domain.last - domain.first) - 1
             room = 0
             for nodes in holding:
-                room += (nodes >> first & everybody).bit_count()
+                room += (nodes >> first & every_node).bit_count()
             if room >= count:
                 yield Range(first, domain.last)
                 tried += 1
@@ -445,7 +445,7 @@ class GangTrial:
                     return
 
     def _sharing_nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
-        """Single nodes that may have room for everybody; inside the node, each group of a level."""
+        """Single nodes that may have room for all roles; inside the node, each group of a level."""
         for node in self._counting().bounds(roles, within).on_nodes():
             groups = self.capacity.topology.layouts[node].levels.get(level, ())
             for group in (-1,) if level == NODE else groups:
@@ -462,7 +462,7 @@ class GangTrial:
         return holding
 
     def _nodes(self, level: str, roles: tuple[Role, ...], within: Range) -> Iterator[Range]:
-        """Single nodes with room for everybody, the best first; inside the node, within one group of a level."""
+        """Single nodes with room for all roles, the best first; inside the node, within one group of a level."""
         asks = [(self.fit.ask(role.task, self.job), count) for role, count in leaves(roles)]
         gpus = sum(ask.gpus * count for ask, count in asks)
         if gpus > self.capacity.gpus_max:
@@ -504,7 +504,7 @@ class GangTrial:
         return nodes
 
     def _fill(self, roles: tuple[Role, ...], within: Range, path: str) -> bool:
-        """Seats all roles at their maximum in a domain. Who does not fit when seated late may do when seated early."""
+        """Seats all roles at their maximum in a domain. A role that does not fit when seated late may when early."""
         if len(roles) == 1:
             return self._left_out(roles, within, path) is None
         by_choice = tuple(sorted(roles, key=self._choice))
@@ -520,7 +520,7 @@ class GangTrial:
         return False
 
     def _left_out(self, roles: tuple[Role, ...], within: Range, path: str) -> Role | None:
-        """Seats roles one after the other; the first that does not fit, with nobody seated then."""
+        """Seats roles one after the other; the first that does not fit, with none seated then."""
         mark = len(self.seats)
         for role in roles:
             if self._replicas(role, role.replicas_max, role.replicas_max, within, path) < role.replicas_max:
@@ -529,7 +529,7 @@ class GangTrial:
         return None
 
     def _choice(self, role: Role) -> int:
-        """How many nodes a role could use: who has the least choice chooses first."""
+        """How many nodes a role could use: the role with the least choice chooses first."""
         return min(self.fit.ask(leaf.task, self.job).eligible.bit_count() for leaf, _ in leaves((role,)))
 
     def _replicas(self, role: Role, least: int, most: int, within: Range, path: str) -> int:
@@ -554,7 +554,7 @@ class GangTrial:
         return most
 
     def _wide_groups(self, role: Role, ask: Ask, path: str, least: int, most: int, within: Range) -> int:
-        """Likewise, the tasks of each tensor-parallel group in one domain of its level; who is over goes anywhere."""
+        """Likewise, the tasks of each tensor-parallel group in one domain of its level; what is over goes anywhere."""
         mark, tp, level, size = len(self.seats), self._tp, self._tp_level, self._group_size(ask)
         group, below = (Role(role.name, size, size, role.task),), path.rpartition("/")[0]
         self._tp, self._tp_level = 1, NODE

@@ -337,7 +337,7 @@ class _Domain:
         self.left -= count * size
         offers = sorted([(child.fits(size, depth - 1), child) for child in self.children], key=_most)
         turns = _turns([offered for offered, _ in offers], count)
-        # The first round asks everyone who is asked at all, so the shares come in the order of the offers.
+        # The first round asks every child that is asked at all, so the shares come in the order of the offers.
         shares = Counter(turns).values()
         hands = [iter(child.deal(share, size, depth - 1)) for share, (_, child) in zip(shares, offers, strict=False)]
         return [next(hands[i]) for i in turns]
@@ -356,7 +356,7 @@ def _fewest(offers: list[tuple[int, _Domain]], need: int) -> Iterator[tuple[_Dom
 
 
 def _turns(offers: Sequence[int], count: int) -> list[int]:
-    """Whose turn it is to give, round by round, as long as each has something to give."""
+    """Which child gives next, round by round, as long as each has something to give."""
     turns: list[int] = []
     taken = 0
     while len(turns) < count:

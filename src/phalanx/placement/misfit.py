@@ -1,4 +1,4 @@
-"""Misfits: what of an idle and healthy cluster is too small for a gang, in figures. Worked out when somebody asks."""
+"""Misfits: what of an idle and healthy cluster is too small for a gang, in figures. Worked out on request."""
 
 from __future__ import annotations
 

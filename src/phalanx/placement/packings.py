@@ -45,7 +45,7 @@ class Tight(NodeByNode):
 
 @dataclass(slots=True)
 class Spread(NodeByNode):
-    """spread: the emptiest node, and each task of a gang on another while there are others."""
+    """spread: the emptiest node, and each task of a gang on another while there is one."""
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Most free GPUs first."""

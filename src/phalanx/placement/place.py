@@ -148,7 +148,7 @@ def _may_ever(fit: Fit, job: Job) -> bool:
     trial.undo()
     if seated or trial.cut_short:
         return True
-    # Tasks of one kind have room in any order or in none; for several kinds, one order proves nothing of the others.
+    # Tasks of one kind have room in any order or in none; for several kinds, one order proves nothing of another.
     return len(_leaves(job)) > 1 and some_way(fit, job) is not False
 
 
@@ -174,7 +174,7 @@ def _is_plain(job: Job) -> bool:
 
 
 def refusal(fit: Fit, job: Job) -> Refusal:
-    """Why a gang does not fit, with counts: for whoever asks. Of one that never will, what load is does not count.
+    """Why a gang does not fit, with counts, on request. Of one that never will, what load is does not count.
 
     What `lack` takes for GPUs that do not lie together may be what lies beside them: here that is tried.
     """

@@ -43,8 +43,8 @@ class Placement:
 def in_place(old: Placement, new: Placement) -> bool:
     """Whether two placements differ in nothing but in what their shares are worth: nothing that is counted changes.
 
-    That is with whom a job shares its turn, and the compute of what is revocable and the memory lent to it, which
-    nobody is promised.
+    That is which jobs a job shares its turn with, and the compute of what is revocable and the memory lent to it, which
+    no job is promised.
     """
     return old != new and len(old.slots) == len(new.slots) and all(map(_counts_the_same, old.slots, new.slots))
 
@@ -58,7 +58,7 @@ def _counts_the_same(old: Slot, new: Slot) -> bool:
 
 
 def _counted(portion: Portion) -> tuple[object, ...]:
-    """What of a portion nobody else can have; compute that is revocable anybody can."""
+    """What of a portion no other job can have; revocable compute any job can."""
     return (
         *(portion.mode, portion.memory_mb, portion.mig_profile, portion.mig_offset, portion.turns, portion.turn),
         None if portion.revocable else portion.compute_permille,

@@ -60,7 +60,7 @@ def ranked(topology: Topology, job: Job, slots: tuple[Slot, ...]) -> Placement:
 def with_mesh(topology: Topology, job: Job, placement: Placement) -> Placement:
     """The placement with its devices by parallel rank, if the job has a plan that fits its size.
 
-    Slots stay as they are: who stays when others join or leave keeps its place among those who stay.
+    Slots stay as they are: a member that stays when members join or leave keeps its place among those that stay.
     """
     ranks = _ranks(topology, job, placement.slots)
     return placement if ranks is None else replace(placement, mesh=ranks.mesh(placement.slots))

@@ -26,9 +26,9 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """Parts of devices for equal tasks, one by one; whoever takes one books it before the next is asked for.
+    """Parts of devices for equal tasks, one by one; the caller books one before it asks for the next.
 
-    With `crowded` None they lie on the fullest device that others share, else on one of its own. If it is True, on the
+    With `crowded` None they lie on the fullest shared device, else on one of its own. If it is True, on the
     emptiest shared device on which there is no other task of the gang (`taken`); if it is False, on free devices only.
     """
 
@@ -105,7 +105,7 @@ class Parts:
         return all(self._capacity.amounts[number].free[node] >= amount for number, amount in self._ask.needs)
 
     def _fresh(self) -> Part | None:
-        """A device that nobody has."""
+        """A free device."""
         capacity = self._capacity
         nodes = self._nodes
         for number, amount in self._ask.needs:

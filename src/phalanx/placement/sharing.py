@@ -31,7 +31,7 @@ def wanted(ask: ShareAsk | None, model: str | None, memory_mb: int, revocable: b
         case ShareKind.MIG:
             return _instance(ask.profile, model, memory_mb, revocable)
         case ShareKind.TURNS:
-            # Every job of the round stays in the device's memory while the others run.
+            # Every job of the round stays in the device's memory while another runs.
             compute, memory = FULL_PERMILLE // ask.amount, memory_mb // ask.amount
             return Portion(Mode.TURNS, compute, memory, turns=ask.amount, revocable=revocable, at_step=ask.at_step)
 
@@ -83,7 +83,7 @@ class Interference:
     bus to the host and the power limit.
 
     `scavenged_permille`: what revocable portions get, all together, of a device whose compute is all guaranteed to
-    others: its idle moments. An assumption.
+    other portions: its idle moments. An assumption.
 
     `freeze_ms`: to freeze one job and let another go on; measured with turns of a second. `host_gb_per_s`: between the
     memory of a device and pinned memory of its host, either way. Measured: 51 GB/s; an older bus has half or less.
@@ -118,7 +118,7 @@ def speed(load: DeviceLoad, holder: str, interference: Interference = INTERFEREN
     """How fast the holder runs, where 1 is the whole device for itself.
 
     A share is a ceiling too: a job alone on the device with half of it runs at half speed. In life it may do better
-    (measured under MPS: 0.63 to 0.87 with 50 %), but nobody can plan on neighbours staying away.
+    (measured under MPS: 0.63 to 0.87 with 50 %), but no plan can rely on neighbours staying away.
     """
     portion = load.holders[holder]
     neighbours = len(load.holders) - 1

@@ -1,4 +1,4 @@
-"""Shortages: what keeps a part of a device off the devices there are. Worked out when somebody asks."""
+"""Shortages: what keeps a part of a device off the devices there are. Worked out on request."""
 
 from __future__ import annotations
 

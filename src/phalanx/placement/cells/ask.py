@@ -27,8 +27,8 @@ def priority_of(job: Job) -> int:
 def request_of(job: Job, group: str = "") -> Request | None:
     """The request of a job at its smallest, or None if it asks for no GPUs.
 
-    A gang has leaves of one type: the one it names, if all of it names the same. Who may not be stopped, and services,
-    are stopped for nobody of their own cluster.
+    A gang has leaves of one type: the one it names, if all of it names the same. A job that is not preemptible, and a
+    service, is stopped for no job of its own cluster.
     """
     pods: dict[int, int] = {}
     types: dict[tuple[str, ...], None] = {}
@@ -53,7 +53,7 @@ def request_of(job: Job, group: str = "") -> Request | None:
 
 
 def leaf_request_of(job: Job, group: str) -> Request:
-    """The request of a job for one leaf, which it shares with others of its cluster and priority."""
+    """The request of a job for one leaf, which it shares with jobs of its cluster and priority."""
     request = request_of(job, group or job.id)
     assert request is not None, f"job {job.id} asks for no GPUs"
     return replace(request, members=(Member(1, 1),))
@@ -65,7 +65,7 @@ def shares_leaves(job: Job) -> bool:
 
 
 def suggested_to(job: Job) -> tuple[str, ...] | None:
-    """The nodes that somebody outside would have a job on; None for all."""
+    """The nodes that a caller outside would have a job on; None for all."""
     names = dict(job.labels).get(SUGGESTED_LABEL)
     return tuple(names.split(",")) if names is not None else None
 

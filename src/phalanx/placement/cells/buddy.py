@@ -100,10 +100,10 @@ class Buddies:
 
 
 def surplus(chain: Chain, listed: list[int], owed: list[int]) -> list[int]:
-    """Cells by level that are left when everybody has taken what is owed at that level and above.
+    """Cells by level that are left when every cluster has taken what is owed to it at that level and above.
 
-    Whoever is owed a level takes listed cells of it, or splits what is left above: the guarantee holds if and only if
-    nothing here is negative (HiveD, §3.3).
+    A cluster that is owed a level takes listed cells of it, or splits what is left above: the guarantee holds if and
+    only if nothing here is negative (HiveD, §3.3).
     """
     left = [0] * (chain.top + 1)
     carried = 0

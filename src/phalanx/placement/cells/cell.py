@@ -65,7 +65,7 @@ class PhysicalCell:
         self.guaranteed = 0
         self.view: View[PhysicalCell] | None = None
         self.slot = 0
-        # A leaf: who has it, and who will have it when that one has gone.
+        # A leaf: the group that has it, and the one that will have it when that one has gone.
         self.priority = FREE
         self.using: Group | None = None
         self.reserving: Group | None = None

@@ -1,4 +1,4 @@
-"""Cells: the one object through which others use this room."""
+"""Cells: the one object through which other packages use this one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Cells:
         return self.estate.undo.trial()
 
     def schedule(self, request: Request, suggestion: Suggestion = EVERYWHERE) -> Outcome:
-        """Gives a new gang its leaves, or reserves them while others leave, or says why it waits."""
+        """Gives a new gang its leaves, or reserves them while victims leave, or says why it stays pending."""
         if request.group in self.estate.groups:
             raise CellError(f"group '{request.group}' has leaves already")
         with self.estate.undo.step():
@@ -43,7 +43,7 @@ class Cells:
         return outcome
 
     def proceed(self, name: str) -> tuple[Group, ...]:
-        """Who is still in the way of a preempting group. If nobody is, it has its leaves from now on."""
+        """The groups still in the way of a preempting one. If there are none, it has its leaves from now on."""
         group = self.group(name)
         victims = users_of(group.leaves()) if group.state is GroupState.PREEMPTING else ()
         if not victims and group.state is GroupState.PREEMPTING:
@@ -72,7 +72,7 @@ class Cells:
             settle(self.estate)
 
     def grow(self, name: str, leaves: int, suggestion: Suggestion = EVERYWHERE) -> Seat | None:
-        """One more pod for a group, where nobody need be preempted; None if there is no room."""
+        """One more pod for a group, where no group need be preempted; None if there is no place."""
         group = self.group(name)
         with self.estate.undo.step():
             seat = grow(self.estate, group, leaves, suggestion)
@@ -89,7 +89,7 @@ class Cells:
             settle(self.estate)
 
     def free_leaves(self, request: Request) -> int:
-        """The leaves that nobody uses in the best place a gang could be: a pool of its cluster, or the hardware."""
+        """The free leaves in the best place a gang could be: a pool of its cluster, or the hardware."""
         if request.is_opportunistic:
             views = [state.view.room() for state in self.estate.chains.values()]
             return max((sum(size * count for size, count in room.items()) for room in views), default=0)
@@ -112,7 +112,7 @@ class Cells:
     def adopt(self, old: Cells) -> None:
         """Takes over the running groups and the nodes' health of another configuration.
 
-        Groups come first: no cell they run on is given to somebody else only because it is broken.
+        Groups come first: no cell they run on is given to another only because it is broken.
         """
         for group in old.groups():
             if group.state is not GroupState.PREEMPTING:

@@ -112,7 +112,7 @@ def _check_group(group: Group) -> None:
         holder = leaf.reserving if group.state is GroupState.PREEMPTING else leaf.using
         assert holder is group, f"{leaf} is not held by {group.name}"
         if leaf.reserving is None or leaf.reserving is group:
-            # A broken leaf that is owned on its own is shown to its owner, whoever else is on it.
+            # A broken leaf that is owned on its own is shown to its owner, whatever else is on it.
             is_doomed = virtual is None and leaf.virtual is not None and leaf.virtual.parent is None
             assert leaf.virtual is virtual or is_doomed, f"{leaf} stands for {leaf.virtual}, not for {virtual}"
             assert virtual is None or virtual.owner == group.request.virtual_cluster, f"{leaf} is another cluster's"

@@ -13,7 +13,7 @@ from phalanx.placement.cells.schedule import pools_of
 
 
 def grow(estate: Estate, group: Group, leaves: int, suggestion: Suggestion) -> Seat | None:
-    """One more pod of so many leaves, in the group's chain, where it preempts nobody; None if there is no room."""
+    """One more pod of so many leaves, in the group's chain, where it preempts no group; None if there is no place."""
     if group.state is not GroupState.ALLOCATED:
         return None
     mark = estate.undo.mark()
@@ -27,7 +27,7 @@ def grow(estate: Estate, group: Group, leaves: int, suggestion: Suggestion) -> S
 
 
 def add(estate: Estate, group: Group, seat: Seat) -> None:
-    """Gives a group one more seat, on leaves that nobody uses."""
+    """Gives a group one more seat, on free leaves."""
     estate.undo.set(group, "seats", [*group.seats, seat])
     seize(estate, [pair for pair in group.pairs() if pair[0] in seat.leaves], group.priority)
     for leaf in seat.leaves:

@@ -1,4 +1,4 @@
-"""The estate: all cells of a site, who has them, and what is owed to whom."""
+"""The estate: all cells of a site, which groups have them, and what is owed to which cluster."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ChainState:
         self.doomed: dict[tuple[str, int], list[VirtualCell]] = {}
 
     def surplus(self) -> list[int]:
-        """What is left by level when everybody takes what is owed."""
+        """What is left by level when every cluster takes what is owed to it."""
         return surplus(self.chain, self.buddies.listed(), self.owed_all)
 
     def short_level(self) -> int:
@@ -107,7 +107,7 @@ def _nodes(cell: PhysicalCell) -> list[PhysicalCell]:
 
 
 class Estate:
-    """The state of all cells. What changes it are the functions of this room, each in an undoable step."""
+    """The state of all cells. What changes it are the functions of this package, each in an undoable step."""
 
     def __init__(self, site: CellSite) -> None:
         self.site = site

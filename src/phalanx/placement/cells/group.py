@@ -1,4 +1,4 @@
-"""Groups: gangs that have leaves, or are waiting for those who are in the way to go."""
+"""Groups: gangs that have leaves, or are waiting for the groups that are in the way to go."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from phalanx.placement.cells.hold import hide_healthy, show_bad, touch
 
 
 def set_bad(estate: Estate, node: PhysicalCell) -> None:
-    """A node has broken: it and all it lies in are shown as broken to whom they are bound."""
+    """A node has broken: it and all it lies in are shown as broken to the clusters they are bound to."""
     state = touch(estate, node)
     estate.undo.put(state.bad, node.address, node)
     for cell in _upwards(node):

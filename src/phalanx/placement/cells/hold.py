@@ -14,7 +14,7 @@ Pair = tuple[PhysicalCell, VirtualCell | None]
 
 
 def seize(estate: Estate, pairs: Iterable[Pair], priority: int) -> None:
-    """Gives leaves that nobody holds to somebody, at a priority."""
+    """Gives free leaves to a group, at a priority."""
     for leaf, virtual in pairs:
         if virtual is None:
             _count_physical(estate, leaf, OPPORTUNISTIC)
@@ -32,7 +32,7 @@ def count(estate: Estate, leaf: PhysicalCell, priority: int) -> None:
 
 
 def vacate(estate: Estate, leaves: Iterable[PhysicalCell]) -> None:
-    """Takes leaves from whoever holds them."""
+    """Takes leaves from the groups that hold them."""
     for leaf in leaves:
         # A leaf that is owned on its own may be bound while opportunistic work has it.
         virtual = leaf.virtual if leaf.priority > OPPORTUNISTIC else None
@@ -108,7 +108,7 @@ def _take_root(estate: Estate, cell: PhysicalCell, root: VirtualCell) -> None:
     state = touch(estate, cell)
     state.owe(estate.undo, root.owner, root.level, -1)
     state.buddies.take(cell)
-    # What is broken in it is shown at the end of the step: who the cell was bound for comes first.
+    # What is broken in it is shown at the end of the step: the group that the cell was bound for comes first.
     estate.unshown[cell.address] = cell
 
 

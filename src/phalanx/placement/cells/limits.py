@@ -33,7 +33,7 @@ def _over_quota(estate: Estate, request: Request) -> str:
 
 
 def _over_borrowing(estate: Estate, request: Request) -> str:
-    """How much of what others own a cluster may use: leaves of all its groups that have no guarantee."""
+    """How much of what other clusters own a cluster may use: leaves of all its groups that have no guarantee."""
     owner = request.virtual_cluster
     if may_borrow(estate, owner, request.leaves):
         return ""

@@ -97,7 +97,7 @@ def _allocate(estate: Estate, branch: Branch, choice: Choice) -> PhysicalCell | 
     """Buddy allocation: a free cell of the lowest level that has one, split down to what is owned.
 
     A higher level is split instead only where the lower ones are broken or not suggested, and where that leaves
-    everybody what is owed.
+    every cluster what is owed to it.
     """
     root = branch.cell
     state = estate.chains[root.chain.name]
@@ -117,7 +117,7 @@ def _allocate(estate: Estate, branch: Branch, choice: Choice) -> PhysicalCell | 
 
 
 def _may_split(chain: Chain, listed: list[int], owed: list[int], level: int, wanted: int) -> bool:
-    """Whether everybody can still have what is owed once a cell of a level is split for a smaller one."""
+    """Whether every cluster can still have what is owed once a cell of a level is split for a smaller one."""
     listed, owed = listed[:], owed[:]
     listed[level] -= 1
     for below in range(wanted, level):
@@ -147,7 +147,7 @@ def _host(branch: Branch, cell: PhysicalCell, choice: Choice) -> Match | None:
 def _host_all(branches: Sequence[Branch], cells: Sequence[PhysicalCell], choice: Choice) -> Match | None:
     """Hosts each branch in another of the cells.
 
-    What a cell can host does not depend on the others, so this is a bipartite matching: each branch takes the first
+    What a cell can host does not depend on other cells, so this is a bipartite matching: each branch takes the first
     cell that will do, and moves on to its next if a later one has no other.
     """
     candidates = list(choice.ordered(cells))

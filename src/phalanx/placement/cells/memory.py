@@ -1,7 +1,7 @@
 """Cells as plain data and back: what a snapshot keeps, and what a fork starts from.
 
 All that follows from the rest (counts, buckets, what is owed) is worked out anew; what does not is written down: the
-order of the free lists, the bindings, who holds what, and which nodes are broken.
+order of the free lists, the bindings, which group holds what, and which nodes are broken.
 """
 
 from __future__ import annotations

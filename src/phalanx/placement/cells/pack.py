@@ -41,7 +41,7 @@ def pack_virtual(view: View[VirtualCell], sizes: Sequence[int], suggestion: Sugg
 def pack_virtual_over(
     view: View[VirtualCell], sizes: Sequence[int], suggestion: Suggestion, priority: int
 ) -> Chosen[VirtualCell]:
-    """Places pods as if whoever has a lower priority were gone."""
+    """Places pods as if all groups of a lower priority were gone."""
 
     def room(node: VirtualCell) -> int:
         return node.leaf_count - sum(count for at, count in node.used_at.items() if at >= priority)
@@ -51,7 +51,7 @@ def pack_virtual_over(
 
 
 def pack_physical(view: View[PhysicalCell], sizes: Sequence[int], suggestion: Suggestion) -> Chosen[PhysicalCell]:
-    """Places the pods of opportunistic work on hardware that nobody uses."""
+    """Places the pods of opportunistic work on free hardware."""
     nodes = _nodes_for(view.with_room(sizes[0]), sizes, _physical_room, _Usable(suggestion))
     return _leaves_for(nodes, sizes, OPPORTUNISTIC)
 

@@ -1,4 +1,4 @@
-"""Making room: who is in the way, who waits for them to go, and how that is called off."""
+"""Preemption: which groups are in the way, which wait for them to go, and how that is called off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def preemptors_of(leaves: Iterable[PhysicalCell]) -> tuple[Group, ...]:
 
 
 def allocate(estate: Estate, group: Group) -> None:
-    """Gives a new group leaves that nobody uses."""
+    """Gives a new group free leaves."""
     seize(estate, group.pairs(), group.priority)
     for leaf in group.leaves():
         estate.undo.set(leaf, "using", group)
@@ -29,7 +29,7 @@ def allocate(estate: Estate, group: Group) -> None:
 
 
 def reserve(estate: Estate, group: Group) -> None:
-    """Gives a new group leaves that others still use: nobody of its priority or less can have them from now on."""
+    """Gives a new group leaves still in use: no group of its priority or less can have them from now on."""
     for leaf, virtual in group.pairs():
         if leaf.using is not None:
             vacate(estate, [leaf])
@@ -48,7 +48,7 @@ def promote(estate: Estate, group: Group) -> None:
 
 
 def cancel(estate: Estate, group: Group) -> None:
-    """A group no longer waits for its leaves: those who use them keep them."""
+    """A group no longer waits for its leaves: the groups that use them keep them."""
     vacate(estate, group.leaves())
     returned: list[Group] = []
     for leaf in group.leaves():
@@ -63,7 +63,7 @@ def cancel(estate: Estate, group: Group) -> None:
 
 
 def release(estate: Estate, group: Group) -> None:
-    """A group has gone. Leaves that somebody waits for are that one's already."""
+    """A group has gone. Leaves that another group waits for belong to that one already."""
     for leaf in group.leaves():
         if leaf.reserving is None:
             vacate(estate, [leaf])

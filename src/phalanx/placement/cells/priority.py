@@ -1,11 +1,11 @@
-"""Priorities: of leaves, and of those who have them."""
+"""Priorities: of leaves, and of the groups that have them."""
 
 from __future__ import annotations
 
 FREE = -2
-"""The priority of a leaf that nobody has."""
+"""The priority of a free leaf."""
 
 OPPORTUNISTIC = -1
-"""The priority of those who run on what others own and do not use."""
+"""The priority of groups that run on what other clusters own and do not use."""
 
 GUARANTEED_MIN, GUARANTEED_MAX = 0, 1000

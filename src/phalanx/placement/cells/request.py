@@ -27,9 +27,9 @@ class Quota:
 class Request:
     """A gang: all of its pods at once or none. HiveD calls it an affinity group.
 
-    `lazy_preemption` says how the gang yields to others of its own virtual cluster: it first loses its guarantee and
+    `lazy_preemption` says how the gang yields to gangs of its own virtual cluster: it first loses its guarantee and
     runs on, opportunistically, and is stopped only where its place is needed. One that `is_kept` is stopped for
-    nobody of its own cluster.
+    no gang of its own cluster.
     """
 
     group: str
@@ -45,7 +45,7 @@ class Request:
 
     @property
     def is_opportunistic(self) -> bool:
-        """Whether it runs on what others own and do not use."""
+        """Whether it runs on what other clusters own and do not use."""
         return self.priority == OPPORTUNISTIC
 
     @property
@@ -61,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """The nodes that somebody outside would have a gang on, or all of them."""
+    """The nodes that a caller outside would have a gang on, or all of them."""
 
     nodes: frozenset[str] = frozenset()
     are_all: bool = True

@@ -9,14 +9,14 @@ from phalanx.placement.cells.hold import bind_root, seize
 from phalanx.placement.cells.preempt import preempt_lazily, users_of
 
 RECONFIGURATION = "reconfiguration"
-"""Who has preempted a group lazily when no other group did."""
+"""What has preempted a group lazily when no other group did."""
 
 
 def restore(estate: Estate, old: Group) -> None:
     """Gives a group of another configuration the leaves it runs on, as far as this one has them.
 
     It loses its guarantee, and runs on, if its virtual cluster does not own such cells any more, if groups of its
-    cluster that matter as much have them, or if others would lose theirs. A group that had lost it may have it back.
+    cluster that matter as much have them, or if other groups would lose theirs. A group that had lost it may regain it.
     """
     estate.undo.set(estate, "serial", estate.serial + 1)
     group = Group(old.request, old.chain, [seat.unplaced() for seat in old.seats], GroupState.ALLOCATED, estate.serial)
@@ -50,7 +50,7 @@ def _leaf(estate: Estate, chain: str, node: str, index: int) -> PhysicalCell | N
 
 
 def _restore_guaranteed(estate: Estate, group: Group) -> bool:
-    """Whether the group has virtual leaves in its cluster, and everybody else can still have what is owed.
+    """Whether the group has virtual leaves in its cluster, and every other cluster can still have what is owed.
 
     A seat that the group got while it had no guarantee was in no owned cell: there is none to look for.
     """

@@ -18,7 +18,7 @@ from phalanx.placement.cells.request import Request, Suggestion
 
 
 def schedule(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
-    """Gives a new gang its leaves, or reserves them while others leave, or says why neither is possible."""
+    """Gives a new gang its leaves, or reserves them while victims leave, or says why neither is possible."""
     reason = exceeded(estate, request)
     if reason:
         return Outcome(reason=reason, obstacle=Obstacle.LIMIT)
@@ -43,7 +43,7 @@ def _schedule_opportunistic(estate: Estate, request: Request, suggestion: Sugges
 
 
 def _schedule_guaranteed(estate: Estate, request: Request, suggestion: Suggestion) -> Outcome:
-    """Every pool is tried without preempting anybody before any is tried with."""
+    """Every pool is tried without preemption before any is tried with it."""
     reason, obstacle = "there are too few free leaves", Obstacle.CAPACITY
     pools = pools_of(estate, request)
     for priority in (None, request.priority):
@@ -95,7 +95,7 @@ def _to_hardware(estate: Estate, request: Request, chosen: Chosen[VirtualCell], 
 
 
 def _yield_lazily(estate: Estate, leaves: list[VirtualCell], preemptor: str) -> tuple[Group, ...]:
-    """Takes their guarantee from those on some virtual leaves who yield so, and run on."""
+    """Takes the guarantee from groups on some virtual leaves that yield lazily: they run on."""
     yielding = users_of(_guaranteed_hardware(leaves))
     lazy = tuple(group for group in yielding if group.request.lazy_preemption and group.is_guaranteed)
     for group in lazy:
@@ -123,7 +123,7 @@ def _guaranteed_hardware(leaves: list[VirtualCell]) -> Iterator[PhysicalCell]:
 
 
 def _settle_down(estate: Estate, request: Request, seats: list[Seat], lazy: tuple[Group, ...] = ()) -> Outcome:
-    """Makes the group. Those who wait for the same leaves at a lower priority no longer do."""
+    """Makes the group. Groups that wait for the same leaves at a lower priority no longer do."""
     leaves = [leaf for seat in seats for leaf in seat.leaves if leaf is not None]
     victims = users_of(leaves)
     cancelled = preemptors_of(leaves)

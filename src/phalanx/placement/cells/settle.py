@@ -73,7 +73,7 @@ def healthy_left(state: ChainState, level: int) -> int:
 
 
 def _doom(estate: Estate, state: ChainState, owner: str, level: int) -> bool:
-    """Binds an owned cell to a broken one that nobody else needs in one piece; False if there is none."""
+    """Binds an owned cell to a broken one that no other cluster needs in one piece; False if there is none."""
     root = estate.clusters[owner].pools[state.chain.name].free_root(level)
     if root is None:
         return False

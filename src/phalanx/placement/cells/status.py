@@ -61,7 +61,7 @@ class CellStatus:
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What of a pool is free, in shapes: `fits` says how many pods of each size could start now, preempting nobody.
+    """What of a pool is free, in shapes: `fits` says how many pods of each size could start now without preemption.
 
     `fragmentation` is the share of the free leaves that pods of a whole node cannot use.
     """
