@@ -1,1 +1,1 @@
-"""Who goes next and who makes room, one file a policy."""
+"""Which job goes next and which is preempted, one file a policy."""

@@ -1,7 +1,7 @@
 """antman: opportunistic jobs live on what guaranteed ones leave of their GPUs (Xiao et al., OSDI 2020).
 
-A job that fits the quota of its queue is guaranteed: its share of a device is all of it, and it goes ahead of everybody
-else. Any other is opportunistic: it takes idle GPUs, or what guaranteed jobs leave of theirs: the memory that they do
+A job that fits the quota of its queue is guaranteed: its share of a device is all of it, and it goes ahead of all
+others. Any other is opportunistic: it takes idle GPUs, or what guaranteed jobs leave of theirs: the memory that they do
 not use, with the rest of its own on the host, and as much compute as leaves those their own measured step times. When
 its queue has quota again, it is promoted.
 """
@@ -59,7 +59,7 @@ def antman(parameters: Parameters) -> Policy:
     throttle = Throttle(tolerance, parameters.duration_ms("interval", "1m"), parameters.duration_ms("retry", "30m"))
 
     def sizes(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
-        """Who is guaranteed: all of a job's roles, which is a size that changes nothing, tells it from the others."""
+        """Which jobs are guaranteed: all of a job's roles, which is a size that changes nothing, marks one that is."""
         queues = dict.fromkeys(job.job.queue for job in jobs)
         equal = at.total.gpu_permille / PERMILLE / max(len(queues), 1)
         left_gpus = {queue: float(quota.get(queue, 0) if quota else equal) for queue in queues}
@@ -76,7 +76,7 @@ def antman(parameters: Parameters) -> Policy:
         return with_share(job.job.gang, OWN if job.sizes else LEFT)
 
     def places(job: JobView, at: Moment) -> Sequence[Place]:
-        """Idle GPUs first, of the least loaded nodes; then those of others, the least used device first.
+        """Idle GPUs first, of the least loaded nodes; then those of other jobs, the least used device first.
 
         A gang that asks for parts of devices itself may have them anywhere.
         """
@@ -87,7 +87,7 @@ def antman(parameters: Parameters) -> Policy:
     def adjusts(memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
         """How much compute and memory opportunistic jobs may have: the job, if it is one, or those beside it."""
         name, devices = job.job.id, at.sharing(job.job.id)
-        # All who share a device share it in the same way.
+        # All jobs on a shared device share it in the same way.
         if not devices or any(device[name].mode is not Mode.FRACTION for device in devices):
             return {}
         if devices[0][name].revocable:
@@ -97,7 +97,7 @@ def antman(parameters: Parameters) -> Policy:
 
     def allotted(memory: Memory, job: str, at: Moment) -> Adjustment:
         permille = allowed(memory, at.sharing(job)) if throttles else None
-        # Who is suspended uses no memory, and could not give any back.
+        # A suspended job uses no memory, and could not give any back.
         lent_mb = lending.lent_mb(memory, job, at) if lends and permille != 0 else 0
         return Adjustment(compute_permille=permille, lent_mb=lent_mb)
 
@@ -117,7 +117,7 @@ def antman(parameters: Parameters) -> Policy:
 
 
 def guaranteed_first(job: JobView, at: Moment) -> Key:
-    """Who is guaranteed goes before who is not, each in the order of submission."""
+    """Guaranteed jobs go before the rest, each in the order of submission."""
     return (not job.sizes, job.submitted_ms, job.number)
 
 
@@ -127,12 +127,12 @@ def keeps_guarantee(job: JobView) -> bool:
 
 
 def _has_no_choice(job: JobView) -> bool:
-    """Whether a job could not live on what others leave: it may not be held back, or takes no part of a device."""
+    """Whether a job could not live on what jobs leave: it may not be held back, or takes no part of a device."""
     return not job.job.preemptible or job.job.kind is Kind.SERVICE or not job.job.gang.gpus_max
 
 
 def observe(memory: Memory, event: Event, now: int) -> None:
-    """Whenever a job comes or goes, or other nodes are there, it is worked out anew who is guaranteed."""
+    """Whenever a job comes or goes, or other nodes are there, it is worked out anew which jobs are guaranteed."""
     match event:
         case TimerDue():
             if round_is_due(memory, now):

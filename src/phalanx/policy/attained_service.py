@@ -1,4 +1,4 @@
-"""Attained service: how much a job has had so far, in few queues, so that only who crosses a border is stopped.
+"""Attained service: how much a job has had so far, in few queues, so that only a job that crosses a border is stopped.
 
 Discretised two-dimensional attained service (Gu et al., NSDI 2019, §3.2).
 """
@@ -57,7 +57,7 @@ class AttainedService:
         return sank_ms if sank_ms > job.opened[0] else None
 
     def turn(self, job: JobView, queue: int, now: int) -> Key:
-        """Where a job stands among those who run in a queue: who sank to it goes behind who got devices just then."""
+        """The place of a running job in a queue: one that sank to it goes behind one just started there."""
         sank_ms = self.sank_ms(job, queue, now)
         opened_ms, place = job.opened
         return (opened_ms, 0, place) if sank_ms is None else (sank_ms, 1, job.number)

@@ -1,6 +1,6 @@
-"""backfill: first come, first served, but devices and a time are reserved for who waits, and jobs that fit before run.
+"""backfill: first come, first served, with reservations for pending jobs; jobs that fit before these run.
 
-EASY reserves for the head only, conservative for everybody in line, up to a depth (Mu'alem and Feitelson, IEEE TPDS
+EASY reserves for the head only, conservative for every pending job, up to a depth (Mu'alem and Feitelson, IEEE TPDS
 2001). Both rest on how long jobs say they take.
 """
 
@@ -15,13 +15,13 @@ MODES = {"easy": Reserve.HEAD, "conservative": Reserve.EVERYBODY}
 
 
 def reserve_of(parameters: Parameters) -> Reserve:
-    """For whom devices are reserved under a policy that has `backfill` as a parameter."""
+    """For which jobs devices are reserved under a policy that has `backfill` as a parameter."""
     return MODES.get(parameters.choice("backfill", ("off", *MODES)), Reserve.NOBODY)
 
 
 def backfill(parameters: Parameters) -> Policy:
-    """`mode` says for whom devices are reserved; `order=priority` puts higher priorities first; `estimate=learned`
-    takes the length of jobs that say none from the `quantile` percent of their like.
+    """`mode` says for which jobs devices are reserved; `order=priority` puts higher priorities first;
+    `estimate=learned` takes the length of jobs that say none from the `quantile` percent of their like.
     """
     mode = parameters.choice("mode", tuple(MODES))
     by_priority = parameters.choice("order", ("submission", "priority")) == "priority"

@@ -1,4 +1,4 @@
-"""Company: how long a step of a job takes beside those who run on its devices, as it says itself.
+"""Co-located jobs: how long a step of a job takes beside those that run on its devices, as it says itself.
 
 What is read of a report: `step_ms` of its metrics, or its samples a second where it has no such metric.
 """
@@ -12,7 +12,7 @@ from phalanx.policy.policy import Memory
 from phalanx.protocol.event import AttemptEnded, Event, JobCancelled, Progress
 
 Companions = tuple[tuple[str, str, int], ...]
-"""Those who run on a job's devices: who, packed with whom, and with how much compute."""
+"""The jobs that run on a job's devices: each with the job it is packed with, and with how much compute."""
 
 REPORTS_COUNTED = 4
 """About so many of the last reports make up what is known of a job in its present company."""
@@ -53,7 +53,7 @@ def _sensible(step_ms: float) -> float:
 
 
 def companions(job: str, devices: Sequence[Mapping[str, Portion]]) -> Companions:
-    """Who runs on the devices of a job."""
+    """The jobs that run on the devices of a job."""
     found = {name: portion for device in devices for name, portion in device.items()}
     return tuple((name, each.beside, each.compute_permille) for name, each in sorted(found.items()))
 

@@ -1,7 +1,7 @@
 """drf: dominant resource fairness over GPUs, CPUs and memory, by queue (Ghodsi et al., NSDI 2011).
 
-The dominant share of a queue is the largest of its shares of what the cluster has. Whoever's is least goes next, so
-that queues that want different things all do at least as well as with a slice of everything.
+The dominant share of a queue is the largest of its shares of what the cluster has. The queue with the least goes next,
+so that queues that want different things all do at least as well as with a slice of everything.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ EXACT = QUEUE_WEIGHT_MAX**6
 
 
 def drf(parameters: Parameters) -> Policy:
-    """`weights` are what queues are entitled to, relative to one another; 1 where none is given. `backfill` says who is
-    promised a time.
+    """`weights` are what queues are entitled to, relative to one another; 1 where none is given. `backfill` says for
+    which jobs a time is reserved.
     """
     weights = parameters.per_queue("weights")
     reserve = reserve_of(parameters)

@@ -2,7 +2,7 @@
 
 Earliest deadline first meets every deadline on one machine if any order does (Liu and Layland, JACM 1973), but falls
 apart under overload, where it spends its time on jobs that are late already. So a job that would miss its deadline
-even if it ran alone from now on goes behind all others: it has lost what it could lose by waiting.
+even if it ran alone from now on goes behind all other jobs: it has lost what it could lose by waiting.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """fair: dominant resource fairness down the tree of queues (Ghodsi et al., NSDI 2011; Bhattacharya et al., SoCC 2013).
 
-Two queues are compared where they, or the queues they lie in, lie side by side: who has not got yet what it deserves
-goes before who would borrow, then the higher priority, then the smaller dominant share for its weight. So what a
+Two queues are compared where they, or the queues they lie in, lie side by side. A queue within its nominal quota goes
+before one that would borrow, then the higher priority, then the smaller dominant share for its weight. So what a
 department has is weighed against other departments first, and only then what its teams have against one another.
 
-What is deserved goes before priority, as in KAI: else a queue of high priority would start on what others deserve, only
-to be stopped when they reclaim it.
+Nominal quota goes before priority, as in KAI: else a queue of high priority would start on the nominal quota of others,
+only to be stopped when they reclaim it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ONE = Queue("")
 
 def fair(parameters: Parameters) -> Policy:
     """With `half_life` what queues have had counts, too, the less the longer it is ago; `preempt` goes by priority;
-    `backfill` says who is promised a time.
+    `backfill` says for which jobs a time is reserved.
     """
     half_life_ms = parameters.duration_ms_or_off("half_life")
     preempt = parameters.boolean("preempt", default=False)
@@ -81,17 +81,17 @@ def weights_of(queue: Queue) -> tuple[Measure, ...]:
 
 
 def by_priority(job: JobView, at: Moment) -> Key:
-    """In a queue the higher priority first, then who came first."""
+    """In a queue the higher priority first, then the earlier submission."""
     return (-job.job.priority, job.submitted_ms, job.number)
 
 
 def lower_in_queue(head: JobView, victim: RunView, at: Moment) -> bool:
-    """In its own queue a job stops those of lower priority. What other queues have is had back by quota only."""
+    """In its own queue a job stops those of lower priority. What other queues have is reclaimed by quota only."""
     return victim.job.queue == head.job.queue and victim.job.priority < head.job.priority
 
 
 def is_due_more(queue: Queue, usage: Usage) -> bool:
-    """Whether a queue has less of everything than it deserves; of what it deserves nothing of, nothing."""
+    """Whether a queue is below its nominal quota of everything; where that is 0, it has nothing."""
     due = False
     for used, deserved in zip(usage, queue.deserved, strict=True):
         if deserved is not None:

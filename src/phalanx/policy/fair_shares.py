@@ -35,7 +35,7 @@ Claimed = Callable[[Queue, Usage, int], Claim]
 def divide(amount: int, claims: Sequence[Claim]) -> list[int]:
     """What falls to each: first what is its own, then of what is left its part by weight, the higher priority first.
 
-    Nobody gets more than it wants or may have; what one leaves goes to the others (water filling).
+    No queue gets more than it wants or may have; what one leaves goes to the rest (water filling).
     """
     bounds = [claim.wants if claim.most is None else min(claim.wants, claim.most) for claim in claims]
     shares = [min(claim.own, bound) for claim, bound in zip(claims, bounds, strict=True)]
@@ -66,8 +66,8 @@ class FairShares:
         self._shares: Shares = {}
 
     def __call__(self, at: Moment) -> Shares:
-        """By path; to a queue that nobody asks for anything, nothing falls."""
-        # Whoever changes the tree makes the queue of the whole anew; whoever supposes something, the memory.
+        """By path; to a queue in which no job asks for anything, nothing falls."""
+        # A change of the tree makes the queue of the whole anew; a supposition, the memory.
         whole = at.queue("")
         known = (at.memory.get("version"), at.total, len(at.queues()))
         is_known = at is self._at and at.memory is self._memory and whole is self._whole

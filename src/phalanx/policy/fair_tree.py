@@ -31,7 +31,7 @@ PRECISION = 10**9
 
 
 def fair_tree(parameters: Parameters) -> Policy:
-    """After `half_life` what a queue has used counts half; `backfill` says who is promised a time."""
+    """After `half_life` what a queue has used counts half; `backfill` says for which jobs a time is reserved."""
     reserve = reserve_of(parameters)
     half_life_ms = parameters.duration_ms("half_life", "7d")
     levels = Survey(uses_for_shares)
@@ -78,8 +78,8 @@ def place(queue: str, levels: Mapping[str, int]) -> Key:
 def fairshares(at: Moment) -> dict[str, float]:
     """The fairshare factor of every queue: its rank from the end of the walk over how many there are; 1 is the first.
 
-    Equals share the better rank, and the ranks they take up are not given to others. A queue is also equal to the first
-    that lies in a neighbour of the same level fairshare.
+    Equals share the better rank, and the ranks they take up are not given to other queues. A queue is also equal to the
+    first that lies in a neighbour of the same level fairshare.
     """
     levels = uses_for_shares(at)
     places = {queue: place(queue, levels) for queue in at.queues()}

@@ -8,7 +8,7 @@ from phalanx.policy.policy import Policy, always, never
 
 
 def fifo(parameters: Parameters) -> Policy:
-    """`skip=true` lets jobs behind a head that does not fit start before it. Nobody is ever stopped for another."""
+    """`skip=true` lets jobs behind a head that does not fit start before it. No job is ever stopped for another."""
     skip = parameters.boolean("skip", default=False)
     return Policy("fifo", backfill=always if skip else never, parameters=parameters.given, about=ABOUT)
 

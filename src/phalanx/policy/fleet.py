@@ -1,9 +1,9 @@
-"""Fleets: which GPU types a cluster has, who lies where, how fast jobs of a kind were there, and where each is best.
+"""Fleets: the GPU types of a cluster, where jobs lie, how fast jobs of a kind were there, and where each is best.
 
 How fast a job is on a type is learned from what jobs of its kind report while they run there. A kind is what has the
 same `model` label, or else comes from the same user under the same name, figures aside. Until that is known of a type,
 the catalogue's peak figures are taken, whatever the model. Where each job is best follows from that and from what
-everybody else makes of the types (`policy.market`). Where there is only one type, none of this is kept.
+all jobs make of the types (`policy.market`). Where there is only one type, none of this is kept.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MODEL = "model"
 
 
 class Present(NamedTuple):
-    """A job that waits or runs: what it is like, its GPUs, the types it may use (none: any), whether it may move."""
+    """A pending or running job: what it is like, its GPUs, the types it may use (none: any), whether it may move."""
 
     kind: str
     gpus: int
@@ -84,14 +84,14 @@ class Lies(NamedTuple):
 
 
 def observe_fleet(memory: Memory, event: Event, now: int) -> None:
-    """Folds an event in: who is here, and how fast jobs say that they are."""
+    """Folds an event in: which jobs are here, and how fast they say that they are."""
     if isinstance(event, Progress) and "types" in memory:
         _learn(memory, event)
     observe_presence(memory, event, now)
 
 
 def observe_presence(memory: Memory, event: Event, now: int) -> None:
-    """Folds an event in: who is here, on which nodes."""
+    """Folds an event in: which jobs are here, on which nodes."""
     if isinstance(event, ClusterDefined | ClusterChanged):
         _take_cluster(memory, event.cluster.nodes)
     if "types" not in memory:
@@ -120,7 +120,7 @@ def observe_presence(memory: Memory, event: Event, now: int) -> None:
 
 
 def observe_seats(memory: Memory, plan: Plan, now: int) -> None:
-    """Folds a Plan in: who is seated where, and who leaves."""
+    """Folds a Plan in: which jobs are placed where, and which leave."""
     if "types" not in memory:
         return
     lies = memory["lies"]
@@ -138,7 +138,7 @@ def observe_seats(memory: Memory, plan: Plan, now: int) -> None:
 
 
 def next_look(memory: Mapping[str, Any], now: int) -> int | None:
-    """When it is looked at next whether anybody should move; None while nothing has happened."""
+    """When it is looked at next whether any job should move; None while nothing has happened."""
     at_ms: int | None = memory.get("next_ms")
     return at_ms
 
@@ -181,7 +181,7 @@ def _apart(memory: Mapping[str, Any], by_gpus: Mapping[int, Mapping[str, tuple[i
 def moves(memory: Mapping[str, Any], now: int) -> Iterator[tuple[str, tuple[int, str]]]:
     """Running jobs that should go to GPUs that are free, each with its attempt and their type.
 
-    Who gains most chooses first.
+    The job that gains most chooses first.
     """
     free = _free(memory)
     if not any(free.values()):
@@ -195,7 +195,7 @@ def moves(memory: Mapping[str, Any], now: int) -> Iterator[tuple[str, tuple[int,
         for name in memory["types"]:
             faster = paces[name] - paces[lies.gpu_type]
             gain = round(faster - worth[name] + worth[lies.gpu_type], DIGITS)
-            # Where prices say that it is all the same, whoever is faster there takes what nobody else has taken.
+            # Where prices say that it is all the same, a job that is faster there takes what is left.
             if gain >= 0 and max(gain, faster) > WORTH_IT and (not present.types or name in present.types):
                 offers.append((-gain, -faster, job, name))
     taken: dict[str, None] = {}
@@ -210,7 +210,7 @@ def moves(memory: Mapping[str, Any], now: int) -> Iterator[tuple[str, tuple[int,
 
 
 def _may_move_later(memory: Mapping[str, Any], now: int) -> bool:
-    """Whether somebody has not been long enough where it is to be sent to what is free."""
+    """Whether a job has not been long enough where it is to be sent to what is free."""
     lately = any(now - lies.since_ms < SETTLED_MS for lies in memory["lies"].values())
     return lately and any(_free(memory).values())
 
@@ -223,7 +223,7 @@ def bound_type(memory: Mapping[str, Any], job: str) -> str | None:
 
 
 def kind_of(job: Job) -> str:
-    """What jobs are compared by: their model, or who sends them under which name; empty if neither is known."""
+    """What jobs are compared by: their model, or which user sends them under which name; empty if neither is known."""
     model = next((value for key, value in job.labels if key == MODEL), "")
     if model:
         return f"model {model}"
@@ -296,7 +296,7 @@ def _learn(memory: Memory, report: Progress) -> None:
 
 
 def _stir(memory: Memory, now: int) -> None:
-    """Jobs or nodes came or went: prices may be others, and it is looked at soon whether somebody should move."""
+    """Jobs or nodes came or went: prices may be others, and it is looked at soon whether a job should move."""
     if now - memory["priced_ms"] >= PRICES_MS:
         memory["priced_ms"] = now
         memory["prices"] = _prices(memory)
@@ -325,7 +325,7 @@ def _prices(memory: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _free(memory: Mapping[str, Any]) -> dict[str, int]:
-    """GPUs that nobody has, by node, as far as that is known from plans."""
+    """Free GPUs by node, as far as that is known from plans."""
     free = {node: 0 if node in memory["closed"] else gpus for node, (_, gpus) in memory["nodes"].items()}
     for lies in memory["lies"].values():
         if lies.node in free:

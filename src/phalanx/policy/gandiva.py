@@ -1,7 +1,7 @@
 """gandiva: jobs of one size side by side, in turns where there are too many, moved together (Xiao et al., OSDI 2018).
 
 A job goes to a node on which jobs of its own size are, else to an empty one, else to any other, the least loaded first.
-Where no GPU is free it takes turns with others on nodes of its own size; a turn ends with a step of the job, where it
+Where no GPU is free it takes turns with jobs on nodes of its own size; a turn ends with a step of the job, where it
 has least in memory. Two of those are tried at the same time, and stay so if they get more done. When GPUs come free,
 jobs that take turns move to them; then jobs that are spread over nodes gather on one, and those on nearly empty nodes
 leave them. Elastic jobs take what is idle and give it back.
@@ -82,7 +82,7 @@ def _shape(turns: int, at_step: bool) -> Shape:
 
 
 def by_affinity(job: JobView, at: Moment) -> Sequence[Place]:
-    """Nodes of its own size, then without any, then of others, the least loaded first; then nodes of its size in turns.
+    """Nodes of its own size, then empty ones, then of other sizes, the least loaded first; then of its size in turns.
 
     A gang that fits no one node is tried over all of them before it has to share. One that asks for parts of devices
     itself may have them anywhere.
@@ -120,7 +120,7 @@ def at_minimum(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str,
 
 
 def lend_idle(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
-    """Elastic jobs may have all they can use, but for what others wait for: the last submitted give that back first."""
+    """Elastic jobs may have all they can use, but for what pending jobs need: the last submitted give first."""
     wanted = sum(job.job.gang.gpus_min for job in jobs if not job.has_devices) - sum(node.free for node in at.nodes())
     sizes: dict[str, dict[str, int]] = {}
     for job in reversed(jobs):

@@ -1,8 +1,8 @@
 """gavel: shares of unlike GPUs by an objective, realised in rounds (Narayanan et al., OSDI 2020).
 
 A solver says which share X of its time each job should have on each GPU type (`phalanx.advice.gavel`). At the start of
-a round the jobs that are furthest behind their shares are targeted at a type; who runs there already keeps its place,
-and who is in the way gives way. What is left free goes to whoever else fits, on any type.
+a round the jobs that are furthest behind their shares are targeted at a type; a job that runs there already keeps its
+place, and jobs in the way are preempted. What is left free goes to any other job that fits, on any type.
 
 All that the solver said comes as an `Advice` whose entries are
 
@@ -15,7 +15,7 @@ All that the solver said comes as an `Advice` whose entries are
     move JOB        the same, of one that is to be stopped so that it can start on its target
     only JOB        the type that alone the job may take, since any other would do too little for its price
     kept            no solution was found, or not in time, or it could not be asked: the last answer holds for a round
-    calm            everybody is targeted, so that whoever comes is looked at at once
+    calm            every job is targeted, so that a new job is looked at at once
     rest            nothing will change before something happens, so that no round need follow
 """
 
@@ -48,10 +48,10 @@ from phalanx.workload.gang import Gang, Role
 from phalanx.workload.pairing import HALF, HALF_MARK
 
 TARGETED, HOLDS, WAITS = range(3)
-"""Who is targeted goes first. Who else runs gives way only to those, and who else waits takes only what is free."""
+"""Targeted jobs go first. Other running jobs yield only to those, and other pending jobs take only what is free."""
 
 NEWCOMER = -1
-"""The rank of a job that no round has seen yet: it has had nothing so far, so nobody is further behind."""
+"""The rank of a job that no round has seen yet: it has had nothing so far, so no job is further behind."""
 
 
 OBJECTIVES = ("fairness", "makespan", "finish_time", "cost")
@@ -83,7 +83,7 @@ def gavel(parameters: Parameters) -> Policy:
             case AttemptEnded() | JobCancelled():
                 _forget(memory, event.job, now)
             case TimerDue() if memory["next_ms"] is not None and memory["next_ms"] <= now:
-                # Nobody advises here. There will be no rounds, but whoever fits still runs.
+                # There is no adviser here. There will be no rounds, but jobs that fit still run.
                 memory["began_ms"], memory["next_ms"] = now, None
             case TimerDue() | JobReleased():
                 _expect_round(memory, max(now, memory["began_ms"] + round_ms))
@@ -106,7 +106,7 @@ def gavel(parameters: Parameters) -> Policy:
 
 
 def order(job: JobView, at: Moment) -> Key:
-    """Who is targeted, then who holds devices, then who waits; the furthest behind first."""
+    """Targeted jobs, then jobs that hold devices, then pending ones; the furthest behind first."""
     memory = _memory(at)
     rank = memory["ranks"].get(job.job.id, NEWCOMER)
     if job.job.id in memory["targets"] and not _is_wide(job, memory) and not _is_stray(job, memory):
@@ -115,7 +115,7 @@ def order(job: JobView, at: Moment) -> Key:
 
 
 def shape(job: JobView, at: Moment) -> Gang:
-    """The gang on the type that it is targeted at, else as it was submitted. Who runs stays unless it is to move."""
+    """The gang on its target type, else as it was submitted. A job that runs stays unless told to move."""
     memory = _memory(at)
     stays = job.has_devices and memory["moves"].get(job.job.id) != job.opened[1]
     target = None if stays else _confining(job, memory)
@@ -123,7 +123,7 @@ def shape(job: JobView, at: Moment) -> Gang:
 
 
 def changes(job: JobView, at: Moment) -> int | None:
-    """Who is targeted and still waits once the round has been decided takes any type: no GPU idles for a target."""
+    """A targeted job that is still pending after the round takes any type: no GPU idles for a target."""
     memory = _memory(at)
     if job.has_devices or memory["goal"]["objective"] == "cost":
         return None
@@ -243,7 +243,7 @@ def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
 
 
 def _arrive(memory: Memory, now: int) -> None:
-    """While there is enough for all, whoever comes is looked at at once; else when the round is over."""
+    """While there is enough for all, a new job is looked at at once; else when the round is over."""
     if memory["calm"]:
         memory["next_ms"] = now
     _expect_round(memory, max(now, memory["began_ms"] + memory["round_ms"]))

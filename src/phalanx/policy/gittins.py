@@ -22,7 +22,7 @@ class Gittins:
         self._sums = (0, *accumulate(self.samples))
 
     def _within(self, attained: int) -> tuple[int, int, int]:
-        """Samples no longer than this service, those that end within the quantum, and all others, as positions."""
+        """Samples no longer than this service, those that end within the quantum, and all the rest, as positions."""
         first = bisect_right(self.samples, attained)
         last = bisect_right(self.samples, attained + self.quantum)
         return first, last, len(self.samples)

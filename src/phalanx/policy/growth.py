@@ -1,4 +1,4 @@
-"""Growth: who gets how many members, of what a cluster has in all. Everybody's minimum first, then one at a time."""
+"""Growth: how many members each job gets. The minimum of each first, then one at a time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Growth:
     def divide(self, gain: Gain) -> None:
         """Adds the member that is worth the most for what it takes of its dominant resource, until none is left.
 
-        Members that are worth nothing are not given to anybody.
+        Members that are worth nothing are not given to any job.
         """
         offers = [offer for job in self._jobs for offer in self._offers(job, gain)]
         heapify(offers)
@@ -86,7 +86,7 @@ def needs(role: Role) -> Usage:
 
 
 def stays_whatever(job: JobView) -> bool:
-    """Whether a job has devices that nobody may take from it: it is counted before anybody else."""
+    """Whether a job has devices that may not be taken from it: it is counted before all other jobs."""
     return job.has_devices and (not job.job.preemptible or job.job.kind is Kind.SERVICE)
 
 

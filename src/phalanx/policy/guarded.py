@@ -1,6 +1,6 @@
 """Guards around policies from outside: what they return is looked at, and what is wrong is named.
 
-A built-in policy is tested here and is called as it is; one that somebody else wrote is called through these.
+A built-in policy is tested here and is called as it is; one from outside is called through these.
 """
 
 from __future__ import annotations

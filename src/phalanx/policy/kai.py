@@ -1,8 +1,8 @@
 """kai: quota, over-quota weight, consolidation and reclaim, as the KAI scheduler has them.
 
 Every queue has a fair share: its quota, as far as it wants that, and of what is left its part by over-quota weight,
-the higher queue priority first, level by level down the tree. Who has least of its fair share goes next. A job that
-does not fit has others moved together first; then a queue below its fair share has back what those above theirs have;
+the higher queue priority first, level by level down the tree. The queue with the least of its fair share goes next. A
+job that does not fit has jobs moved together first; then a queue below its fair share reclaims from those above theirs;
 then higher priorities stop lower ones in their own queue.
 """
 
@@ -86,7 +86,7 @@ def kai(parameters: Parameters) -> Policy:
 
 
 def within_quota(job: JobView, at: Moment) -> int | None:
-    """What can never be had back is not lent: who may not be stopped may have only what its queue deserves."""
+    """What can never be reclaimed is not lent: a job that is not preemptible stays within its queue's nominal quota."""
     if job.job.preemptible and job.job.kind is not Kind.SERVICE:
         return None
     queue = at.queue(job.job.queue)

@@ -1,6 +1,7 @@
 """las: least attained service first, in quanta so that equals do not stop one another at every moment.
 
-Nothing need be known of a job: who has had least so far goes first (Nuyens and Wierman, Performance Evaluation 2008).
+Nothing need be known of a job: the one that has had least so far goes first (Nuyens and Wierman, Performance Evaluation
+2008).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def non_negative(rows: Sequence[Row], values: Sequence[float]) -> tuple[float, .
         best = next(i for i in others if gains[i] >= most * (1 - EQUAL))
         free = sorted((*free, best))
         if not _settle(gram, right, found, free):
-            # It says nothing that the others do not say, or went straight back to 0.
+            # It says nothing that the free ones do not say, or went straight back to 0.
             left_out.append(best)
             if best in free:
                 free.remove(best)

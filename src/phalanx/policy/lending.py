@@ -2,7 +2,7 @@
 
 What a guaranteed job needs is the most that it has reported of late, or what it asked for until it has reported. What
 is left of the device, but for a little in which it may grow, is lent to those beside it; the rest of what they need is
-in the memory of the host. When it needs more they have less at once. Where nobody is guaranteed they have it all.
+in the memory of the host. When it needs more they have less at once. Where no job is guaranteed they have it all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Lending:
         beside = {name: needed_mb(memory, name, at) for name, each in device.items() if each.revocable}
         guaranteed = {name: each.memory_mb for name, each in device.items() if not each.revocable}
         if not guaranteed:
-            # Each would fit alone: an equal part of what each needs fits with all others.
+            # Each would fit alone: an equal part of what each needs fits with all the rest.
             return beside[job] // len(beside)
         left_mb = sum(
             held_mb * (PERCENT - self.headroom) // PERCENT - used_mb(memory, name, held_mb, at)
@@ -51,7 +51,7 @@ class Lending:
 
 
 def divided(left_mb: int, needed: Mapping[str, int]) -> dict[str, int]:
-    """What is left in equal parts; who needs less leaves the rest to the others."""
+    """What is left in equal parts; a job that needs less leaves the rest to the other jobs."""
     parts: dict[str, int] = {}
     for name in sorted(needed, key=lambda name: (needed[name], name)):
         parts[name] = min(needed[name], left_mb // (len(needed) - len(parts)))
@@ -60,13 +60,13 @@ def divided(left_mb: int, needed: Mapping[str, int]) -> dict[str, int]:
 
 
 def used_mb(memory: Mapping[str, Any], job: str, held_mb: int, at: Moment) -> int:
-    """What a guaranteed job uses of what it holds: all of it, if nobody knows."""
+    """What a guaranteed job uses of what it holds: all of it, if that is unknown."""
     reports: tuple[int, ...] = memory.get("used_mb", {}).get(job, ())
     return max(reports, default=0) or _asked_mb(job, at) or held_mb
 
 
 def needed_mb(memory: Mapping[str, Any], job: str, at: Moment) -> int:
-    """What an opportunistic job needs on each of its devices, or on the host instead; 0 if nobody knows."""
+    """What an opportunistic job needs on each of its devices, or on the host instead; 0 if that is unknown."""
     return _asked_mb(job, at) or max(memory.get("used_mb", {}).get(job, ()), default=0)
 
 

@@ -33,6 +33,6 @@ def _divided(role: Role) -> Role:
 
 
 def consolidate_skewed(job: JobView, at: Moment) -> Gang:
-    """Only models with skewed tensors are kept together; others take any free GPUs, which cuts their wait."""
+    """Only models with skewed tensors are kept together; all other jobs take any free GPUs, which cuts their wait."""
     model = dict(job.job.labels).get("model", "").lower()
     return job.job.gang if model.startswith(SKEWED_MODELS) else loosened(job.job.gang)

@@ -1,10 +1,10 @@
-"""A market of GPU types: what a GPU of each is worth to those who cannot have it, given what everybody makes of it.
+"""A market of GPU types: what a GPU of each is worth to jobs that cannot have it, given what all jobs make of it.
 
-Groups of jobs are given types so that the sum of the logarithms of their speeds is the greatest: everybody's favourite
-first, then from every type that is asked for too much whoever loses least goes elsewhere, maybe so that a third makes
-way (successive shortest paths; Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 9). The price of a type is what
-one more GPU of it would gain everybody together. A job is best placed where its own logarithm less the price is the
-greatest.
+Groups of jobs are given types so that the sum of the logarithms of their speeds is the greatest. Each gets its
+favourite first; then from every type that is asked for too much the group that loses least goes elsewhere, maybe so
+that a third makes way (successive shortest paths; Ahuja, Magnanti and Orlin, Network Flows, 1993, chapter 9). The price
+of a type is what one more GPU of it would gain all together. A job is best placed where its own logarithm less the
+price is the greatest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 from typing import NamedTuple
 
 WAITING = -12.0
-"""What having nothing counts: less than the slowest GPU anybody has."""
+"""What having nothing counts: less than the slowest GPU any job has."""
 
 NEGLIGIBLE = 1e-9
 
@@ -42,7 +42,7 @@ def prices(groups: Sequence[Group], capacity: Sequence[int]) -> tuple[float, ...
 
 
 class _Market:
-    """Who has how much of which place. The last place is to wait: there is room for everybody."""
+    """How much of which place each group has. The last place is to wait: there is room for all."""
 
     def __init__(self, groups: Sequence[Group], capacity: Sequence[int]) -> None:
         self.values = [(*group.values, WAITING) for group in groups]
@@ -60,12 +60,12 @@ class _Market:
                 self._push(self._way_out(place))
 
     def gains(self) -> tuple[float, ...]:
-        """What one more GPU at each place would gain: somebody comes to it, maybe another to where that one was."""
+        """What one more GPU at each place would gain: a group comes to it, maybe another to where that one was."""
         costs, _ = self._paths([0.0] * len(self.left))
         return tuple(max(0.0, -cost) for cost in costs)
 
     def _way_out(self, start: int) -> list[Step]:
-        """Who goes from where to where so that a GPU of a place comes free at the least loss, the last first."""
+        """Which groups go from where to where to free a GPU of a place at the least loss, the last first."""
         costs, steps = self._paths([0.0 if place == start else inf for place in range(len(self.left))])
         goal = min((place for place, left in enumerate(self.left) if left > 0), key=lambda place: costs[place])
         path: list[Step] = []

@@ -17,10 +17,10 @@ def label_of(node: NodeView) -> int:
 
 
 def spread(at: Moment, nodes: tuple[NodeView, ...]) -> Iterator[tuple[str, str]]:
-    """Jobs that take turns, and the nodes with GPUs that nobody has to which they go.
+    """Jobs that take turns, and the nodes with free GPUs to which they go.
 
-    Whoever moves has its GPUs to itself, and nobody moves to GPUs that others have: every move leaves fewer who take
-    turns, so that nobody goes back and forth. Of those on a device the last to come leaves, since it has done least.
+    A job that moves has its GPUs to itself, and none moves to GPUs that are taken: every move leaves fewer jobs that
+    take turns, so that none goes back and forth. Of those on a device the last to come leaves, since it has done least.
     """
     free = {node.name: node.free for node in nodes}
     gone: dict[str, None] = {}
@@ -33,7 +33,7 @@ def spread(at: Moment, nodes: tuple[NodeView, ...]) -> Iterator[tuple[str, str]]
 
 
 def _crowded(at: Moment, nodes: tuple[NodeView, ...]) -> list[JobView]:
-    """Those who could move from nodes on which jobs want more GPUs than are taken, the last to come first."""
+    """Jobs that could move from nodes on which jobs want more GPUs than are taken, the last to come first."""
     if not any(node.free for node in nodes):
         return []
     crowds = [node for node in nodes if sum(node.jobs.values()) > node.gpus - node.free]
@@ -43,7 +43,7 @@ def _crowded(at: Moment, nodes: tuple[NodeView, ...]) -> list[JobView]:
 
 
 def _is_alone(at: Moment, job: str, gone: dict[str, None]) -> bool:
-    """Whether nobody takes turns with a job but those who go elsewhere."""
+    """Whether no job takes turns with a job but those that go elsewhere."""
     return not any(name != job and name not in gone for device in at.sharing(job) for name in device)
 
 
@@ -73,7 +73,7 @@ class Gathering:
     def moves(self) -> Iterator[tuple[str, str]]:
         """Jobs and the nodes they go to, from the node with the most free GPUs to one with fewer.
 
-        It ends when too few are free on nodes that are not idle, or nobody gains.
+        It ends when too few are free on nodes that are not idle, or no job gains.
         """
         least = max(self.threshold * max((node.gpus for node in self.nodes), default=0), 1)
         if PERCENT * sum(node.free for node in self.nodes if node.jobs) < least:
@@ -101,7 +101,7 @@ class Gathering:
         self.lies[job] = {target: gpus}
 
     def _next(self) -> tuple[str, str] | None:
-        """Who moves next, and where: of the node with the most free GPUs, who is spread before who is not."""
+        """Which job moves next, and where: of the node with the most free GPUs, spread jobs first."""
         fullest = sorted((name for name in self.free if self.jobs[name]), key=lambda name: self.free[name])
         alike: dict[int, list[str]] = {}
         for name in fullest:

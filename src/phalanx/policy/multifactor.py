@@ -2,7 +2,7 @@
 
     priority = Σ weight · factor      age, fairshare, size, queue, priority
 
-As in Slurm, what a job is worth is looked at when it comes in line and then once a period, for all jobs at the same
+As in Slurm, what a job is worth is looked at when it is enqueued and then once a period, for all jobs at the same
 moments, and not as time passes in between.
 """
 
@@ -29,7 +29,7 @@ IDLE = Usage()
 
 
 def multifactor(parameters: Parameters) -> Policy:
-    """`age`, `fairshare`, `size`, `queue` and `priority` are weights; `backfill` says who is promised a time."""
+    """`age`, `fairshare`, `size`, `queue` and `priority` are weights; `backfill` says which jobs get a time."""
     rule = Rule.of(parameters)
     half_life_ms = parameters.duration_ms("half_life", "7d")
     period_ms = parameters.duration_ms("period", "5m")
@@ -110,9 +110,9 @@ class Rule:
         return tuple(Factor(name, value, self.weights[name]) for name, value in values.items())
 
     def will_change(self, job: JobView, at: Moment) -> bool:
-        """Whether a job that waits will be worth something else by itself.
+        """Whether a pending job will be worth something else by itself.
 
-        Once it is as old as counts, only what queues use changes it. With nobody at work nothing does, and a
+        Once it is as old as counts, only what queues use changes it. With no job running nothing does, and a
         simulation in which a job can never run comes to its end.
         """
         if self.weights["age"] and self._age(job, at) < 1:

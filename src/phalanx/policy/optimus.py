@@ -142,7 +142,7 @@ def _by_time(at: Moment, interval_ms: int, damping: float) -> Gain:
 
 
 def in_turn(job: JobView, sizes: dict[str, int], role: str) -> float:
-    """Whoever has least is next: what is left if nothing is known of anybody."""
+    """The job with the least is next: what is left if nothing is known of any job."""
     return 1.0 / sum(sizes.values())
 
 

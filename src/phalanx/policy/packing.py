@@ -47,7 +47,7 @@ class Packing:
     def adjusts(self, memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
         """Has a job share its turn with another, or no longer."""
         devices = at.sharing(job.job.id)
-        # All who share a device share it in the same way.
+        # All jobs on a shared device share it in the same way.
         if not devices or any(device[job.job.id].mode is not Mode.TURNS for device in devices):
             return {}
         own = self._step_ms(memory, job.job.id, at)
@@ -97,7 +97,7 @@ class Packing:
         first_ms, second_ms = (self._step_ms(memory, name, at) for name in pair)
         if first_ms is None or second_ms is None:
             return {}
-        # With more or fewer others in the round a turn comes round less or more often.
+        # With more or fewer jobs in the round a turn comes round less or more often.
         part = _turns(pair, at) / before.turns
         if part * (before.first_ms / first_ms + before.second_ms / second_ms) > BREAK_EVEN:
             return {}
@@ -137,12 +137,12 @@ def _are_packed(one: str, other: str, device: Mapping[str, Portion]) -> bool:
 
 
 def _partner(job: str, device: Mapping[str, Portion]) -> str:
-    """With whom a job shares its turn."""
+    """The job with which a job shares its turn."""
     return next((name for name in device if name != job and _are_packed(job, name, device)), "")
 
 
 def _forsaken(memory: Memory, job: str, device: Mapping[str, Portion], here: list[str]) -> dict[str, Adjustment]:
-    """A job that shares its turn with one who is gone, or was to, has it to itself again."""
+    """A job that shares its turn with one that is gone, or was to, has it to itself again."""
     known: Known | None = memory.get("pairs", {}).get(job)
     if known is not None and not all(name == job or name in here for name in known.pair):
         _part(memory, job)

@@ -29,7 +29,7 @@ class Parameter(NamedTuple):
 
 
 class Parameters:
-    """key=value pairs, read by type. A key that nobody reads is an error that names the ones there are."""
+    """key=value pairs, read by type. A key that the policy does not read is an error that names the ones there are."""
 
     def __init__(self, policy: str, given: Mapping[str, str]) -> None:
         self.policy = policy

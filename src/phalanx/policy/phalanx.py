@@ -1,8 +1,8 @@
-"""phalanx: what the product decides by where nobody says otherwise. Nothing need be known of a job.
+"""phalanx: what the product decides by where no policy is named. Nothing need be known of a job.
 
 Composed of what has been shown to work elsewhere: least attained service in levels that grow (Tiresias, NSDI 2019),
-with promotion of who has waited long; priorities before all (Borg, EuroSys 2015); others moved together before anybody
-is stopped (KAI); whoever fits may pass. Of unlike GPUs each job gets those on which it gains most (as in Gavel, OSDI
+with promotion of jobs that have waited long; priorities before all (Borg, EuroSys 2015); jobs moved together before any
+is stopped (KAI); a job that fits may pass. Of unlike GPUs each job gets those on which it gains most (as in Gavel, OSDI
 2020), by speeds that are learned from what jobs report. Ours are the measure of service, between Tiresias' two, the
 prices by which types are chosen, and that the price of being stopped counts: a job that does not save its work is never
 stopped for one of its own priority.
@@ -28,7 +28,7 @@ from phalanx.workload.job import Job, Kind
 
 LEVEL, RISEN, RISEN_MS, SAVES = "level", "risen", "risen_ms", "saves"
 KEPT = -1
-"""The level of who runs and does not save its work: before all others of its priority."""
+"""The level of a job that runs and does not save its work: before all other jobs of its priority."""
 
 PACES_MS = 300_000
 """When a job has settled where it runs, so that what it says of its pace counts."""
@@ -43,10 +43,10 @@ THOUSAND = 1000
 
 def phalanx(parameters: Parameters) -> Policy:
     """`first` is the service in seconds of one GPU that the first level has, and every other has `factor` times that of
-    the one before. Who has waited `patience` times as long as it ever ran rises by a level (0: never). `moves` says
-    whether jobs are moved together for one that does not fit, `stops=all` that work which is not saved does not count.
-    `types` says by what it is told on which GPU types a job does best: by what jobs report, or by the catalogue alone.
-    With `together` elastic jobs start on one node where that can be, and fill it before they grow beyond it.
+    the one before. A job that has waited `patience` times as long as it ever ran rises by a level (0: never). `moves`
+    says whether jobs are moved together for one that does not fit, `stops=all` that work which is not saved does not
+    count. `types` says by what it is told on which GPU types a job does best: by what jobs report, or by the catalogue
+    alone. With `together` elastic jobs start on one node where that can be, and fill it before they grow beyond it.
     """
     first_ms = 1000 * parameters.integer("first", default=600, least=1)
     factor = parameters.integer("factor", default=4, least=2)
@@ -161,12 +161,12 @@ def _starts_on_one_node(job: Job, at: Moment) -> bool:
 
 
 def best_types(job: JobView, at: Moment) -> Sequence[Place]:
-    """The GPU types on which a job does best beside what others make of them, in turn; then wherever it fits."""
+    """The GPU types on which a job does best beside what other jobs make of them, in turn; then wherever it fits."""
     return (*(Place((), None, (name,)) for name in preferred(at.memory, job.job)), WHEREVER)
 
 
 def bound_for(job: JobView, at: Moment) -> Gang:
-    """The gang as it was submitted; of who runs and is to go to better GPUs, on those."""
+    """The gang as it was submitted; of a job that runs and is to go to better GPUs, on those."""
     target = bound_type(at.memory, job.job.id) if job.has_devices else None
     return job.job.gang if target is None else confined(job.job.gang, target)
 

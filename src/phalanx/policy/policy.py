@@ -1,4 +1,4 @@
-"""Policies: who goes next, who may pass a head that waits, and who makes room. Composed of plain functions."""
+"""Policies: which job goes next, which may pass a pending head, and which is preempted. Composed of plain functions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Wakeup = Callable[[Mapping[str, Any], int], int | None]
 class Targets(StrEnum):
     """What should run.
 
-    `KEEP` is what runs, then the waiting in their order. Under the others running jobs stand in the order with the
-    waiting ones, and who does not fit behind those before him is stopped. `RANK` is for keys that change only when
+    `KEEP` is what runs, then the pending jobs in their order. Under the rest running jobs are in the order with the
+    pending ones, and one that does not fit behind those before it is stopped. `RANK` is for keys that change only when
     `changes` says so. With `RISE` the key of a running job may fall by itself as time passes, so that it is stopped
-    less and less; with `DRIFT` it may go anywhere, and every decision looks at everybody.
+    less and less; with `DRIFT` it may go anywhere, and every decision looks at every job.
     """
 
     KEEP = "keep"
@@ -52,7 +52,7 @@ class Targets(StrEnum):
 
 
 class Reserve(StrEnum):
-    """For whom devices and a time are reserved: nobody, the head, or everybody in line."""
+    """For which jobs devices and a time are reserved: none, the head, or every pending job."""
 
     NOBODY = "nobody"
     HEAD = "head"
@@ -78,22 +78,22 @@ def no_queues(queue: str, usage: Usage, at: Moment) -> Key:
 
 
 def never(head: JobView, job: JobView) -> bool:
-    """Nobody passes a head that waits."""
+    """No job passes a pending head."""
     return False
 
 
 def always(head: JobView, job: JobView) -> bool:
-    """Whoever fits may pass."""
+    """A job that fits may pass."""
     return True
 
 
 def nobody(head: JobView, victim: RunView, at: Moment) -> bool:
-    """Nobody is stopped for another."""
+    """No attempt is stopped for a job."""
     return False
 
 
 def anybody(head: JobView, other: RunView, at: Moment) -> bool:
-    """Whoever lets itself be moved, and saves its work, is moved before anybody is stopped."""
+    """An attempt that lets itself be moved, and saves its work, is moved before any is stopped."""
     return True
 
 
@@ -113,7 +113,7 @@ def as_asked(job: JobView, at: Moment) -> Gang:
 
 
 def as_large_as_fits(jobs: Sequence[JobView], at: Moment) -> Mapping[str, Mapping[str, int]]:
-    """Every elastic gang takes what it can use, while nobody waits for it."""
+    """Every elastic gang takes what it can use, while no pending job needs it."""
     return {}
 
 
@@ -133,12 +133,12 @@ def anywhere(job: JobView, at: Moment) -> Sequence[Place]:
 
 
 def all_stay(at: Moment) -> Sequence[tuple[str, str]]:
-    """Nobody moves for its own sake."""
+    """No job moves for its own sake."""
     return ()
 
 
 def as_they_are(memory: Memory, job: JobView, at: Moment) -> Mapping[str, Adjustment]:
-    """Nobody's shares change while it runs."""
+    """No job's shares change while it runs."""
     return {}
 
 
@@ -156,7 +156,7 @@ def remember_nothing(memory: Memory, event: Event, now: int) -> None:
 
 
 def remember_no_plan(memory: Memory, plan: Plan, now: int) -> None:
-    """For policies to whom it does not matter where jobs lie."""
+    """For policies to which it does not matter where jobs lie."""
 
 
 def no_wakeup(memory: Mapping[str, Any], now: int) -> int | None:
@@ -170,38 +170,38 @@ class Policy:
 
     `order` gives the key by which jobs claim capacity, least first; `queue_order`, where it is given, goes before it
     and is asked anew as a queue gets devices; `level_order` is its like for a tree of queues, asked for every level.
-    `targets` says whether running jobs stand in that order, too.
-    `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` who is promised devices at a
-    time, so that nobody who passes delays them. `victims(head, run)` says whether a running attempt may be stopped
-    for a head; which of those are, the engine works out: the set that loses the least work. It is asked once for all
-    attempts of a queue and priority, and for all heads of one; where `minds` says that only priorities matter to it,
-    once for those of a priority, which is faster with many queues. `moves(head, run)` says likewise whether one may be
-    moved elsewhere for a head, if it lands there at once; that is tried before anybody is stopped. `reclaims(head,
-    run)` says whether one of another queue may be stopped for a head where the cluster describes queues, beside what
-    is had back by quota. `keeps` is what a queue keeps whatever other queues need, in thousandths of GPUs: victims are
-    taken of it only down to that, or while it has more where the cluster describes queues.
-    `allows(job)` is what a job may have at most now, in thousandths of GPUs, where the cluster describes queues.
-    `shape` is the gang to place: it may ask for another GPU type, or let the tasks of a gang that allows it be divided.
-    `sizes` is asked at a wake-up, with all who are in line or have devices: how many members each role of an elastic
-    gang is to have, by job and name of the role; what it does not name has its minimum. Who has more gives them up, who
-    has fewer gets them as devices come free. Whether a job runs at all remains a matter of `order`. `reports_ms` is how
-    often running jobs should say how far they are; `paces_ms` how long after they began to run somewhere they should
-    say once how fast they are there, where a cluster has unlike GPUs.
+    `targets` says whether running jobs are in that order, too.
+    `backfill(head, job)` says whether a job may pass a head that does not fit; `reserve` for which jobs devices are
+    reserved at a time, so that no job that passes delays them. `victims(head, run)` says whether a running attempt may
+    be stopped for a head; which of those are, the engine works out: the set that loses the least work. It is asked once
+    for all attempts of a queue and priority, and for all heads of one; where `minds` says that only priorities matter
+    to it, once for those of a priority, which is faster with many queues. `moves(head, run)` says likewise whether one
+    may be moved elsewhere for a head, if it lands there at once; that is tried before any is stopped. `reclaims(head,
+    run)` says whether one of another queue may be stopped for a head where the cluster describes queues, beside what is
+    reclaimed by quota. `keeps` is what a queue keeps whatever other queues need, in thousandths of GPUs: victims are
+    taken of it only down to that, or while it has more where the cluster describes queues. `allows(job)` is what a job
+    may have at most now, in thousandths of GPUs, where the cluster describes queues. `shape` is the gang to place: it
+    may ask for another GPU type, or let the tasks of a gang that allows it be divided. `sizes` is asked at a wake-up,
+    with all jobs that are pending or have devices: how many members each role of an elastic gang is to have, by job and
+    name of the role; what it does not name has its minimum. A job with more gives them up, one with fewer gets them as
+    devices come free. Whether it runs at all remains a matter of `order`. `reports_ms` is how often running jobs should
+    say how far they are; `paces_ms` how long after they began to run somewhere they should say once how fast they are
+    there, where a cluster has unlike GPUs.
 
-    `places` are sets of nodes in which a gang is tried in turn, and in no other. `relocates` is asked when nobody waits
-    and nobody is being resized: which running jobs should go to which node, so that they or the cluster are better
-    off; those move that land there at once. `adjusts` is asked when a job with shares of devices has reported, or
-    somebody has begun or ceased to run on one of them, or runs there in another way: it may take note of that in the
-    memory, and says whose shares are to be changed where they are.
+    `places` are sets of nodes in which a gang is tried in turn, and in no other. `relocates` is asked when no job is
+    pending and none is being resized: which running jobs should go to which node, so that they or the cluster are
+    better off; those move that land there at once. `adjusts` is asked when a job with shares of devices has reported,
+    or another has begun or ceased to run on one of them, or runs there in another way: it may take note of that in the
+    memory, and says which jobs' shares are to be changed where they are.
 
     `changes` says when a job's key or shape changes by itself; when that moment has come `due` may write the job's
     marks, and the job is put in its new place. `observe` folds events into the policy's memory, `observe_plan` plans,
-    which say where jobs lie, and `next_wakeup` says when everybody's key changes without any event. `adviser` names
+    which say where jobs lie, and `next_wakeup` says when the keys of all jobs change without any event. `adviser` names
     the solver that is asked at such a moment; its answer comes as an `Advice` event. With `half_life_ms` the engine
     keeps what queues have spent of GPU time, of which so much later half counts (0: all of it). With
     `estimate_permille` jobs that do not say how long they take are expected to run as long as so many thousandths of
     their like at most did. `factors` are what `order` adds up, and `measures` what `queue_order` or `level_order`
-    compares of a queue, for people who ask. `labels` are those of jobs that it goes by, with the values that each may
+    compares of a queue, for users that ask. `labels` are those of jobs that it goes by, with the values that each may
     have: a job with another is refused.
     """
 
@@ -264,7 +264,7 @@ class Policy:
 
     @property
     def preempts(self) -> bool:
-        """Whether anybody is ever stopped or moved for another."""
+        """Whether any attempt is ever stopped or moved for a job."""
         return self.targets is not Targets.KEEP or self._makes_way
 
     @property
@@ -279,6 +279,6 @@ class Policy:
 
     @property
     def victims_vary(self) -> bool:
-        """Whether who gives way to whom depends on what queues have: then a refusal lasts only until that changes."""
+        """Whether the victims of a job depend on what queues have: then a refusal lasts only until that changes."""
         stops = self.victims is not nobody or self.reclaims is not nobody
         return stops and self.keeps is not nothing_kept

@@ -2,8 +2,8 @@
 
 Jobs report the times of their steps, their batch and the noise scale of their gradients. From that it is worked out how
 much each would get done with other numbers of GPUs, at the batch that suits those best. Once an interval sizes are
-searched for that make the power mean of everybody's speed-up over an equal share the greatest; who would have to change
-is counted as slower by what the change costs. A job tunes its batch by itself: that is the runtime's, in the job.
+searched for that make the power mean of all jobs' speed-ups over an equal share the greatest; a job that would have to
+change is counted as slower by what that costs. A job tunes its batch by itself: that is the runtime's, in the job.
 
 What is read of a report's `metrics`: `step_ms`, `workers`, `nodes`, `batch`, `batch_first`, `batch_max`, `noise_scale`.
 """
@@ -29,7 +29,7 @@ from phalanx.protocol.event import Event, Progress, TimerDue
 from phalanx.workload.gang import Role
 
 SPEEDUP_MIN = 0.01
-"""Who has nothing counts as this fast, so that a mean of everybody exists."""
+"""A job that has nothing counts as this fast, so that a mean over all jobs exists."""
 
 FIRST_BATCH = 1.0
 """The batch of a job that does not say: with one that never changes, any number will do."""

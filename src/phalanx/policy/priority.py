@@ -1,7 +1,7 @@
-"""priority: Borg's shape. Bands of priority, bin packing, and preemption of whoever loses the least.
+"""priority: Borg's shape. Bands of priority, bin packing, and preemption of the attempts that lose the least.
 
 A higher priority goes first and may stop a lower one, except that production jobs do not stop one another: else a
-change in one production job would ripple through all below it (Verma et al., EuroSys 2015, §2.5). Before anybody is
+change in one production job would ripple through all below it (Verma et al., EuroSys 2015, §2.5). Before any attempt is
 stopped, jobs of the same or a lower priority are moved out of the way, if they land elsewhere at once.
 """
 
@@ -17,7 +17,7 @@ from phalanx.policy.view import JobView, Moment, RunView
 
 
 def priority(parameters: Parameters) -> Policy:
-    """`production` and `monitoring` are the least priorities of those bands; `backfill` says who is promised a time."""
+    """`production` and `monitoring` are the least priorities of those bands; `backfill` says which jobs get a time."""
     production = parameters.integer("production", default=200)
     monitoring = parameters.integer("monitoring", default=300)
     reserve = reserve_of(parameters)

@@ -29,7 +29,7 @@ WHOLE = 1000
 PERMILLE_OF_PERCENT = 10
 
 LEAD_MS = 60_000
-"""The most that a job has left of its slack when it is due: the usual grace of who leaves, and as long to start."""
+"""The most that a job has left of its slack when it is due: the usual grace of a victim, and as long to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Promise:
 
     @property
     def lead_ms(self) -> int:
-        """Slack that is left when others are to make way: they take time to leave, and a job takes some to start."""
+        """Slack that is left when victims are to be stopped: they take time to leave, and a job takes some to start."""
         return min(LEAD_MS, self.slack_ms // 4)
 
 
@@ -67,7 +67,7 @@ def is_beyond(memory: Mapping[str, Any], tier: Tier) -> bool:
 
 
 def keeping_account(promises: Mapping[Tier, Promise]) -> Observe:
-    """Keeps account of what is promised to all who are here. `next_ms` is when everybody's place is another."""
+    """Keeps account of what is promised to all jobs that are here. `next_ms` is when all keys change."""
 
     def observe(memory: Memory, event: Event, now: int) -> None:
         match event:

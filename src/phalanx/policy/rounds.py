@@ -1,4 +1,4 @@
-"""Rounds: moments at which a policy works out everybody's size anew, and the order in which that is brought about."""
+"""Rounds: moments at which a policy works out all sizes anew, and the order in which that is brought about."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from phalanx.policy.policy import Key, Memory
 from phalanx.policy.view import JobView, Moment
 
 LATE, ALLOTTED, DUE, SPARED, WAITS = range(5)
-"""Who has a size and has waited for too long, who runs and has one, who waits and has one, who runs without one, and
-who waits for what others leave.
+"""A job that has a size and has waited for too long, one that runs and has one, one that waits and has one, one that
+runs without one, and one that waits for what other jobs leave.
 """
 
 PATIENCE = 2
-"""Rounds that a job with a size waits for devices to come free before others make room for it."""
+"""Rounds that a job with a size waits for devices to come free before it preempts."""
 
 PATIENCE_MIN_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """The order of jobs by their sizes. Who has one goes before who has none, and has that give way.
+    """The order of jobs by their sizes. A job that has one goes before a job that has none, and preempts it.
 
-    Of two who have sizes nobody stops the other, as long as devices come free where they are needed: sizes only add
-    up, they do not say where. Who still waits after a while has others make room, by shrinking if that will do.
+    Of two jobs that have sizes neither stops the other, as long as devices come free where they are needed: sizes only
+    add up, they do not say where. A job that still waits after a while preempts, by shrinking if that will do.
     """
 
     interval_ms: int

@@ -2,10 +2,10 @@
 
 A premium job is to have 95 % of its GPU time in any hour, a standard one 70 %, a basic one what is left (Shukla et
 al., 2022). So in an hour a job may do without for so long: its slack. Slack runs down while the job waits, or runs with
-fewer GPUs than it asked for, and is given back at the rate of the promise. Who has next to none left is due and goes
-before all who have more; else the higher tier goes first. So what is needed is taken from basic jobs first, then from
-standard ones with slack, then from premium ones with slack, and only at the end from those who are due. Where a tier
-and those above it promise more GPUs than there are, nobody of it is due: who runs stays, and the others come after.
+fewer GPUs than it asked for, and is given back at the rate of the promise. A job that has next to none left is due and
+goes before all that have more; else the higher tier goes first. So what is needed is taken from basic jobs first, then
+from standard ones with slack, then from premium ones with slack, and only at the end from jobs that are due. Where a
+tier and those above it promise more GPUs than there are, no job of it is due: those that run stay, before the rest.
 
 Everything can be preempted, moved and resized: a gang may run spliced, several of its ranks on one GPU at the same
 world size, down to the fraction that its tier promises; a basic one down to one GPU for `splice` ranks.
@@ -32,7 +32,7 @@ DUE, CALM = 0, 1
 
 def singularity(parameters: Parameters) -> Policy:
     """`premium` and `standard` are percent of GPU time; `splice` is how many ranks of a basic job share one at most,
-    `moves` whether jobs are moved together before anybody is stopped.
+    `moves` whether jobs are moved together before any is stopped.
     """
     promises = promises_of(parameters)
     splice = parameters.integer("splice", default=4, least=1)
@@ -43,7 +43,7 @@ def singularity(parameters: Parameters) -> Policy:
         return promises[tier_of(job.job) if tiers else Tier.BASIC]
 
     def is_due(job: JobView, at: Moment) -> bool:
-        """From when its slack is nearly used up until half of it is back: who runs at last is not stopped at once."""
+        """From when its slack is nearly used up until half is back: a job that runs at last is not stopped at once."""
         # While it starts it keeps the place that it had when it got its devices.
         starts = job.has_devices and job.running_since_ms is None
         promised = promise(job)
@@ -52,7 +52,7 @@ def singularity(parameters: Parameters) -> Policy:
 
     def order(job: JobView, at: Moment) -> Key:
         tier = tier_of(job.job) if tiers else Tier.BASIC
-        # Where promises are more than there is nobody is due, and of a tier who runs stays: in turns all were let down.
+        # Where promises are more than there is, no job is due, and those that run stay: in turns all were let down.
         beyond = is_beyond(at.memory, tier)
         first = DUE if tier is not Tier.BASIC and not beyond and is_due(job, at) else CALM
         return (first, RANK[tier], int(beyond and not job.has_devices), job.submitted_ms, job.number)
@@ -157,7 +157,7 @@ def _may_splice(job: Job) -> bool:
 def spliced(gang: Gang, permille: int) -> Gang:
     """The gang with as few GPUs as so many thousandths of them, at the least; a task that is divided stays in one node.
 
-    Only one that is alone is divided: what keeps its parts in a node holds for a whole gang, and others may not fit.
+    Only one that is alone is divided: what keeps its parts in a node holds for a whole gang; other roles may not fit.
     """
     role = gang.roles[0]
     if len(gang.roles) == 1 and _may_divide(role):

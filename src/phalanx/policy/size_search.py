@@ -72,7 +72,7 @@ def search(options: Sequence[Options], now: Picks, gpus: int, seed: int) -> Pick
 
 
 def _greedy(options: Sequence[Options], now: Picks, gpus: int) -> Picks:
-    """Everybody's least first, of those who have something before the others, then whatever is worth most for a GPU."""
+    """The least of each first, of jobs that have something before the rest, then whatever is worth most for a GPU."""
     picks = [0] * len(options)
     left = gpus - sum(each.gpus[0] for each in options)
     for i in sorted(range(len(options)), key=lambda i: not now[i]):

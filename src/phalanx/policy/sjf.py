@@ -1,4 +1,4 @@
-"""sjf: the shortest job first, as its duration says. Nobody is stopped for another."""
+"""sjf: the shortest job first, as its duration says. No job is stopped for another."""
 
 from __future__ import annotations
 

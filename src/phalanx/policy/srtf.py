@@ -1,4 +1,4 @@
-"""srtf: the least remaining time first. It knows durations, so it is a bound to compare others with."""
+"""srtf: the least remaining time first. It knows durations, so it is a bound to compare other policies with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from phalanx.policy.view import JobView, Moment
 
 
 def srtf(parameters: Parameters) -> Policy:
-    """`by` says what is least: remaining time, GPUs, or remaining time times GPUs. Who is behind is stopped."""
+    """`by` says what is least: remaining time, GPUs, or remaining time times GPUs. A job that is behind is stopped."""
     by = parameters.choice("by", MEASURES)
 
     return Policy(
@@ -22,7 +22,7 @@ def srtf(parameters: Parameters) -> Policy:
     )
 
 
-# Asked of everybody who runs at every decision: each asks for no more than it needs.
+# Asked of every running job at every decision: each asks for no more than it needs.
 def _by_time(job: JobView, at: Moment) -> Key:
     return (remaining_ms(job, at.now), job.submitted_ms, job.number)
 

@@ -28,7 +28,7 @@ class Survey(Generic[T]):
 
     def __call__(self, at: Moment) -> T:
         """The answer for a moment."""
-        # Whoever changes the tree makes the queue of the whole anew.
+        # A change of the tree makes the queue of the whole anew.
         whole, count = at.queue(""), len(at.queues())
         if at is not self._at or at.now != self._now or whole is not self._whole or count != self._count:
             self._answer = self._make(at)

@@ -1,12 +1,12 @@
 """themis: finish-time fairness by leases and auctions (Mahajan et al., NSDI 2020).
 
-ρ of a job is how long it takes here over how long it would take alone on its equal part of the cluster. Whoever gets
-devices has them for a lease. When leases end, the devices are auctioned among those who fare worst; what nobody wins
+ρ of a job is how long it takes here over how long it would take alone on its equal part of the cluster. A job that gets
+devices has them for a lease. When leases end, the devices are auctioned among jobs that fare worst; what none wins
 goes to the rest by lot. The auctions are held by `phalanx.advice.themis`; what it says comes as an `Advice` of entries
 
     lease JOB   until when a winner has its devices, in milliseconds
     rank JOB    its place: winners first, then the rest by lot
-    up JOB      the job's lease has ended and it won nothing: which of all attempts it is that has to give way
+    up JOB      the job's lease has ended and it won nothing: which of all attempts it is that may be preempted
     rho JOB     how unfairly a bidder fares
     next        when the next lease ends; without it no auction takes place before something happens
     kept        no auction could be held: what the last one came to holds until the next
@@ -38,10 +38,10 @@ from phalanx.protocol.event import (
 )
 
 HOLDS, WON, UP, WAITS = range(4)
-"""Who has a lease stays. Who won goes before those whose lease has ended, and these before those who only wait."""
+"""A job with a lease stays. One that won goes before those whose lease has ended, and these before the pending ones."""
 
 NEWCOMER = -1
-"""The rank of a job that no auction has seen yet: it takes what lies idle before those who have been drawn by lot."""
+"""The rank of a job that no auction has seen yet: it takes what lies idle before those that have been drawn by lot."""
 
 PAUSES = 20
 """So many auctions a lease can be divided by at most."""
@@ -51,7 +51,7 @@ MEDIAN = 500
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How auctions are held. `filter_permille` of those whose devices are up do not bid: those who fare best."""
+    """How auctions are held. `filter_permille` of the jobs whose devices are up do not bid: those that fare best."""
 
     lease_ms: int
     filter_permille: int
@@ -91,7 +91,7 @@ def themis(parameters: Parameters) -> Policy:
                     memory["jobs"].pop(event.job, None)
                 _expect(memory, rule, now)
             case TimerDue() if memory["next_ms"] is not None and memory["next_ms"] <= now:
-                # Nobody advises here. There will be no auctions, but whoever fits still runs.
+                # There is no adviser here. There will be no auctions, but jobs that fit still run.
                 memory["began_ms"], memory["next_ms"] = now, None
             case Done():
                 pass
@@ -112,7 +112,7 @@ def themis(parameters: Parameters) -> Policy:
 
 
 def order(job: JobView, at: Moment) -> Key:
-    """Who holds a lease, who won one, whose lease has ended, who waits."""
+    """Jobs that hold a lease, that won one, whose lease has ended, and that wait."""
     memory = at.memory
     name = job.job.id
     rank = memory["ranks"].get(name, NEWCOMER) if memory else NEWCOMER
@@ -164,7 +164,7 @@ def _take(memory: Memory, body: Mapping[str, float], now: int) -> None:
 
 
 def _expect(memory: Memory, rule: Rule, now: int) -> None:
-    """Devices may have come free, or somebody has none: an auction, unless one has just been."""
+    """Devices may have come free, or a job has none: an auction, unless one has just been."""
     if memory["jobs"]:
         at_ms = max(now, memory["began_ms"] + rule.pause_ms)
         memory["next_ms"] = at_ms if memory["next_ms"] is None else min(memory["next_ms"], at_ms)

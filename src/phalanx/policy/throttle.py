@@ -23,12 +23,12 @@ FIRST_PERMILLE = 50
 
 LEAST_PERMILLE = 10
 CLOSE_PERMILLE = 25
-"""So near to what does harm nobody looks for more."""
+"""So near to what does harm no more is looked for."""
 
 PERCENT = 100
 
 Devices = Sequence[Mapping[str, Portion]]
-"""Who runs on each device of a job, with what each has there."""
+"""The jobs that run on each device of a job, with what each has there."""
 
 
 class Level(NamedTuple):
@@ -52,7 +52,7 @@ class Throttle:
     retry_ms: int
 
     def control(self, memory: Memory, job: str, at: Moment) -> tuple[str, ...]:
-        """Works out what those beside a guaranteed job may have, by what it has reported; and who they are."""
+        """Works out what the jobs beside a guaranteed job may have, by what it has reported; and which they are."""
         devices = at.sharing(job)
         levels, own = memory.setdefault("levels", {}), memory.setdefault("own_ms", {})
         level: Level | None = levels.get(job)
@@ -106,7 +106,7 @@ def allowed(memory: Mapping[str, Any], devices: Devices) -> int:
 
 
 def opportunistic_on(devices: Devices, level: Level | None, at: Moment) -> tuple[str, ...]:
-    """Who has a revocable share of the devices of a guaranteed job; those who are suspended for it, too."""
+    """The jobs with a revocable share of the devices of a guaranteed job; those that are suspended for it, too."""
     running = (name for device in devices for name, portion in device.items() if portion.revocable)
     resting = level.beside if level is not None and not level.permille else ()
     return tuple(sorted(dict.fromkeys((*running, *(name for name in resting if at.job(name).has_devices)))))

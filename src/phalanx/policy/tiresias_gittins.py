@@ -15,7 +15,7 @@ from phalanx.policy.view import JobView, Moment
 
 def tiresias_gittins(parameters: Parameters) -> Policy:
     """`samples` are total services of past jobs in GPU-seconds; `quantum` is how far ahead the index looks; with
-    `inside=running` only who crosses the border of a queue is stopped.
+    `inside=running` only a job that crosses the border of a queue is stopped.
     """
     service = AttainedService(parameters.choice("dims", ("2", "1")), parameters.numbers("limits", DEFAULT_LIMITS))
     samples = parameters.needed_numbers("samples", "a FILE of total GPU-seconds of past jobs, one a line, or 1/2/3")
@@ -29,7 +29,7 @@ def tiresias_gittins(parameters: Parameters) -> Policy:
         return (queue, int(keeps_place and not stays(job, queue, at)), -rank(attained), job.submitted_ms, job.number)
 
     def stays(job: JobView, queue: int, at: Moment) -> bool:
-        """Whether a job runs in its queue already: one that sinks to it now gives way to those who wait there."""
+        """Whether a job runs in its queue already: one that sinks to it now yields to those that wait there."""
         return job.has_devices and service.sank_ms(job, queue, at.now) != at.now
 
     def changes(job: JobView, at: Moment) -> int | None:

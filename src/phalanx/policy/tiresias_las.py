@@ -1,8 +1,8 @@
 """tiresias-las: least attained service first, in few queues; nothing is known of durations (Gu et al., NSDI 2019).
 
-Inside a queue who runs goes before who waits, in the order in which they came to run there. Of those who wait, who was
-stopped goes before those who wait for their first turn in that queue, the last who was stopped first; who has just
-sunk, or been promoted, is last. These are the rules of the authors' simulator, told as a key.
+Inside a queue running jobs go before pending ones, in the order in which they came to run there. Of pending jobs, those
+that were stopped go before those that wait for their first turn in that queue, the last stopped first; one that has
+just sunk, or been promoted, is last. These are the rules of the authors' simulator, told as a key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from phalanx.policy.policy import Key, Policy, Targets, as_asked
 from phalanx.policy.view import JobView, Moment
 
 RUNS, STOPPED, NEXT = 0, 1, 2
-"""The parts of a queue: who runs, who was stopped, and who waits for the first turn."""
+"""The parts of a queue: jobs that run, that were stopped, and that wait for the first turn."""
 
 
 def tiresias_las(parameters: Parameters) -> Policy:

@@ -11,7 +11,7 @@ from phalanx.workload.job import Job
 
 
 class Usage(NamedTuple):
-    """What somebody holds or has been promised, or what there is."""
+    """What a job or queue holds or has claimed, or what there is."""
 
     gpu_permille: int = 0
     cpus_milli: int = 0
@@ -19,7 +19,7 @@ class Usage(NamedTuple):
 
 
 class NodeView(NamedTuple):
-    """A node as a policy sees it: its GPUs that take work, those that nobody has, and the GPUs of each job on it."""
+    """A node as a policy sees it: its GPUs that take work, those that are free, and the GPUs of each job on it."""
 
     name: str
     gpus: int
@@ -46,7 +46,7 @@ WHEREVER = Place(crowded=None)
 class Adjustment(NamedTuple):
     """What is to be different of the shares of a job that runs; None is as it is.
 
-    On devices that are taken in turns `beside` is the job with which it shares its turn, or empty: nobody.
+    On devices that are taken in turns `beside` is the job with which it shares its turn, or empty: none.
     `compute_permille` is the most that revocable shares may have; at 0 the job is suspended until it may have more.
     `lent_mb` is what they may use of a device's memory; what of theirs does not fit in there goes to the host.
     """
@@ -73,16 +73,16 @@ class Moment(Protocol):
 
     @property
     def free_gpus(self) -> int:
-        """GPUs that nobody has, on nodes that take work."""
+        """Free GPUs on nodes that take work."""
 
     def nodes(self) -> tuple[NodeView, ...]:
-        """The nodes that take work, and who is there. It is worked out anew each time: not for every job."""
+        """The nodes that take work, and the jobs there. It is worked out anew each time: not for every job."""
 
     def job(self, name: str) -> JobView:
         """A job that was submitted."""
 
     def sharing(self, job: str) -> tuple[Mapping[str, Portion], ...]:
-        """Who runs on each device that a job has a share of, by job, with what each has there; the job itself too."""
+        """The jobs that run on each device that a job has a share of, with what each has there; the job itself too."""
 
     def usage(self, queue: str) -> Usage:
         """What the jobs of a queue, and of those inside it, have now."""
@@ -121,11 +121,11 @@ class JobView(Protocol):
 
     @property
     def has_devices(self) -> bool:
-        """Whether it holds devices or has been promised some."""
+        """Whether it holds devices or has a claim on some."""
 
     @property
     def opened(self) -> tuple[int, int]:
-        """When it last got devices, and its place among all who ever did."""
+        """When it last got devices, and its place among all jobs that ever did."""
 
     @property
     def first_start_ms(self) -> int | None:
@@ -165,7 +165,7 @@ class JobView(Protocol):
 
     @property
     def suspends(self) -> bool:
-        """Whether it can be suspended for others, so that nothing of its work is lost."""
+        """Whether it can be suspended for another job, so that nothing of its work is lost."""
 
     def executed_ms(self, now: int) -> int:
         """How long it has run, over all attempts."""

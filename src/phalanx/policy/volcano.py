@@ -1,9 +1,9 @@
 """volcano: gang, priority, proportion, drf and binpack, composed as Volcano composes its plugins.
 
-`proportion` divides the cluster among queues by weight, each up to what it wants and may have; what a queue deserves is
-its own before, as under `capacity`. The queue that has least of that goes next, and one that has all of it gets no
-more. In a queue the higher priority goes first, then submission. A job stops lower priorities of its own queue
-(preempt), and a queue below what it is due has back what another has beyond that (reclaim). With `queues=hdrf` queues
+`proportion` divides the cluster among queues by weight, each up to what it wants and may have; the nominal quota of a
+queue is its own before, as under `capacity`. The queue that has least of that goes next, and one that has all of it
+gets no more. In a queue the higher priority goes first, then submission. A job stops lower priorities of its own queue
+(preempt), and a queue below its share reclaims what another has beyond its own (reclaim). With `queues=hdrf` queues
 are ordered by hierarchical dominant shares instead.
 """
 
@@ -84,7 +84,7 @@ def volcano(parameters: Parameters) -> Policy:
 
 
 def claim(queue: Queue, wants: Usage, resource: int) -> Claim:
-    """What it deserves is a queue's own, as in Volcano's capacity; what is left falls to all by weight (proportion)."""
+    """A queue's nominal quota is its own, as in Volcano's capacity; the rest falls to all by weight (proportion)."""
     own = queue.deserved[resource] or queue.guaranteed[resource] or 0
     return Claim(wants[resource], own, queue.weights[resource], 0, queue.limit[resource])
 

@@ -17,7 +17,7 @@ NOTHING = Usage()
 
 
 def observe_wants(memory: Memory, event: Event, now: int) -> None:
-    """Keeps account of who asks for what. `version` tells two accounts apart."""
+    """Keeps account of what each job asks for. `version` tells two accounts apart."""
     if "wants" not in memory:
         memory.update({"wants": {}, "jobs": {}, "version": 0})
     match event:

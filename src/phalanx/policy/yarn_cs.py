@@ -1,8 +1,8 @@
 """yarn-cs: capacity queues, as YARN's scheduler shared out Philly (Jeon et al., ATC 2019).
 
-Each queue is entitled to a share of the GPUs. One may take more while others leave theirs idle, and gives the surplus
-back, by preemption, once the cluster is nearly full and the owners want what is theirs. A gang is first asked for as
-it is, close together; after some time of trying it takes what there is.
+Each queue is entitled to a share of the GPUs. One may take more while other queues leave theirs idle, and gives the
+surplus back, by preemption, once the cluster is nearly full and the owners want what is theirs. A gang is first asked
+for as it is, close together; after some time of trying it takes what there is.
 """
 
 from __future__ import annotations
