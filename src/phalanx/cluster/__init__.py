@@ -1,1 +1,1 @@
-"""The machine room: hardware catalogue, topology, health and free capacity."""
+"""The hardware: catalogue, topology, health and free capacity."""

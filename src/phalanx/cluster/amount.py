@@ -19,8 +19,8 @@ class Amount:
     Real job mixes ask for few distinct amounts, so the index keeps a set of nodes per amount asked for and flips
     single bits as a node crosses it.
 
-    What is free is what is left beside the larger of two sums: what is held now, and what will be held once the
-    holders that are leaving (ceding) have left and those who wait for them (claims) are in.
+    What is free is what is left beside the larger of two sums: what is held now, and what will be held once
+    terminating holders (ceding) have left and the claims that wait for them are in.
     """
 
     __slots__ = ("_at_least", "_bit", "_thresholds", "ceding", "claimed", "free", "held", "name", "total")
@@ -69,7 +69,7 @@ class Amount:
         self._refresh(node)
 
     def cede(self, node: int, change: int) -> None:
-        """Adds to what is held by those who are leaving."""
+        """Adds to what is held by terminating attempts."""
         self.ceding[node] += change
         self._refresh(node)
 
@@ -80,7 +80,7 @@ class Amount:
         self._refresh(node)
 
     def claim(self, node: int, change: int) -> None:
-        """Adds to what is promised to those who wait for the leaving ones."""
+        """Adds to what is claimed while terminating attempts are still there."""
         self.claimed[node] += change
         self._refresh(node)
 

@@ -29,7 +29,7 @@ NODES_FEW = 8
 class Booking(NamedTuple):
     """What one task takes of one node: amounts by number, and a set of whole devices or a portion of one.
 
-    `holder` names the task on a device that others share.
+    `holder` names the task on a device that is shared.
     """
 
     node: int
@@ -42,9 +42,9 @@ class Booking(NamedTuple):
 class Capacity:
     """The free devices and amounts of a cluster.
 
-    A booking is *held* by who runs there. A *claim* is a booking for somebody who waits until the holders, who
-    *cede* it, have left. Every change has an exact inverse, so that a trial is undone by undoing its steps. `versions`
-    count changes of each node, for those who remember what they saw of it.
+    A booking is *held* by the attempt that runs there. A *claim* is a booking for an attempt that waits until the
+    holders, which *cede* it, have left. Every change has an exact inverse, so that a trial is undone by undoing its
+    steps. `versions` count changes of each node, for code that remembers what it saw of it.
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -93,7 +93,7 @@ class Capacity:
         return self.with_health[Health.HEALTHY]
 
     def hold(self, booking: Booking) -> None:
-        """Gives a booking to somebody who starts now."""
+        """Gives a booking to an attempt that starts now."""
         for number, amount in booking.needs:
             self.amounts[number].hold(booking.node, amount)
         self._take(booking)
@@ -130,7 +130,7 @@ class Capacity:
             self.release(booking)
 
     def vacate(self, booking: Booking) -> None:
-        """Takes back what somebody held who was leaving."""
+        """Takes back what a terminating attempt held."""
         if booking.portion is None:
             self.ceding[booking.node] &= ~booking.devices
         for number, amount in booking.needs:
@@ -192,9 +192,9 @@ class Capacity:
             self.amounts[number].cede(node, -amount)
 
     def claim(self, booking: Booking) -> None:
-        """Promises a booking to somebody who starts once the ceding holders have left.
+        """Gives an attempt a claim on a booking: it starts once the ceding holders have left.
 
-        A device of which a portion is promised takes nobody else until the promise is kept or taken back.
+        A device of which a portion is claimed takes no other attempt until the claim is allocated or taken back.
         """
         node, devices, needs, portion, _ = booking
         if portion is not None:
@@ -222,7 +222,7 @@ class Capacity:
         self._refresh(node, -1 if devices else 0)
 
     def held_by_others(self, booking: Booking) -> bool:
-        """Whether a claimed booking still waits for somebody to leave."""
+        """Whether a claimed booking still waits for an attempt to leave."""
         node, devices, needs, portion, _ = booking
         if self.held[node] & devices:
             return True
@@ -235,7 +235,7 @@ class Capacity:
         )
 
     def load(self, node: int, device: int) -> DeviceLoad:
-        """Who shares a device; made when it is first shared or cut."""
+        """The holders of a shared device; made when it is first shared or cut."""
         load = self.loads.get((node, device))
         if load is None:
             spec = self.topology.nodes[node]
@@ -250,7 +250,7 @@ class Capacity:
         self.partitioned[node] = self.partitioned[node] & ~bit | (bit if layout is not None else 0)
 
     def set_cutting(self, node: int, device: int, cutting: bool) -> None:
-        """A device that is being cut is given to nobody until it is known how it came out."""
+        """A device that is being cut is given to no attempt until it is known how it came out."""
         bit = 1 << device
         self.cutting[node] = self.cutting[node] | bit if cutting else self.cutting[node] & ~bit
         if not cutting:
@@ -259,11 +259,11 @@ class Capacity:
         self._refresh(node)
 
     def unused(self, node: int) -> int:
-        """Devices of a node that nothing holds, shares or was promised, whatever its health."""
+        """Devices of a node that nothing holds, shares or claims, whatever its health."""
         return self.all_devices[node] & ~(self.held[node] | self.claimed[node] | self.shared[node] | self.cutting[node])
 
     def usable_shares(self, node: int) -> int:
-        """Shared devices of a node that others may join."""
+        """Shared devices of a node that may take more shares."""
         return self.shared[node] & ~(self.claimed[node] | self.unhealthy[node] | self.cutting[node])
 
     def _refresh_share(self, node: int) -> None:
@@ -324,7 +324,7 @@ class Capacity:
                 self._forget_changes()
 
     def _put_in_use(self, node: int, old: int, new: int, more_tasks: int) -> None:
-        """Keeps idle nodes in a set, and the others in sets by their tasks and by how many GPUs are free."""
+        """Keeps idle nodes in a set, and the rest in sets by their tasks and by how many GPUs are free."""
         bit, everything = self.topology.bit[node], self.all_devices[node]
         had = self.tasks[node]
         has = self.tasks[node] = had + more_tasks

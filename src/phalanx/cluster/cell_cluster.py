@@ -69,7 +69,7 @@ def _nodes(
             for child in spec.children
             for found in _nodes(child, chain, (*path, f"{path[-1]}-{child.address}"), height, site)
         ]
-    # The last of the path is the node itself; a chain lower than others has no domains at the outer levels.
+    # The last of the path is the node itself; a chain lower than other chains has no domains at the outer levels.
     domains = path[:-1]
     full = (("",) * (height - len(domains)) + domains) if domains else ("",) * height
     found = tuple(Leaf(chain.name, spec.address, int(leaf.address)) for leaf in spec.walk() if not leaf.children)

@@ -2,7 +2,7 @@
 
 A cell is a piece of hardware in a hierarchy: a GPU, a switch, a socket, a node, a rack. A chain is the list of types
 from the leaf to one type that stands alone; all cells of a type have the same number of children, which is what makes
-one as good as another to whoever asks for one.
+one as good as another to any request for one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class CellError(PhalanxError):
 
 @dataclass(frozen=True, slots=True)
 class CellType:
-    """A type of cell: so many cells of another type. A type nobody declares is a leaf."""
+    """A type of cell: so many cells of another type. A type that is not declared is a leaf."""
 
     name: str
     child: str

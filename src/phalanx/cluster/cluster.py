@@ -96,8 +96,8 @@ class StorageTier:
 class Cluster:
     """A cluster. `levels` run from the outermost to the innermost and contain `node`; `links` is per level.
 
-    Every `defragment_ms` running jobs may be moved for one that waits; never if that is 0. Who has waited longer than
-    `patience_ms`, or that of its queue, is passed no more; 0 is never, None that nothing is said of it.
+    Every `defragment_ms` running jobs may be moved for a pending one; never if that is 0. A job that has waited longer
+    than `patience_ms`, or that of its queue, is passed no more; 0 is never, None that nothing is said of it.
     `links["rack"]` joins the nodes of one rack, `links["node"]` the devices of one node, `links["cluster"]` all.
     Without `queues` jobs may name any queue, and none has a quota. With `cells` queues are virtual clusters that own
     some of the hardware.

@@ -1,7 +1,7 @@
-"""What one device gives away: portions, who holds them, and the rules that keep any part from being given twice.
+"""What one device gives away: portions, their holders, and the rules that keep any part from being given twice.
 
 A device is shared in one mode at a time: the modes exclude each other in the driver or void each other's promises. MIG
-and MPS divide the device differently, turns and fractions count on knowing all who run, a whole device has no rest.
+and MPS divide the device differently, turns and fractions count on knowing all that run, a whole device has no rest.
 
 Guaranteed compute never exceeds 1000 ‰. Revocable portions may lie on top of it, since they can be stopped at any time;
 but memory is physical, so guaranteed and revocable portions together never exceed the device's.
@@ -47,7 +47,7 @@ class Portion:
     On a device that is taken in turns `beside` names the job whose turn it shares, and which shares its own: the two
     are packed, and run at the same time. Where a turn ends `at_step`, the step that runs is done first.
 
-    `lent_mb` is memory that a revocable portion uses while those who hold it do not. Nobody counts on it: it is had
+    `lent_mb` is memory that a revocable portion uses while its holders do not. Nothing counts on it: it is had
     back at any time, and what was in it goes to the host.
     """
 
@@ -97,7 +97,7 @@ def whole(memory_mb: int, revocable: bool = False) -> Portion:
 
 @dataclass(slots=True)
 class DeviceLoad:
-    """Who holds what on one device, with the sums kept beside. Changed only by the functions below.
+    """What each holder has of one device, with the sums kept beside. Changed only by the functions below.
 
     `model` names the MIG rules (None: no MIG), `layout` the MIG instances that exist (None: MIG mode is off), which
     may differ from what holders were promised until a re-partition is done. `occupied` and `turns_taken` are bitsets.
@@ -115,7 +115,7 @@ class DeviceLoad:
 
     @property
     def mode(self) -> Mode | None:
-        """The mode its holders keep it in, or None when nobody holds any of it."""
+        """The mode its holders keep it in, or None when it has none."""
         for portion in self.holders.values():
             return portion.mode
         return None
@@ -134,7 +134,7 @@ class DeviceLoad:
 
     @property
     def free_mb(self) -> int:
-        """Memory that nobody holds, guaranteed or revocable."""
+        """Memory without a holder, guaranteed or revocable."""
         return self.memory_mb - self.resident_mb
 
 

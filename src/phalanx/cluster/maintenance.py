@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """From `start_ms` until `end_ms` nobody runs on these nodes, and nobody is placed there who would run into it."""
+    """From `start_ms` until `end_ms` no job runs on these nodes, and none is placed there that would run into it."""
 
     name: str
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Queues: what the owner of a cluster allots to those who share it. A tree, named by paths such as research/llm."""
+"""Queues: what the owner of a cluster allots to its users. A tree, named by paths such as research/llm."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ UNSAID = Quota()
 class Queue:
     """One queue. `path` names it and, before each slash, the queues it lies in.
 
-    What is `guaranteed` is never lent to anybody. What is `deserved` beyond that is lent while it is idle, and
-    reclaimed when it is wanted. Nobody gets beyond the `limit`. `weight` is its part of what several queues want,
+    What is `guaranteed` is never lent. What is `deserved` beyond that, its nominal quota, is lent while it is idle, and
+    reclaimed when it is wanted. No queue gets beyond its `limit`. `weight` is its part of what several queues want,
     `cpu_weight` and `memory_weight` that of CPUs and memory where it is another; `priority` is its place among queues.
     With `reclaimable` off nothing is taken back of what it has borrowed. `min_run_ms` is how long its jobs run before
-    they may be stopped for others; `min_run_reclaim_ms`, where it is given, how long they and those of the queues
+    they may be stopped for other jobs; `min_run_reclaim_ms`, where it is given, how long they and those of the queues
     inside do before they may be for a queue beside it. `budget_gpu_ms` is what they may use of GPU time in all.
     `patience_ms` is that of the cluster, where it is another for its jobs.
 
@@ -103,7 +103,7 @@ def settled(queues: tuple[Queue, ...], total: Quota) -> dict[str, Queue]:
     """The queues by path with every quota said, the whole cluster under the empty path; conflicts raise QuotaConflict.
 
     A queue that says nothing is guaranteed and deserves what its queues inside are and do. Unset limits are None; and
-    so is what is deserved of a resource of which no queue says what it is guaranteed or deserves: nobody borrows that.
+    so is what is deserved of a resource of which no queue says what it is guaranteed or deserves: none borrows that.
     """
     spoken_of = tuple(any(_says(queue, resource) for queue in queues) for resource in range(len(RESOURCES)))
     by_path = {queue.path: queue for queue in queues}
@@ -146,7 +146,7 @@ def _settle(queue: Queue, inside: list[Queue], spoken_of: tuple[bool, ...]) -> Q
 
 
 def _beyond_limit(said: Queue, queue: Queue, inside: list[Queue], resource: int, limit: int) -> str:
-    """By what a queue deserves more than its limit: by what it says, or by what those inside are allotted together."""
+    """By what a nominal quota exceeds the limit: by what its queue says, or by the sum of what those inside get."""
     for which, verb in (("guaranteed", "is guaranteed"), ("deserved", "deserves")):
         amount = getattr(queue, which)[resource]
         if amount <= limit:

@@ -11,7 +11,7 @@ from phalanx.placement.placement import Placement
 
 
 class ActionId(NamedTuple):
-    """Who asks (the leader's term), for which attempt of which job, and the how-manieth request for it this is."""
+    """The leader's term, the attempt of a job that it is for, and the number of the request for it."""
 
     term: int
     job: str

@@ -6,7 +6,7 @@ import msgspec
 
 
 class CellSeat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Leaves of one node, and the virtual leaves they stand for; none for who has no guarantee."""
+    """Leaves of one node, and the virtual leaves they stand for; none for an attempt that has no guarantee."""
 
     chain: str
     node: str
@@ -15,7 +15,7 @@ class CellSeat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Seated(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """An attempt has leaves, or waits for those who use them to leave. `downgraded` lost their guarantee to it."""
+    """An attempt has leaves, or waits for the attempts on them to leave. `downgraded` lost their guarantee to it."""
 
     attempt: str
     seats: tuple[CellSeat, ...]
@@ -23,7 +23,7 @@ class Seated(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class Joined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """An attempt shares a leaf with others of its virtual cluster; with `seat` it is the first on it."""
+    """An attempt shares a leaf with attempts of its virtual cluster; with `seat` it is the first on it."""
 
     attempt: str
     leaf: str

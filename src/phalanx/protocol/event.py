@@ -30,8 +30,8 @@ class SuspendRates(msgspec.Struct, frozen=True, omit_defaults=True):
 class ClusterDefined(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
     """The first record of every journal: the cluster, the policy and placement that decide on it, the leader's term.
 
-    `lacks` are things the backend cannot do: resize, or share devices by fraction, mps or mig. Nobody plans on them.
-    Attempts are suspended for others only where the backend says how fast that frees device memory.
+    `lacks` are things the backend cannot do: resize, or share devices by fraction, mps or mig. No plan relies on them.
+    Attempts are suspended for other jobs only where the backend says how fast that frees device memory.
     """
 
     cluster: Cluster

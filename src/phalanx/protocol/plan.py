@@ -13,7 +13,7 @@ from phalanx.protocol.reason import Reason
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """Exact device shares for a new attempt, from the moment it is planned.
 
-    A claim that `waits` lies on devices that `victims`, and others who are leaving, still hold; nobody else gets them.
+    A claim that `waits` lies on devices that `victims`, and terminating attempts, still hold; no other job gets them.
     """
 
     job: str
@@ -24,18 +24,18 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a job, and every waiting job of the same shape in the same queue, does not run."""
+    """Why a job, and every pending job of the same shape in the same queue, does not run."""
 
     job: str
     reason: Reason
 
 
 RESERVATIONS_MAX = 32
-"""Jobs for which devices are reserved at most, where everybody in line gets some: a bound on work."""
+"""Jobs for which devices are reserved at most, where every pending job gets some: a bound on work."""
 
 
 class Reservation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The devices that a job will have from a moment on, by what is known of those who hold them now.
+    """The devices that a job will have from a moment on, by what is known of the attempts that hold them now.
 
     Where holders run longer than they said, `at_ms` is when they are expected to have left after all, and
     `earliest_ms` when the job could start if they left now.
@@ -56,8 +56,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, tag="Decision"):
     """The difference between what is and what should be.
 
     `verdicts` are those that changed. `head` is the job behind which everything waits, where the policy does not let
-    others pass. `exhaustive` says that every kind of waiting job was looked at. `withdrawn` are attempts that had no
-    more than a claim, which goes to somebody before them. `reservations` are those there are from now on; None leaves
+    jobs pass. `exhaustive` says that every class of pending jobs was looked at. `withdrawn` are attempts that had no
+    more than a claim, which goes to a job before them. `reservations` are those there are from now on; None leaves
     them as they were. `cells` are the steps that lead to these claims among the cells of virtual clusters.
     """
 

@@ -1,4 +1,4 @@
-"""Reasons: why a job waits."""
+"""Reasons: why a job is pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom jobs wait for: those that a person named, by their ids, and in an order in which nobody comes too soon."""
+"""Which jobs a job waits for: those that a person named, by their ids, and in an order in which none comes too soon."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAMED_MAX = 20
 
 
 class AfterError(ValueError):
-    """Whom a job wants to wait for cannot be waited for. `job` is its id, `other` what it calls the other."""
+    """The job that a job wants to wait for cannot be waited for. `job` is its id, `other` what it calls the other."""
 
     def __init__(self, job: str, other: str, reason: str) -> None:
         super().__init__(reason)
@@ -33,9 +33,9 @@ class Circle(AfterError):  # noqa: N818
 
 
 def bound(jobs: Iterable[Job]) -> list[Job]:
-    """Jobs that are submitted together, as given, with the others that they name (or arrays) as ids.
+    """Jobs that are submitted together, as given, with the jobs that they name (or arrays) as ids.
 
-    Raises AfterError for a name that several have. What nobody has is left as it is.
+    Raises AfterError for a name that several have. A name that no job has is left as it is.
     """
     jobs = list(jobs)
     known = _Known(jobs)
@@ -49,7 +49,7 @@ def by_dependency(jobs: Iterable[Job]) -> list[Job]:
         return jobs
     by_id = {job.id: job for job in jobs}
     if len(by_id) < len(jobs):
-        # Which of two is meant nobody can tell; that there are two is refused when they are submitted.
+        # Which of two is meant cannot be told; that there are two is refused when they are submitted.
         return jobs
     done: dict[str, Job] = {}
     for job in jobs:

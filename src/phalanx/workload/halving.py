@@ -1,8 +1,8 @@
-"""Halving: who of a sweep is stopped, by what its members say of themselves on the way.
+"""Halving: which members of a sweep are stopped, by what they say of themselves on the way.
 
 Asynchronous successive halving (Li et al., MLSys 2020): there are rungs at `first` steps, and then at every `factor`
-times as many. At each rung who is not among the best 1/`factor` of those who have been there so far is stopped, and
-what it held goes to the rest. Nobody waits for others to come to a rung, so who comes first goes on.
+times as many. At each rung a member that is not among the best 1/`factor` of those that have been there so far is
+stopped, and what it held goes to the rest. No member waits for others to come to a rung: the first to come goes on.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Contest:
     reached: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def report(self, member: str, step: int, value: float) -> int | None:
-        """Takes note of what a member says at a step; the rung at which others have outdone it, None if none have.
+        """Takes note of what a member says at a step; the rung at which members have outdone it, None if none have.
 
         A member is compared once at each rung, by what it says first at that step or later. What is not a number is
         worse than all.

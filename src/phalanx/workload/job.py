@@ -88,7 +88,7 @@ class Probe:
 
 
 HIDDEN = "…"
-"""What stands for the value of a variable where it is shown to users who may not change the job."""
+"""What stands for the value of a variable where it is shown to users that may not change the job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class ShareAsk:
     """A part of one device. `amount` counts thousandths (fraction), percent (mps) or jobs in a round (turns).
 
     One type for all kinds, since it travels in the journal. No memory given: the same part of the device's memory. A
-    `revocable` one has no claim to compute or memory: what it has of the device is what others leave it. Turns
+    `revocable` one has no claim to compute or memory: what it has of the device is what other jobs leave it. Turns
     `at_step` end with a step of the job, where it has least in the device's memory. Only policies ask for these two.
     """
 

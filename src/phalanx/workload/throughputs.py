@@ -1,4 +1,4 @@
-"""Throughputs: steps a second of models on GPU types, as somebody measured them."""
+"""Throughputs: measured steps a second of models on GPU types."""
 
 from __future__ import annotations
 

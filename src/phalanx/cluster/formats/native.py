@@ -146,7 +146,7 @@ def _read_levels(field: Field) -> tuple[str, ...]:
 
 
 def _used_levels(groups: Sequence[Group], declared: Mapping[str, Declared]) -> tuple[str, ...]:
-    """The levels of a file that does not list its own: those it uses, in the order everybody knows."""
+    """The levels of a file that does not list its own: those it uses, in the standard order."""
     used = {NODE: True} | {domain.level: True for domain in declared.values()}
     for group in groups:
         used.update((level, True) for level in STANDARD_ABOVE if level in group.fields)

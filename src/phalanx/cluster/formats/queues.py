@@ -90,7 +90,7 @@ def _read_level(field: Field, above: str) -> Iterator[tuple[Field, Queue]]:
 
 
 def read_patience(field: Field) -> int:
-    """How long others may pass a job that waits; 0 for `never`, which is: for ever."""
+    """How long other jobs may pass a pending job; 0 for `never`, which is: for ever."""
     return 0 if field.is_word("never") else field.duration_ms()
 
 

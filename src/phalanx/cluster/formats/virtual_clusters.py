@@ -1,6 +1,6 @@
-"""The virtual clusters of a cluster file: who owns how many cells of which level.
+"""The virtual clusters of a cluster file: which owns how many cells of which level.
 
-Cells follow from the nodes and the domains they lie in. A chain of cells goes up to the outermost level that anybody
+Cells follow from the nodes and the domains they lie in. A chain of cells goes up to the outermost level that a cluster
 owns or has pinned; a domain whose parts are not all alike is no cell, and its parts stand alone.
 """
 
@@ -25,7 +25,7 @@ OWNED_KEYS = ("level", "count", "gpu_type", "gpus", "within")
 
 @dataclass(frozen=True, slots=True)
 class Owned:
-    """So many cells of a level; the rest tells them apart from others of the level."""
+    """So many cells of a level; the rest tells them apart from other cells of the level."""
 
     place: Field
     level: str
@@ -168,7 +168,7 @@ class _Forest:
         return name
 
     def spec_of(self, owned: Owned) -> VirtualSpec:
-        """The one chain and type that somebody owns cells of."""
+        """The one chain and type that a cluster owns cells of."""
         found: list[tuple[str, str, int]] = []
         for top in dict.fromkeys(spec.type for spec in self.tops):
             chain = chain_of(self.types, top)

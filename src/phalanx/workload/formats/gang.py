@@ -35,7 +35,7 @@ TOPOLOGY_KEYS = ("required", "preferred")
 class TaskReader:
     """What holds for every task of a job: its share of a device, a site's own GPU types, and its levels and tiers.
 
-    Where no levels or no tiers are given, nobody knows them yet.
+    Where no levels or no tiers are given, they are not known yet.
     """
 
     share: ShareAsk | None

@@ -198,7 +198,7 @@ def read_job(
 
 
 def place_of_after(text: str, source: str, names: Collection[str]) -> Field:
-    """Where a job file that was read before names a job it waits for, by one of its names; else all whom it names."""
+    """Where a job file that was read before names a job it waits for, by one of its names; else all that it names."""
     after = read_document(text, source, JOB_LIMITS).mapping(JOB_KEYS)["after"]
     for item in after.items(0, DEPENDENCIES_MAX):
         if _read_dependency(item).job in names:

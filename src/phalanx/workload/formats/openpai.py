@@ -338,7 +338,7 @@ def _command(roles: tuple[PaiRole, ...]) -> tuple[str, ...]:
 def hived_pods(job: PaiJob, skus: Mapping[str, Sku]) -> Iterator[dict[str, Any]]:
     """The pods of a job as HiveD's pod-scheduling-specs, each with its `name`."""
     for name, roles in job.groups().items():
-        # One group has one type of leaf: roles of a whole-job gang that name none get that of the others.
+        # One group has one type of leaf: roles of a whole-job gang that name none get that of the rest.
         kind = next((role.sku_type for role in roles if role.sku_type), "")
         roles = [replace(role, sku_type=role.sku_type or kind) for role in roles]
         members = [{"podNumber": role.instances, "leafCellNumber": role.leaves(skus)} for role in roles]
