@@ -1,8 +1,8 @@
 """The allocation: which share of their time jobs should have on each GPU type, by one of Gavel's objectives.
 
 Each job has a measure that is linear in its shares, and a linear program finds the greatest least measure (Narayanan
-et al., OSDI 2020, §4). Who can have no more is kept at that, and the program is solved again for the rest, until all
-are at their most (water filling, §4.3): so nothing that is of use to anybody is left over. The measures are
+et al., OSDI 2020, §4). A job that can have no more is kept at that, and the program is solved again for the rest, until
+all are at their most (water filling, §4.3): so nothing that is of use to any job is left over. The measures are
 
     fairness     the throughput over what an equal share of the cluster would give, times GPUs, over weight
     makespan     the throughput over the work that is left: the last is done as early as can be
@@ -27,11 +27,11 @@ PRICE_MIN = 1e-9
 """Prices below this, of 1 for all together, are nothing but rounding."""
 
 SLACK = 1e-11
-"""By this part of it a level may fall while others are raised, so that rounding makes nothing infeasible."""
+"""By this part of it a level may fall while other levels are raised, so that rounding makes nothing infeasible."""
 
 
 LEFT_MIN_S = 1.0
-"""Who has done all it said has so much work left."""
+"""A job that has done all it said has so much work left."""
 
 SPAN_MIN_S = 1e-3
 RHO_MAX = 1e6
@@ -39,7 +39,7 @@ RHO_STEPS = 24
 """Halves that are tried for ρ: it is found to one part in ten million."""
 
 NEED_MIN = 1e-8
-"""The least part of its time that anybody is taken to need: the solver takes what is much smaller for nothing."""
+"""The least part of its time that any job is taken to need: the solver takes what is much smaller for nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -129,7 +129,7 @@ def _least_rho(groups: tuple[Group, ...], capacity: tuple[float, ...], goal: Goa
         program = LevelProgram(groups, capacity, lambda demand, k: demand.speeds[k] / speed_for(demand, rho), goal)
         return program.level(deadline) >= 1 - SLACK
 
-    # Nobody can be done before now, whatever it gets.
+    # No job can be done before now, whatever it gets.
     least = max((demand.elapsed_s / demand.ideal_s for demand, _ in groups if demand.ideal_s), default=0.0)
     most = max(least, 1.0)
     while not possible(most) and most < RHO_MAX:
@@ -150,7 +150,7 @@ class LevelProgram:
 
     Values may be of any size, such as one over the seconds that are left, and the solver takes for nothing what is
     small beside 1. So the row of a group is divided by the greatest of its values, and t is counted in units of the
-    least of these among those who still rise: with t = 1 at least one has all its time on its best type.
+    least of these among the groups that still rise: with t = 1 at least one has all its time on its best type.
     """
 
     def __init__(self, groups: Sequence[Group], capacity: tuple[float, ...], value: Value, goal: Goal) -> None:
@@ -192,7 +192,7 @@ class LevelProgram:
         return program
 
     def raise_levels(self, deadline: Deadline) -> bool:
-        """Raises all who can have more to one level; False if nobody can.
+        """Raises all groups that can have more to one level; False if none can.
 
         Where a group's level has a price, no other group could do with less for it to have more: it is at its most.
         """
@@ -200,7 +200,7 @@ class LevelProgram:
             return False
         solution = solved(self._highs, self._model, deadline)
         *self._values, level = solution.col_value
-        # Times what they need of a unit, the prices of all who rise add up to 1.
+        # Times what they need of a unit, the prices of all groups that rise add up to 1.
         prices = {g: abs(solution.row_dual[g]) * self._need(g) for g in self._rising}
         at_most = [g for g, price in prices.items() if price > PRICE_MIN] or list(self._rising)
         for g in at_most:
@@ -211,7 +211,7 @@ class LevelProgram:
         return True
 
     def _measure_anew(self) -> None:
-        """Takes another unit when those are at their most by whom it went."""
+        """Takes another unit when the groups it was measured by are at their most."""
         least = self._least()
         if least == self._unit:
             return

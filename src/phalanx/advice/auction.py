@@ -2,7 +2,7 @@
 
 The mechanism is that of Cole, Gkatzelis and Goel (EC 2013), as Themis uses it (Mahajan et al., NSDI 2020, §4): the GPUs
 go where the product of the bidders' valuations is greatest, and each winner keeps only that fraction of what it won by
-which its presence lowers the product of the others' valuations. So nobody gains by bidding more than it is worth.
+which its presence lowers the product of the other valuations. So no bidder gains by bidding more than it is worth.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Won(NamedTuple):
 def auction(bids: Sequence[Bid], gpus: int, payments: bool = True) -> list[Won]:
     """The winners, the greatest gain per GPU first, with what they keep; without payments they keep all."""
     winners = _best(bids, gpus)
-    everybody = sum(bid.gain for bid in winners)
+    all_gains = sum(bid.gain for bid in winners)
     won = []
     for winner in sorted(winners, key=_density):
         kept = 1.0
         if payments:
             without = sum(bid.gain for bid in _best([bid for bid in bids if bid is not winner], gpus))
-            kept = min(exp(everybody - winner.gain - without), 1.0)
+            kept = min(exp(all_gains - winner.gain - without), 1.0)
         won.append(Won(winner.job, kept))
     return won
 

@@ -14,7 +14,7 @@ from phalanx.advice.allocation import DIGITS, SLACK, Goal, Group, Shares
 from phalanx.advice.solver import Deadline, is_feasible, model_of, solved, solver
 
 SHARE_MIN = 1e-6
-"""Less is what rounding leaves, and must not make anybody a claimant of a type."""
+"""Less is what rounding leaves, and must not make any job a claimant of a type."""
 
 LOOSENINGS_MAX = 64
 """Deadlines that cannot all be met are given up, the hardest first, but no more of them one by one than so many."""

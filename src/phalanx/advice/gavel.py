@@ -1,4 +1,4 @@
-"""The adviser of policy gavel: solves for the shares of all jobs, and says who runs where in the next round."""
+"""The adviser of policy gavel: solves for the shares of all jobs, and says which runs where in the next round."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from phalanx.workload.pairing import HALF_MARK, may_pair, pair_speed
 from phalanx.workload.throughputs import Throughputs
 
 WEIGHT_LABEL = "weight"
-"""The label of a job that says how many times the share of others it is due."""
+"""The label of a job that says how many times the share of other jobs it is due."""
 
 
 UNKNOWN_LEFT_MS = 3_600_000
@@ -65,7 +65,7 @@ class Gavel:
         for contender in contenders:
             _settle(state, contender, now)
         choice = choose(contenders, capacity, goal.rows)
-        _keep_who_cannot_move(state, columns, contenders, choice)
+        _keep_unmovable(state, columns, contenders, choice)
         body = {f"type {name}": float(number) for number, name in enumerate(columns)}
         if len(choice.targets) == len(contenders):
             body["calm"] = 1.0
@@ -85,7 +85,7 @@ class Gavel:
     def _contenders(
         self, state: State, columns: tuple[str, ...], capacity: tuple[float, ...], goal: Goal
     ) -> tuple[list[Contender], dict[str, Demand]]:
-        """Everybody who has a share, with that; and who has none, though there are GPUs that he could use."""
+        """All jobs with a share, with that; and those without, though there are GPUs that they could use."""
         present = sorted(present_jobs(state), key=lambda record: record.number)
         types = columns[: len(capacity)]
         asked = [(record, self._kind(state, record.job, types)[0]) for record in present]
@@ -300,7 +300,7 @@ def _weight(job: Job) -> float:
 
 
 def _shares(demands: list[Demand], capacity: tuple[float, ...], goal: Goal) -> dict[Demand, Shares]:
-    """The share of each kind of job. Nobody has one who asks for more than there is."""
+    """The share of each kind of job. A job that asks for more than there is has none."""
     counts = Counter(demands)
     there = tuple(capacity[row] for row in goal.rows) if goal.rows else capacity
     groups = [(_within(demand, there), demand) for demand in sorted(counts)]
@@ -361,8 +361,8 @@ def _settle(state: State, contender: Contender, now: int) -> None:
     contender.settle(memory["owed"][job], memory["shares"][job], Spans(memory["round_ms"], elapsed_ms, received_ms))
 
 
-def _keep_who_cannot_move(state: State, types: tuple[str, ...], contenders: list[Contender], choice: Choice) -> None:
-    """Leaves those where they are who would find no place on their targets once everybody is where they should be."""
+def _keep_unmovable(state: State, types: tuple[str, ...], contenders: list[Contender], choice: Choice) -> None:
+    """Leaves jobs where they are that would find no place on their targets once all jobs are where they should be."""
     by_job = {contender.job: contender for contender in contenders}
     going = [by_job[job] for job in choice.order if by_job[job].lies_on != choice.targets.get(job, ELSEWHERE)]
     if not any(_moves(contender, choice) for contender in going):
@@ -389,7 +389,7 @@ def _moves(contender: Contender, choice: Choice) -> bool:
 
 
 def _content(contenders: list[Contender]) -> bool:
-    """Whether nobody waits, nor would move."""
+    """Whether no job waits, nor would move."""
     return all(
         contender.lies_on is not None
         and not any(contender.gains_on(gpu_type) for gpu_type, place in contender.places.items() if place.share)
@@ -398,7 +398,7 @@ def _content(contenders: list[Contender]) -> bool:
 
 
 def _stuck(state: State, contenders: list[Contender]) -> bool:
-    """Whether nobody found a place in the last round, and so nobody would in the next: others must leave first."""
+    """Whether no job found a place in the last round, and so none would in the next: other jobs must leave first."""
     return all(contender.lies_on is None and contender.job in state.memory["ranks"] for contender in contenders)
 
 

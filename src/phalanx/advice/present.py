@@ -1,4 +1,4 @@
-"""Who is present: the jobs that stand for devices when a solver is asked."""
+"""Present jobs: those that compete for devices when a solver is asked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FINAL_REASONS = (StopReason.CANCELLED, StopReason.MAX_RUN, StopReason.OUTDONE)
 
 
 def present_jobs(state: State) -> Iterator[JobRecord]:
-    """Who waits in line, or has devices that it can be made to give up."""
+    """Jobs that are pending, or have devices that they can be made to give up."""
     for waiting in state.classes.values():
         for _, job in waiting.jobs:
             yield state.jobs[job]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 OWED_MAX_ROUNDS = 10
-"""More is neither owed nor to be given back: who could not be placed for a day need not run for a day at a stretch."""
+"""More is neither owed nor to be given back: a job that was pending for a day need not run for a day at a stretch."""
 
 GAIN_MIN = 1.2
 """So many times as fast a job must go elsewhere to be moved: it loses half a minute or so of a round."""
@@ -71,7 +71,7 @@ class Contender:
         return self.owed_ms / self.rate
 
     def welcome(self, round_ms: int) -> None:
-        """A newcomer is owed a round, so that it need not wait for as long as those who have just run."""
+        """A newcomer is owed a round, so that it need not wait for as long as jobs that have just run."""
         self.owed_ms = round(round_ms * self.rate / sum(place.share for place in self.places.values()))
 
     def settle(self, owed_ms: float, shares: Mapping[int, float], spans: Spans) -> None:
@@ -100,9 +100,9 @@ class Choice:
 
 
 def choose(contenders: Sequence[Contender], capacity: Sequence[float], rows: Sequence[int] = ()) -> Choice:
-    """Goes through all jobs, the furthest behind first, and targets whoever still fits by count.
+    """Goes through all jobs, the furthest behind first, and targets each that still fits by count.
 
-    `rows`, where places may be halves of others, says of each of which type it takes GPUs.
+    `rows`, where places may be halves of other places, says of each of which type it takes GPUs.
     """
     room = _Room(list(capacity), rows)
     targets: dict[str, int] = {}
@@ -116,14 +116,14 @@ def choose(contenders: Sequence[Contender], capacity: Sequence[float], rows: Seq
 
 
 def _rank(contender: Contender) -> tuple[float, bool, int]:
-    """The furthest behind first; of equals who has a place already, then the earlier."""
+    """The furthest behind first; of equals one that has a place already, then the earlier."""
     return (-contender.behind_ms, contender.lies_on is None, contender.number)
 
 
 def _pick(contender: Contender, room: _Room) -> int | None:
     """Where it lies, if that is a type of its shares and none is much faster; else the fastest, or the larger share.
 
-    Who has shares of several types comes to each in time: on a slow one it falls behind, and so picks earlier.
+    A job with shares of several types comes to each in time: on a slow one it falls behind, and so picks earlier.
     """
     open_to_it = {
         gpu_type: place

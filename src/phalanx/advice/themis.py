@@ -18,7 +18,7 @@ KEPT_MIN = 0.1
 """The least part of a lease that is worth a start."""
 
 REMAINING_MIN_MS = 1000
-"""Who has run for as long as it said has so little left."""
+"""A job that has run for as long as it said has so little left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _standing(state: State, record: JobRecord, rule: Rule, now: int, jobs_per_gp
     executed_ms, elapsed_ms = record.executed_ms(now), now - record.submitted_ms
     estimate_ms = record.estimate_ms
     if estimate_ms >= FOREVER_MS:
-        # Nothing is known: who has run for so long will run for as long again.
+        # Nothing is known: a job that has run for so long will run for as long again.
         estimate_ms = 2 * max(executed_ms, rule.lease_ms)
     remaining_ms = max(estimate_ms - executed_ms, REMAINING_MIN_MS)
     ideal_ms = max(estimate_ms, executed_ms + REMAINING_MIN_MS) * max(1.0, record.job.gang.gpus_max * jobs_per_gpu)
@@ -93,7 +93,7 @@ def _standing(state: State, record: JobRecord, rule: Rule, now: int, jobs_per_gp
 
 
 def _lease_end_ms(state: State, record: JobRecord, rule: Rule) -> int | None:
-    """Whoever gets devices has them for a lease; who wins an auction, for what it keeps of one. None: it has none."""
+    """A job that gets devices has them for a lease; a winner, for what it keeps of one. None: it has no lease."""
     attempt = record.attempt
     if attempt is None or attempt.phase is Phase.STOPPING or attempt.key in state.to_stop:
         return None
@@ -119,7 +119,7 @@ def _by_lot(up: list[Standing], winners: dict[str, None], auction_number: int) -
 
 
 def _next_ms(standings: list[Standing], body: dict[str, float], rule: Rule, now: int) -> int | None:
-    """When the next lease ends; None while nobody waits, or nobody has anything that could be auctioned."""
+    """When the next lease ends; None while no job waits, or none has anything that could be auctioned."""
     ends = [body.get(f"lease {each.job}", each.lease_end_ms) for each in standings if each.lease_end_ms is not None]
     waits = any(each.lease_end_ms is None for each in standings)
     if not waits or not ends:

@@ -20,7 +20,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def no_token() -> str:
-    """For those who show a certificate instead."""
+    """For clients that show a certificate instead."""
     return ""
 
 

@@ -1,7 +1,7 @@
 """Adoption: pods that are bound already when the scheduler starts become jobs that run where they are.
 
 The engine is asked for a place for each and then told where it really is, so that its journal tells the same story.
-What it finds no place for counts as used by others. A gang of which only a part was bound is released whole.
+What it finds no place for counts as used by other schedulers. A gang of which only a part was bound is released whole.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _bound_families(mirror: Mirror) -> Iterator[tuple[Family, tuple[Pod, ...]]]:
 
 
 def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bool:
-    """Whether fewer pods are bound than start together, and the others wait since before that: the scheduler was killed
+    """Whether fewer pods are bound than start together, and the rest waits since before that: the scheduler was killed
     between two of them. A pod that came later stands in for one that ended.
     """
     group = mirror.groups.get(family) if isinstance(family, GroupRef) else None

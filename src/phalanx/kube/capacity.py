@@ -1,4 +1,4 @@
-"""Capacity: what nodes are, how they are, and what pods of others use of them, told to the engine as it changes."""
+"""Capacity: what nodes are, how they are, and what foreign pods use of them, told to the engine as it changes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Capacity:
         return {resource: tuple(sorted(types)) for resource, types in sorted(found.items())}
 
     def _count(self) -> None:
-        """Counts anew what pods of others use of the nodes on which that may have changed."""
+        """Counts anew what foreign pods use of the nodes on which that may have changed."""
         mirror = self._mirror
         for node in mirror.nodes_used:
             uses = mirror.uses(node, self._owned)

@@ -10,7 +10,7 @@ from phalanx.kube.objects import Container, Pod, ResourceRequirements, Resources
 from phalanx.kube.quantity import BYTES_PER_MB, quantity, up
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
-"""Resources that are whole GPUs. Others, such as MIG instances, are counted by their names."""
+"""Resources that are whole GPUs. The rest, such as MIG instances, is counted by name."""
 
 UNCOUNTED = ("cpu", "memory", "pods", *GPU_RESOURCES)
 """What is not counted by its name: it is counted otherwise, or, as the number of pods, not at all."""

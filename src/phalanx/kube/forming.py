@@ -1,4 +1,4 @@
-"""Forming: which pending pods of a family start together now, and what the others wait for."""
+"""Forming: which pending pods of a family start together now, and what the rest waits for."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Reporter:
             self._pool.submit(self._write, pod, message[:MESSAGE_MAX])
 
     def preempted(self, pod: Pod, message: str) -> None:
-        """The pod is ended for others."""
+        """The pod is ended for another job."""
         self._pool.submit(self._event, pod, "Normal", "Preempted", message[:MESSAGE_MAX])
 
     def forget(self, uid: str) -> None:

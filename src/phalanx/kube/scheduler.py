@@ -238,7 +238,7 @@ class Scheduler:
         self._mirror.families[tracked.family] = None
 
     def _unbound(self, tracked: Tracked, answer: Bound) -> None:
-        """A pod could not be bound. Where others were, they are deleted: what is left is another gang."""
+        """A pod could not be bound. Pods that were are deleted: what is left is another gang."""
         if answer.undone or tracked.stop is not None:
             self._events.append(JobCancelled(tracked.job, answer.error))
             self.roster.doom(tuple(pod for pod in tracked.bundle.pods if pod.metadata.key in answer.undone))
@@ -263,7 +263,7 @@ class Scheduler:
             case Start(placement=placement):
                 self._start(tracked, action, placement)
             case Stop(reason="misplaced"):
-                # It runs where Kubernetes says that it does: from now on it counts as use by others.
+                # It runs where Kubernetes says that it does: from now on it counts as foreign use.
                 self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
                 self._drop(tracked)
             case Stop(reason=reason):
@@ -291,7 +291,7 @@ class Scheduler:
         self._binder.evict(tracked.job, tracked.attempt, staying, gone)
 
     def _explain(self, engine: Engine) -> None:
-        """Writes why jobs wait, where that is another reason than was written."""
+        """Writes why jobs are pending, where that is another reason than was written."""
         left = EXPLAINED_MAX
         for job, tracked in self.roster.tracked.items():
             if tracked.step is not Step.PENDING:

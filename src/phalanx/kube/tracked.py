@@ -26,7 +26,7 @@ class Step(Enum):
 class Tracked:
     """The pods of one job. `nodes` is where each was bound or is being bound; `start` and `stop` are the actions that
     were asked for and not yet answered. `least` is what the group asked for when the gang was formed, 0 for a pod by
-    itself. `vacant` are members that ended while others run on, with what their places hold: pods of the group that
+    itself. `vacant` are members that ended while the rest runs on, with what their places hold: pods of the group that
     come after them stand in for them there.
     """
 

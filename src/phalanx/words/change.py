@@ -100,7 +100,7 @@ def _queues(names: tuple[str, ...]) -> str:
 
 
 def _a_task(change: Change) -> str:
-    """Whose tasks change; a role that has only the name that it has by default is not named."""
+    """The tasks that change; a role that has only the name that it has by default is not named."""
     return f"a task of {change.role}" if change.role not in ("", Role().name) else "a task"
 
 

@@ -1,4 +1,4 @@
-"""What stands behind the reason why a job waits."""
+"""What stands behind the reason why a job is pending."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _from_to(window: Maintenance, now_ms: int) -> str:
 
 
 def _in_its_way(explanation: Explanation) -> tuple[tuple[Held, ...], tuple[Other, ...]]:
-    """Those who have what it waits for: its quota, or the nodes it could use."""
+    """The jobs that have what it waits for: its quota, or the nodes it could use."""
     quota = explanation.quota
     if explanation.reason is Reason.QUOTA and quota is not None:
         return quota.held, quota.holders
@@ -110,7 +110,7 @@ def _added_up(explanation: Explanation) -> str:
 
 
 def _positioned(position: Position | None) -> str:
-    """Where it stands in the order."""
+    """Its place in the order."""
     if position is None:
         return ""
     where = f"queue {position.queue}" if position.queue else "line"

@@ -25,7 +25,7 @@ def lacking(explanation: Explanation) -> str:
         return shortage_words(explanation.shortage) + _spared(explanation)
     match explanation.reason:
         case Reason.UNHEALTHY:
-            line = f"too many of the nodes {_whom(refusal)} could use are not healthy"
+            line = f"too many of the nodes {_subject(refusal)} could use are not healthy"
         case Reason.AMOUNT:
             line = _too_little_beside(refusal)
         case Reason.TOPOLOGY:
@@ -33,12 +33,12 @@ def lacking(explanation: Explanation) -> str:
         case Reason.FRAGMENTED:
             line = f"{free} GPUs are free, but too few of them lie together{_most_together(explanation)}"
         case _:
-            line = f"{_whom(refusal)} needs {counted(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
+            line = f"{_subject(refusal)} needs {counted(needed, 'GPU')} and {free} {'is' if free == 1 else 'are'} free"
     return line + ruled_out(refusal) + _spared(explanation)
 
 
-def _whom(refusal: Refusal) -> str:
-    """Who lacks something: the job, or one role of it."""
+def _subject(refusal: Refusal) -> str:
+    """What lacks something: the job, or one role of it."""
     return f"its role {refusal.role}" if refusal.role else "it"
 
 
@@ -47,10 +47,10 @@ def _too_little_beside(refusal: Refusal) -> str:
     what = BESIDE.get(refusal.short_of, refusal.short_of) or "CPUs, memory or NICs"
     if refusal.short_of:
         few = "few" if what.endswith("s") else "little"
-        whose = f"all tasks of {_whom(refusal)}" if refusal.role else "all its tasks"
-        return f"GPUs are free, but too {few} {what} beside them for {whose}"
+        tasks = f"all tasks of {_subject(refusal)}" if refusal.role else "all its tasks"
+        return f"GPUs are free, but too {few} {what} beside them for {tasks}"
     if refusal.role:
-        return f"GPUs are free, but not the {what} that {_whom(refusal)} needs"
+        return f"GPUs are free, but not the {what} that {_subject(refusal)} needs"
     return f"GPUs are free, but not the {what} beside them"
 
 
@@ -68,7 +68,7 @@ def _most_together(explanation: Explanation) -> str:
 
 
 def _spared(explanation: Explanation) -> str:
-    """Whose jobs would give way but for the time that their queues let them run."""
+    """Queues whose jobs would be preempted but for the time that their queues let them run."""
     if not explanation.spared:
         return ""
     queues = listed(tuple(dict.fromkeys(each.queue for each in explanation.spared)))

@@ -1,4 +1,4 @@
-"""What a job has lost by making room for others."""
+"""What a job has lost by being preempted."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _of_queue(queue: str, others: list[Other]) -> str:
 
 
 def leaving_words(others: Sequence[Other], now_ms: int) -> str:
-    """Who would have to leave, with what each has and when it would end by itself."""
+    """Jobs that would have to leave, with what each has and when it would end by itself."""
 
     def told(each: Other) -> str:
         ends = f", ends {moment(each.expected_end_ms, now_ms)}" if each.expected_end_ms is not None else ""
@@ -62,7 +62,7 @@ def leaving_words(others: Sequence[Other], now_ms: int) -> str:
 
 
 class Everything:
-    """For those who may know the jobs of all queues."""
+    """For users that may know the jobs of all queues."""
 
     def __contains__(self, queue: object) -> bool:
         return True

@@ -22,7 +22,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def moment(at_ms: int | None, now_ms: int) -> str:
-    """When something comes, from now on; empty if nobody knows."""
+    """When something comes, from now on; empty if that is unknown."""
     return "" if at_ms is None else f"in {duration_text(max(at_ms - now_ms, 0) / 1000)}"
 
 

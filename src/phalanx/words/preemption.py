@@ -1,4 +1,4 @@
-"""For whom a job makes room."""
+"""The job for which a job is preempted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from phalanx.words.others import Everything, with_size
 
 
 def preempted_words(state: State, job: str, visible_queues: Container[str] = Everything()) -> str:
-    """For whom a job makes room, or how often it has and for whom last, as far as is known; empty if it never had to.
+    """For which job a job is preempted, or how often it was and for which last, as far as is known; or empty.
 
     Of a job of another queue than the visible ones, the queue and the number of GPUs are told.
     """

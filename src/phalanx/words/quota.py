@@ -43,7 +43,7 @@ def _at_most(short: QuotaShort, most: int) -> str:
 
 
 def _used_up(short: QuotaShort) -> str:
-    """What of a quota is used, and what is kept for others."""
+    """What of a quota is used, and what is kept for other queues."""
     if short.limit is None:
         return ""
     kept = f", {said(short.kept, short.resource)} guaranteed to others" if short.kept else ""

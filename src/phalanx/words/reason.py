@@ -111,7 +111,7 @@ def _because(explanation: Explanation, end_reason: str) -> str:
 
 
 def _reserved(others: tuple[Reserved, ...]) -> str:
-    """For whom devices are kept from some moment on, or what is left of a limit from now on, however short a job is."""
+    """The jobs for which devices are kept from some moment on, or what is left of a limit from now on."""
     whom = names_of(tuple(each.other for each in others))
     if others and others[0].limit:
         return f"it would fit, but what is left of the limit of queue {others[0].limit} is kept for {whom}"

@@ -75,9 +75,9 @@ def how_late(policy: Policy) -> str:
 
 
 def nothing_known(state: State, explanation: Explanation, visible_queues: Container[str] | None = None) -> str:
-    """Why nobody can tell when a job starts: it waits for others of whose lengths nothing is known. Else empty.
+    """Why the start of a job is unknown: it waits for jobs of whose lengths nothing is known. Else empty.
 
-    Those are named that are in its way, as far as whoever asks may know them.
+    Those are named that are in its way, as far as the user that asks may know them.
     """
     unsaid = [name for name in unsaid_jobs(state) if name != explanation.job]
     if not unsaid:
