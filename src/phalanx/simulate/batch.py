@@ -46,7 +46,7 @@ class DiedError(RunError):
 
 
 class FailedRunsError(RunError):
-    """Runs of several cases that came to no end, while others did. `errors` are theirs, each once; `by_case` all."""
+    """Runs of several cases that came to no end, while the rest did. `errors` are theirs, each once; `by_case` all."""
 
     def __init__(self, by_case: Mapping[int, PhalanxError]) -> None:
         self.by_case = by_case
@@ -112,8 +112,8 @@ def naming(policy: str) -> Iterator[None]:
 def run_cases(study: Study, cases: Sequence[Case], workers: int | None = None) -> Results:
     """The number of each case and its result, as they finish. Without `workers`, as many processes as have work.
 
-    A run that goes wrong is passed over: when all others are there, `FailedRunsError` tells of it. A process that dies,
-    closing this, or a KeyboardInterrupt end all: what was yielded is there.
+    A run that goes wrong is passed over: when all the rest are there, `FailedRunsError` tells of it. A process that
+    dies, closing this, or a KeyboardInterrupt end all: what was yielded is there.
     """
     workers = min(workers or processors(), len(cases))
     errors: dict[int, PhalanxError] = {}
@@ -216,8 +216,8 @@ class _Worker:
 
 
 def _work(study: Study, line: Connection) -> None:
-    """The life of a process: it runs cases until nobody has any more."""
-    # Ctrl-C in a terminal reaches every process; the one that a person started ends the others.
+    """The life of a process: it runs cases until there are no more."""
+    # Ctrl-C in a terminal reaches every process; the one that a person started ends the rest.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError):

@@ -37,7 +37,7 @@ class Costs:
 
     @property
     def suspend(self) -> SuspendRates | None:
-        """How fast jobs are suspended; None where that takes their devices from nobody."""
+        """How fast jobs are suspended; None where that frees no devices."""
         if not self.suspend_mb_s or not self.resume_mb_s:
             return None
         return SuspendRates(self.suspend_mb_s, self.resume_mb_s)

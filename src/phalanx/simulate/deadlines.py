@@ -1,4 +1,4 @@
-"""Deadlines: how many jobs that had one were done by then, and how late the others were."""
+"""Deadlines: how many jobs that had one were done by then, and how late the rest were."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _late_s(job: JobResult, deadline_s: float, end_s: float) -> float:
 
 
 def _held_to(jobs: Sequence[JobResult], deadlines_s: Mapping[str, float]) -> list[tuple[JobResult, float]]:
-    """Jobs and their deadlines. Who failed or was cancelled before it was due could not have met it at all."""
+    """Jobs and their deadlines. One that failed or was cancelled before it was due could not have met it at all."""
     due = [(job, deadlines_s[job.job_id]) for job in jobs if job.job_id in deadlines_s]
     return [(job, deadline_s) for job, deadline_s in due if not _is_off(job, deadline_s)]
 

@@ -131,7 +131,7 @@ def study_of(cluster: Cluster | File, trace: Trace | File, options: Options) -> 
 
 
 def _check(options: Options) -> None:
-    """A type checker finds these too; who has none would wait for an answer to another question."""
+    """A type checker finds these too; a caller without one would wait for an answer to another question."""
     for name, value in options.items():
         if name not in EXPECTED:
             near = get_close_matches(name, EXPECTED, n=1)

@@ -30,7 +30,7 @@ ROUND_MS = (
 User Runtime Estimates", JSSPP 2005). Which ones differs from site to site; these are ours."""
 
 AMOUNT_MAX = 1_000_000
-"""The greatest factor: far beyond what anybody says, and no length becomes more than a number can hold."""
+"""The greatest factor: far beyond what any user says, and no length becomes more than a number can hold."""
 
 
 class EstimatesError(PhalanxError):
@@ -61,7 +61,7 @@ def _badness(length_ms: int, amount: float, random: Random) -> float:
 
 def _round(length_ms: int, amount: float, random: Random) -> float:
     """The part of its estimate that a job uses is spread evenly (Mu'alem and Feitelson, IEEE TPDS 2001); the estimate
-    is then the next round value. Nobody says more than the greatest of these for a job that is shorter than that.
+    is then the next round value. No user says more than the greatest of these for a job that is shorter than that.
     """
     wanted_ms = length_ms / (1.0 - random.random())
     if length_ms > ROUND_MS[-1]:

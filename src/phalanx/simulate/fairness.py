@@ -1,4 +1,4 @@
-"""Fairness: how evenly a run served its queues, and who was treated worst."""
+"""Fairness: how evenly a run served its queues, and which jobs were treated worst."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.simulate.result import JobResult
 def jain(shares: Sequence[float]) -> float | None:
     """Jain's index, (Σx)² ÷ (n · Σx²): 1 if all have the same, 1/n if one has everything (Jain et al., 1984).
 
-    None if there is nobody, or nobody has anything.
+    None if there are no shares, or all are 0.
     """
     squares = math.fsum(share * share for share in shares)
     return math.fsum(shares) ** 2 / (len(shares) * squares) if squares else None

@@ -1,7 +1,7 @@
-"""Forecasts: when those who wait will start, by running the same decisions forward on forks of a State.
+"""Forecasts: when pending jobs will start, by running the same decisions forward on forks of a State.
 
-Nobody knows how long jobs will run or who else will come. Each run draws both from what the State tells of the past;
-the starts of several runs together are an interval. One forecast serves all who wait.
+How long jobs will run and which will come is unknown. Each run draws both from what the State tells of the past;
+the starts of several runs together are an interval. One forecast serves all pending jobs.
 
 Of some jobs the past tells nothing. Every other run has them end at once, and the rest never: an interval is narrow
 only where they do not matter, and where they do its end is not told.
@@ -56,8 +56,8 @@ EARLY, USUAL, LATE = 0.1, 0.5, 0.9
 class Span:
     """When a job is expected to start: in eight of ten cases between `early_ms` and `late_ms`, half before `middle_ms`.
 
-    None is beyond the horizon of the forecast. Where it is `open` nobody can tell instead, since the job waits for
-    others of whose lengths nothing is known; not even the earliest moment, if all of those may end at once. It is also
+    None is beyond the horizon of the forecast. Where it is `open` it is unknown instead, since the job waits for jobs
+    of whose lengths nothing is known; not even the earliest moment, if all of those may end at once. It is also
     where jobs that come later may delay it, and too few forecasts have come true to know by how much.
     """
 
@@ -74,9 +74,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Made at a moment of a State, up to a horizon, from so many runs; a span for each who waited then.
+    """Made at a moment of a State, up to a horizon, from so many runs; a span for each job that was pending then.
 
-    `next_end_ms` is the first moment at which anybody who runs can end, by what is known.
+    `next_end_ms` is the first moment at which any running job can end, by what is known.
     """
 
     at_ms: int
@@ -97,7 +97,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Future:
-    """One run ahead: when those who waited started in it, and up to when it looked."""
+    """One run ahead: when the pending jobs started in it, and up to when it looked."""
 
     starts: dict[str, int]
     until_ms: int
@@ -117,14 +117,14 @@ class Outlook:
 
 
 class Watch(NamedTuple):
-    """Whose starts a run takes note of, and when it has seen enough of them."""
+    """The jobs whose starts a run takes note of, and when it has seen enough of them."""
 
     jobs: Mapping[str, None]
     is_over: Callable[[Mapping[str, int]], bool]
 
 
 def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) -> Forecast:
-    """When everybody who waits will start, or only some. Each run is a fork in a process of its own, so the State stays
+    """When all pending jobs will start, or only some. Each run is a fork in a process of its own, so the State stays
     as it is.
     """
     waiting = waiting_jobs(state) if jobs is None else dict.fromkeys(jobs)
@@ -148,17 +148,17 @@ def forecast(state: State, outlook: Outlook, jobs: Iterable[str] | None = None) 
 
 
 class Point(NamedTuple):
-    """When a job is expected to start; or the moment up to which was looked, and it did not. None: nobody can tell."""
+    """When a job is expected to start; or the moment up to which was looked, and it did not. None: unknown."""
 
     start_ms: int | None
     not_before_ms: int | None
 
 
 def point_forecast(state: State, job: str, outlook: Outlook) -> Point:
-    """When one of the first in line will start, to the minute, if nobody else comes and all take as long as is usual.
+    """When one of the first pending jobs will start, to the minute, if no job comes and all take as long as is usual.
 
-    Much faster than a forecast with its interval: one run, which ends when the job starts or so many others have
-    started. Nobody in line is left out: who passes a job that finds no room may be anybody.
+    Much faster than a forecast with its interval: one run, which ends when the job starts or so many jobs have
+    started. No pending job is left out: any may pass a job that does not fit.
     """
     (future,) = apart(lambda _: _run_short(state, job, outlook), 1, 1)
     start_ms, cut_short = future.starts.get(job), len(future.starts) >= STARTS_MAX
@@ -172,7 +172,7 @@ def _run_short(state: State, job: str, outlook: Outlook) -> Future:
 
 
 class UsualWorks(Mapping[str, Work]):
-    """What jobs have to do if each takes as long as is usual. Of many who wait few start: each is worked out then."""
+    """What jobs have to do if each takes as long as is usual. Worked out at a start: of many few start."""
 
     def __init__(self, state: State) -> None:
         self._state, self._past = state, Past(state)
@@ -193,7 +193,7 @@ class UsualWorks(Mapping[str, Work]):
 
 
 def waiting_jobs(state: State) -> dict[str, None]:
-    """Those who have not started, but for those who are held or will never come in line by themselves."""
+    """Jobs that have not started, but for those that are held or will never become eligible by themselves."""
     return {
         name: None
         for name, record in state.jobs.items()
@@ -228,7 +228,7 @@ def run_ahead(
 
 
 def _next_end_ms(state: State, past: Past) -> int:
-    """How long it takes at least until the first of those who run can end; 0 if nobody knows, or nobody runs."""
+    """How long it takes at least until the first running job can end; 0 if that is unknown, or none runs."""
     left = [
         (past.length_ms(job, done_ms, 0.0) or 0) - done_ms
         for name, job, done_ms in _open_jobs(state)
@@ -238,12 +238,12 @@ def _next_end_ms(state: State, past: Past) -> int:
 
 
 def _is_unsaid(past: Past, job: Job, done_ms: int) -> bool:
-    """Whether nobody knows how long a job takes. A service goes on until it is stopped, which is known."""
+    """Whether it is unknown how long a job takes. A service goes on until it is stopped, which is known."""
     return job.kind is not Kind.SERVICE and not past.is_known(job, done_ms)
 
 
 def unsaid_jobs(state: State) -> list[str]:
-    """Those of all that are not over of which nobody knows how long they take: first those who run."""
+    """Jobs that are not over and of which it is unknown how long they take: first those that run."""
     past, found = Past(state), list(_open_jobs(state))
     found.sort(key=lambda each: state.jobs[each[0]].attempt is None)
     return [name for name, job, done_ms in found if _is_unsaid(past, job, done_ms)]

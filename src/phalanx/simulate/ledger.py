@@ -94,7 +94,7 @@ class Ledger:
 
 
 def permille_of(placement: Placement) -> int:
-    """Thousandths of GPUs a placement takes. What is revocable takes nothing from anybody."""
+    """Thousandths of GPUs a placement takes. What is revocable takes nothing from any job."""
     permille = 0
     for slot in placement.slots:
         portion = slot.portion

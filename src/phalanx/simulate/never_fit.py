@@ -49,7 +49,7 @@ class NeverFit(NamedTuple):
 
 
 def never_fit(run: Run) -> dict[str, NeverFit]:
-    """The jobs of a run that can never start: those who wait for what there is not, and those who were refused."""
+    """The jobs of a run that can never start: those that wait for what there is not, and those that were refused."""
     state = run.state
     found: dict[str, NeverFit] = {}
     for waiting in state.classes.values():

@@ -56,7 +56,7 @@ def _promised(simulation: Simulation) -> Promised:
 
 
 def _deadlines_s(simulation: Simulation) -> dict[str, float]:
-    """The deadlines of all who have one, also of those who were never taken on."""
+    """The deadlines of all jobs that have one, also of those that were never taken on."""
     records, refused = simulation.run.state.jobs.values(), simulation.run.refused.values()
     jobs = (*(record.job for record in records), *(each.job for each in refused))
     return {job.id: job.deadline_ms / 1000 for job in jobs if job.deadline_ms is not None}
@@ -155,7 +155,7 @@ def _totals(simulation: Simulation, policy: str, jobs: list[JobResult], stretche
 
 
 def _in_full(simulation: Simulation) -> str:
-    """The policy with all its parameters, those that nobody gave as well."""
+    """The policy with all its parameters, those that were not given as well."""
     policy = simulation.run.state.policy
     values = ((each.name, policy.parameters.get(each.name, each.default)) for each in described(policy.name)[1])
     told = ",".join(f"{name}={value}" for name, value in values if value is not None)

@@ -46,7 +46,7 @@ KEPT_ELSEWHERE = GAIN_ELSEWHERE / 2
 """The mean over all of them, for families that were not measured."""
 
 HARM_MAX = 0.95
-"""However many others there are, a job keeps a little of its speed."""
+"""However many jobs there are beside it, a job keeps a little of its speed."""
 
 
 def kept(family: Family, beside: Family) -> float:
@@ -56,9 +56,9 @@ def kept(family: Family, beside: Family) -> float:
 
 
 def packed_speed(each_kept: Sequence[float], turns: int, switch_overhead: float) -> float:
-    """The speed of a job that shares its turn with others and keeps so much of it beside each, in a round of so many.
+    """The speed of a job that shares its turn with jobs and keeps so much of it beside each, in a round of so many.
 
-    It runs in their turns, too: with nobody else in the round all of the time.
+    It runs in their turns, too: with no other job in the round all of the time.
     """
     together = 1 + len(each_kept)
     speed = together / turns * (1.0 - switch_overhead if turns > together else 1.0)

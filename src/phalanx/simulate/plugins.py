@@ -1,4 +1,4 @@
-"""Policies from outside: in a file of somebody's own, or from an installed package; and files that parameters name.
+"""Policies from outside: in a file of a user's own, or from an installed package; and files that parameters name.
 
 The deciding core reads no files. What a policy is given is spelled out here, so that a journal says it all.
 """
@@ -137,7 +137,7 @@ def _import(file: str) -> ModuleType:
     if not path.is_file():
         raise PolicyError(f"{file}: there is no such file (from {Path.cwd()})")
     # The whole path is its name, so that two files called alike do not take each other's place. It is compiled here,
-    # since a compiled file that is kept can be older than the text without anybody noticing.
+    # since a compiled file that is kept can be older than the text without notice.
     module = ModuleType(f"phalanx_policy_{path.resolve().as_posix()}")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module

@@ -52,7 +52,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How many times the best a policy is in one figure of one place, and who that is: of all, and of its equals.
+    """How many times the best a policy is in one figure of one place, and which that is: of all, and of its equals.
 
     Its equals are those without foresight, whatever it has itself.
     """
@@ -79,7 +79,7 @@ class Distance:
 class Ranking:
     """What a suite came to. `means` are by figure, place and policy; `foreseeing` know what no real cluster does.
 
-    `failures` are runs that are in none of it, `caveats` what one has to know of others.
+    `failures` are runs that are in none of it, `caveats` what one has to know of the rest.
     """
 
     policies: tuple[str, ...]
@@ -155,8 +155,8 @@ def _caveats(cells: Sequence[Cell]) -> Iterator[str]:
         left[cell.workload, cell.policy] += jobs.get("unfinished", 0) + jobs.get("never_fit", 0)
         kept[cell.workload, cell.policy] += cell.advice_kept
     for (workload, policy), jobs in sorted((+left).items()):
-        who = "1 job" if jobs == 1 else f"{jobs:,} jobs"
-        yield f"{workload}, {policy}: {who} never ended, of all runs: they are missing from its times"
+        counted = "1 job" if jobs == 1 else f"{jobs:,} jobs"
+        yield f"{workload}, {policy}: {counted} never ended, of all runs: they are missing from its times"
     for (workload, policy), times in sorted((+kept).items()):
         often = "once" if times == 1 else f"{times:,} times"
         yield f"{workload}, {policy}: its solver found no answer {often}, of all runs; the last advice was kept"
@@ -177,7 +177,7 @@ def ratio_to_best(figure: Measure, means: Mapping[str, Interval], policy: str) -
 
 
 def best_of(figure: Measure, means: Mapping[str, Interval]) -> str:
-    """Who is best; of equals the first."""
+    """The best policy; of equals the first."""
     best = min if figure.better is Better.LOWER else max
     return best(means, key=lambda policy: means[policy].mean)
 

@@ -1,4 +1,4 @@
-"""Real traces in a suite: files that somebody has downloaded, in place of workloads that are made like them."""
+"""Real traces in a suite: files that a user has downloaded, in place of workloads that are made like them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ be most of the load of some hundred.
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Some jobs of a trace, others for every seed. `digest` tells the trace from all others."""
+    """Some jobs of a trace, different ones for every seed. `digest` tells the trace from all other traces."""
 
     jobs: int
     digest: str

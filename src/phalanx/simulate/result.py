@@ -61,7 +61,7 @@ class NodeUse(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """One run. `summary` is what `simulate -o json` prints; `setup` is what would repeat the run.
 
-    `stays` are those that took the most GPU time; `stays_left_out` counts the others, which `nodes` has as well.
+    `stays` are those that took the most GPU time; `stays_left_out` counts the rest, which `nodes` has as well.
     `served` is for each queue the GPU time its jobs had ÷ what they asked for: what Jain's index is of.
     """
 

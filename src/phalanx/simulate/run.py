@@ -20,7 +20,7 @@ from phalanx.workload.job import Job
 Adviser = Callable[[State, int], Advice]
 
 IDLE_WAKES_MAX = 10_000
-"""Wake-ups in a row that may lead to nothing while there is nothing else to come: whoever waits then waits for ever."""
+"""Wake-ups in a row that may lead to nothing while there is nothing else to come: a job pending then is so for ever."""
 
 
 CREEPING_WAKES, CREEPING_MS = 100_000, 100

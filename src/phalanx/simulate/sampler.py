@@ -1,4 +1,4 @@
-"""The sampler: how full the cluster is and how long the line, over the time of a run."""
+"""The sampler: how full the cluster is and how many jobs are pending, over the time of a run."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _joined(stretches: Sequence[Stretch], span_ms: int) -> list[Stretch]:
 
 
 def _ending(stretches: Sequence[Stretch], end_ms: int) -> list[Stretch]:
-    """Without what comes after the last job has ended, when nothing is held and nobody waits."""
+    """Without what comes after the last job has ended, when nothing is held and no job is pending."""
     kept = [replace(each) for each in stretches if each.begin_ms < end_ms or each is stretches[0]]
     kept[-1].span_ms = min(kept[-1].span_ms, end_ms - kept[-1].begin_ms)
     return kept

@@ -137,7 +137,7 @@ class SpeedModel:
     ) -> float:
         """What neighbours leave of the speed of a task with a portion of a device, where 1 is the portion for itself.
 
-        `beside` are the portions that others hold of the same device, `company` the jobs of these, where they are
+        `beside` are the portions that other jobs hold of the same device, `company` the jobs of these, where they are
         known. A job of several tasks, which go in step, is as fast as its slowest. What is revocable was asked for as
         all of a device: its speed is that of the compute it has.
         """
@@ -174,7 +174,7 @@ class SpeedModel:
         return held * self._divided(job, portion, beside) * self._undisturbed(job, portion, others)
 
     def _in_turns(self, job: Job, portion: Portion, beside: Sequence[Portion], company: Sequence[Job | None]) -> float:
-        """The part of a round that a job runs in, where it is known what it costs somebody to hand on."""
+        """The part of a round that a job runs in, where it is known what it costs a job to hand on."""
         jobs = company or [None] * len(beside)
         others = [
             stint_of(other, each, INTERFERENCE if other is None else self._interference(other))
@@ -186,7 +186,7 @@ class SpeedModel:
         """What is left of a portion that is divided in time or space from those beside it."""
         is_half = portion.mode is Mode.FRACTION and portion.compute_permille < FULL_PERMILLE
         if is_half and not portion.revocable and may_pair(job.gang):
-            # It asked for the whole device, and somebody gave it half.
+            # It asked for the whole device, and was given half.
             return pair_speed(self._reference(job))
         holders = {str(i): each for i, each in enumerate((portion, *beside))}
         guaranteed = sum(each.compute_permille for each in holders.values() if not each.revocable)
@@ -194,7 +194,7 @@ class SpeedModel:
         return 1.0 / slowdown(load, "0", self._interference(job))
 
     def _undisturbed(self, job: Job, portion: Portion, others: Sequence[tuple[Portion, Job]]) -> float:
-        """What those with revocable parts of its device leave of the speed of one who has a guaranteed part."""
+        """What revocable parts of its device leave of the speed of a job that has a guaranteed part."""
         if portion.mode is not Mode.FRACTION or portion.revocable:
             return 1.0
         revocable = [(each.compute_permille, self.kept(job, other)) for each, other in others if each.revocable]
@@ -339,7 +339,7 @@ class SpeedModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Neutral(SpeedModel):
-    """A world in which every job runs as fast as it was measured, wherever it lies and whoever lies beside it."""
+    """A world in which every job runs as fast as it was measured, wherever it lies and whatever lies beside it."""
 
     def alone(self, job: Job, placement: Placement) -> float:
         return 1.0

@@ -1,4 +1,4 @@
-"""Stays: who held devices of which nodes and when, the largest of them, and what every node was held for in all."""
+"""Stays: which jobs held devices of which nodes and when, the largest of them, and what each node was held for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kept = tuple[int, int, str, int, Placement, int, int]
 
 @dataclass(slots=True)
 class Stays:
-    """Of all stays those that took the most GPU time, whenever that was; `left_out` counts the others."""
+    """Of all stays those that took the most GPU time, whenever that was; `left_out` counts the rest."""
 
     kept_max: int = STAYS_MAX
     left_out: int = 0

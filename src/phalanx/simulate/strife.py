@@ -1,6 +1,6 @@
 """Strife: jobs that stop one another again and again and get nothing done, so that a run would never end.
 
-A policy that has a give way to b and b to a does that; so does one whose turns are shorter than a start takes.
+A policy that has a yield to b and b to a does that; so does one whose turns are shorter than a start takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IN_VAIN_MAX = 10_000
 """How often in a row one job may be interrupted with nothing done in between, beside once for all that came or went.
 
 A job is interrupted since another came, ended or was cancelled, since a node did, or since the policy's order has
-changed with time or with the work that was done. Turns whose work is lost can be over when somebody else ends who gets
+changed with time or with the work that was done. Turns whose work is lost can be over when another job ends that gets
 on: so many are let pass.
 """
 
@@ -43,8 +43,8 @@ class Streak:
 
 
 class Strife:
-    """Looks at who is interrupted, and ends a run in which that leads nowhere. `faults` are moments at which nodes
-    failed or came back.
+    """Looks at jobs that are interrupted, and ends a run in which that leads nowhere. `faults` are moments at which
+    nodes failed or came back.
     """
 
     def __init__(self, faults: Iterable[int] = ()) -> None:

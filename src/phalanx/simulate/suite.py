@@ -1,6 +1,6 @@
 """Suites: the same policies on several workloads, loads and seeds, so that no single trace decides which is best.
 
-All that a suite runs on is made here from seeds, so that anybody can repeat it, unless real traces are given for some
+All that a suite runs on is made here from seeds, so that it can be repeated, unless real traces are given for some
 of its workloads. What each run came to is kept in a folder, a file a run; a suite that was interrupted goes on from
 those that are there.
 """
@@ -71,7 +71,7 @@ class Failure:
 
 
 class FailedSuiteError(SuiteError):
-    """Runs that came to no end, while all others did."""
+    """Runs that came to no end, while all the rest did."""
 
     def __init__(self, failures: Sequence[Failure]) -> None:
         self.failures = tuple(failures)
@@ -296,9 +296,9 @@ class Folder:
 
 
 def run_suite(suite: Suite, folder: Folder, workers: int | None = None) -> Generator[Cell, None, None]:
-    """Every cell of a suite: first those that are in the folder, then the others as they are done.
+    """Every cell of a suite: first those that are in the folder, then the rest as they are done.
 
-    Runs that fail leave the others what they are: when these are there, `FailedSuiteError` tells of them.
+    Runs that fail leave the rest what they are: when these are there, `FailedSuiteError` tells of them.
     """
     todo: list[tuple[Workload, list[Case]]] = []
     for workload in suite.workloads:

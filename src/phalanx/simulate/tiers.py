@@ -16,12 +16,12 @@ from phalanx.simulate.result import JobResult
 from phalanx.workload.tier import Tier
 
 KEEPS = "singularity"
-"""The policy that promises; jobs under any other are judged by what it would promise where nobody says otherwise."""
+"""The policy that promises; jobs under any other are judged by what it would promise by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Whom tiers promise what, and when each of those ran; who was not followed is judged by its life as a whole."""
+    """What tiers promise to which jobs, and when each of those ran; one that was not followed is judged as a whole."""
 
     tiers: Mapping[str, Tier]
     promises: Mapping[Tier, Promise]
@@ -40,7 +40,7 @@ def tier_figures(
     GPUs all that was promised at a time took at most, to this tier and those above it.
 
     The fraction of a job is how long it would have taken with all its GPUs from the first moment on, over how long it
-    took. One that has not ended counts with what it was held up so far: nobody is left out for being starved.
+    took. One that has not ended counts with what it was held up so far: no job is left out for being starved.
     """
     found: dict[Tier, list[JobResult]] = {}
     for job in jobs:
@@ -96,7 +96,7 @@ def _needs(job: JobResult, promise: Promise, end_s: float) -> list[tuple[float, 
 
 
 def _peak(changes: Sequence[tuple[float, float]]) -> float:
-    """The most that is promised at a time. At one moment, who ends goes before who comes."""
+    """The most that is promised at a time. At one moment, a job that ends goes before one that comes."""
     most = now = 0.0
     for _, gpus in sorted(changes):
         now += gpus

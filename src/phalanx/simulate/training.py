@@ -2,7 +2,7 @@
 
 A job of a trace is only said to take so long. That is taken apart here into steps whose loss falls as 1/k until an
 epoch lowers it by less than the job's own rule demands, which is when its duration is over. All of it is made up from
-the job's id and model, always the same way; `docs/concepts/virtual-time.md` tells the numbers and whose they are.
+the job's id and model, always the same way; `docs/concepts/virtual-time.md` tells the numbers and their sources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Turns in virtual time: how long each who goes round has the device, and what it costs to hand it on.
+"""Turns in virtual time: how long each job of a round has the device, and what it costs to hand it on.
 
-As under Gandiva (Xiao et al., OSDI 2018), who hands on has what it holds in the device's memory copied to the host, and
-back when its turn comes again. A turn that ends with a step is longer by what is left of that step, and then there is
-least to copy.
+As under Gandiva (Xiao et al., OSDI 2018), a job that hands on has what it holds in the device's memory copied to the
+host, and back when its turn comes again. A turn that ends with a step is longer by what is left of that step, and then
+there is least to copy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECOND_MS = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Stint:
-    """What one of those who go round takes of a round: for itself, and for handing on."""
+    """What one job takes of a round: for itself, and for handing on."""
 
     runs_ms: float
     switch_ms: float
@@ -43,7 +43,7 @@ def stint_of(job: Job | None, portion: Portion, interference: Interference) -> S
 
 
 def speed_in_turns(own: Stint, others: Sequence[Stint]) -> float:
-    """The part of a round that one who goes round runs in."""
+    """The part of a round that one of its jobs runs in."""
     return own.runs_ms / sum(each.runs_ms + each.switch_ms for each in (own, *others))
 
 

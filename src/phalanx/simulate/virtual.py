@@ -73,7 +73,7 @@ class VirtualBackend:
 
     `works` says what each job has to do; one that is not in it, or has no duration, never ends by itself. `fault` may
     answer an action with a `Failed` or `Lost` instead of carrying it out. With `reports_ms` elastic jobs that end by
-    themselves, and those that have shares of devices, say how far they are, so often; with `paces_ms` all others say
+    themselves, and those that have shares of devices, say how far they are, so often; with `paces_ms` all the rest say
     once how fast they are, so long after they began to run somewhere.
     """
 
@@ -105,7 +105,7 @@ class VirtualBackend:
             self._at(now + self._begin(life, action, now), Done(action.id))
         else:
             if isinstance(action, Start) and isinstance(refusal, Lost):
-                # Nobody knows, but here it did happen: the stop that follows must find something to stop.
+                # The caller cannot know, but here it did happen: the stop that follows must find something to stop.
                 self._hold(life, action.placement, now)
             self._at(now + (self.costs.start_ms if isinstance(action, Start) else self.costs.stop_ms), refusal)
 
@@ -127,7 +127,7 @@ class VirtualBackend:
             case Stop():
                 return self._stop(life, action, now)
             case Resize(placement=placement) if life.placement is not None and in_place(life.placement, placement):
-                # Nobody joins or leaves: it runs on, and from now on in another way.
+                # No member joins or leaves: it runs on, and from now on in another way.
                 life.next = placement
                 return 0
             case Resize():
@@ -304,7 +304,7 @@ class VirtualBackend:
                 self.sharers.get((slot.node, slot.devices[0]), {}).pop((job, slot.rank), None)
 
     def _retime_neighbours(self, job: str, placement: Placement, now: int) -> None:
-        """Works out anew when those end who share devices with a job that came or went."""
+        """Works out anew when the jobs end that share devices with a job that came or went."""
         if not self.sharers:
             return
         neighbours: dict[str, None] = {}
@@ -409,7 +409,7 @@ class VirtualBackend:
         self._at(now + life.reports_ms, due, version)
 
     def _has_company(self, placement: Placement) -> bool:
-        """Whether others run on a job's devices, or rest there."""
+        """Whether other jobs run on a job's devices, or rest there."""
         shared = _shared_devices(placement)
         return any(self.resting.get(device) or len(self.sharers[device]) > 1 for device in shared)
 
@@ -437,7 +437,7 @@ class VirtualBackend:
         return self.ledger.account(job).held_ms + (now - life.held_since_ms if life.placement is not None else 0)
 
     def present(self) -> list[tuple[str, int, Placement, int]]:
-        """Who holds what at this moment: job, attempt, where, and since when."""
+        """What each job holds at this moment: job, attempt, where, and since when."""
         return [
             (job, life.newest[0], life.placement, life.held_since_ms)
             for job, life in self.lives.items()
@@ -445,7 +445,7 @@ class VirtualBackend:
         ]
 
     def totals(self, now: int) -> tuple[int, int, int, float]:
-        """GPU time held, computed in, lost and of use up to now, with those who still run."""
+        """GPU time held, computed in, lost and of use up to now, with attempts that still run."""
         held, computed, useful = self.ledger.held, self.ledger.computed, self.ledger.useful
         for life in self.lives.values():
             if life.placement is not None:
@@ -457,7 +457,7 @@ class VirtualBackend:
         return held, computed, self.ledger.lost, useful
 
     def next_event_ms(self) -> int | None:
-        """When the next event is due. Moments of ends that have become void are nobody's."""
+        """When the next event is due. Moments of ends that have become void do not count."""
         due = self.due
         # What does not depend on how fast a job runs has no version, and is never void.
         while due and due[0][3] >= 0 and self._is_void(due[0]):
@@ -470,12 +470,12 @@ class VirtualBackend:
 
 
 def _moving_ms(memory_mb: int, mb_s: int) -> int:
-    """How long device memory takes to the host or back; no time where nobody says how fast that is."""
+    """How long device memory takes to the host or back; no time where it is not said how fast that is."""
     return 1000 * memory_mb // mb_s if mb_s else 0
 
 
 def _reports(job: Job, placement: Placement) -> bool:
-    """Whether somebody may want to know how a job fares: it could be larger or smaller, or shares devices."""
+    """Whether it may matter how a job fares: it could be larger or smaller, or shares devices."""
     return job.gang.elastic or any(slot.portion is not None for slot in placement.slots)
 
 

@@ -1,4 +1,4 @@
-"""A chart: a figure for plotly as plain data, with the same in words and numbers for who does not see it."""
+"""A chart: a figure for plotly as plain data, with the same in words and numbers for readers that do not see it."""
 
 from __future__ import annotations
 

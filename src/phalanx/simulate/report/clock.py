@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from phalanx.simulate.table import duration_text
 
 LEAST_S = 1.0
-"""Where a logarithmic axis begins: it has no zero, and nobody minds a wait of less."""
+"""Where a logarithmic axis begins: it has no zero, and a wait of less does not matter."""
 
 _COARSE_S = (1, 10, 60, 600, 3600, 36_000, 86_400, 864_000, 8_640_000)
 _FINE_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 86_400)

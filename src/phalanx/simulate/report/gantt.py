@@ -138,7 +138,7 @@ def _note(nodes: tuple[int, int], bars: tuple[int, int]) -> str:
 
 
 def _left_out(result: Result) -> str:
-    """How many stays nobody kept, so that no bar is of them."""
+    """How many stays were not kept, so that no bar is of them."""
     if not result.stays_left_out:
         return ""
     return (

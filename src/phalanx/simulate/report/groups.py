@@ -1,4 +1,4 @@
-"""Who waited: jobs by their queue, and by how many GPUs they ask for."""
+"""Which jobs waited: jobs by their queue, and by how many GPUs they ask for."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Key = TypeVar("Key")
 
 
 def wait_by_queue(results: Labelled) -> Chart:
-    """Whose jobs waited."""
+    """The queues whose jobs waited."""
     return _by_queue(("wait-by-queue", "Mean wait by queue"), results, lambda job: job.wait_s)
 
 
 def jct_by_queue(results: Labelled) -> Chart:
-    """Whose jobs took long."""
+    """The queues whose jobs took long."""
     return _by_queue(
         ("jct-by-queue", "Mean time to completion by queue"),
         results,

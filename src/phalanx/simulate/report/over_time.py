@@ -1,4 +1,4 @@
-"""The cluster over time: what is held, who waits, what is of no use."""
+"""The cluster over time: what is held, what is pending, what is of no use."""
 
 from __future__ import annotations
 

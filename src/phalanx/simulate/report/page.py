@@ -23,7 +23,7 @@ from phalanx.simulate.vary import Curve
 BARS_MAX = 3000
 """Bars of all gantts together: a browser draws each as an element of its own."""
 
-WHO_WAITED = (wait_by_queue, jct_by_queue, served_by_queue, wait_by_size)
+WAITS = (wait_by_queue, jct_by_queue, served_by_queue, wait_by_size)
 
 Content: TypeAlias = Chart | str
 Section: TypeAlias = tuple[str, str, list[Content]]
@@ -109,7 +109,7 @@ def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> lis
         ("outcome", "Outcome", [comparison(results), outcomes(results)]),
         ("jobs", "How long jobs took and waited", [jct_cdf(results), wait_cdf(results)]),
         ("cluster", "The cluster over time", [*over_time(results)]),
-        ("fairness", "Who waited", [each(results) for each in WHO_WAITED]),
+        ("fairness", "Who waited", [each(results) for each in WAITS]),
         ("gantt", "Where jobs ran", [gantt(i, label, result, bars_max) for i, (label, result) in enumerate(results)]),
         ("repeat", "To repeat it", [*repeat_parts(results, repeat)]),
     ]

@@ -1,4 +1,4 @@
-"""The report of a suite: who is best over all, and every figure of every workload against the load."""
+"""The report of a suite: which policy is best over all, and every figure of every workload against the load."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from phalanx.simulate.table import MEASURES, Better, Cell, Measure, comparison_r
 VALUE_LENGTH_MAX = 400
 _OUTCOMES = ("submitted", "completed", "failed", "cancelled", "never_fit", "unfinished")
 _OF_NO_SETTING = ("advice_kept",)
-"""What a setup has that is of no use to who repeats a run."""
+"""What a setup has that is of no use to repeat a run."""
 
 _DIRECTION = {Better.LOWER: "↓ lower", Better.HIGHER: "↑ higher"}
 

@@ -1,1 +1,1 @@
-"""Traces: readers of the formats of others and our own, a generator, and a description."""
+"""Traces: readers of foreign formats and our own, a generator, and a description."""

@@ -229,7 +229,7 @@ def _cells(column: Column, trace: Trace) -> tuple[str, list[Any]]:
 
 
 def write_csv(trace: Trace, path: str) -> None:
-    """Writes a trace in our columns: the required ones, and of the others those that say something."""
+    """Writes a trace in our columns: the required ones, and of the rest those that say something."""
     try:
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             file.writelines(_lines(trace))

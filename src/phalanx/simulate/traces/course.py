@@ -127,7 +127,7 @@ class Watch:
         body, now = record.body, record.now
         attempts = list(self._attempts_of(body))
         placed = {attempt.key: attempt.placement for attempt in attempts}
-        # Who is told to stop keeps the devices until it has; who is told to rest leaves them at once.
+        # An attempt that is told to stop keeps the devices until it has; one that is told to rest leaves them at once.
         going = attempts if not isinstance(body, Plan) else [each for each in attempts if _rests(body, each)]
         beside = self._beside(going)
         apply(self.state, record, line)
@@ -201,7 +201,7 @@ class Watch:
             course.run(now, self._speed(attempt, now))
 
     def _beside(self, attempts: list[AttemptRecord]) -> list[str]:
-        """Who shares devices with attempts."""
+        """The jobs that share devices with attempts."""
         sharing = (
             self.state.sharing(attempt.job.id)
             for attempt in attempts
@@ -210,7 +210,7 @@ class Watch:
         return [job for devices in sharing for holders in devices for job in holders]
 
     def _retime(self, jobs: list[str], now: int) -> None:
-        """Those beside one who came or went have another speed from now on."""
+        """Jobs beside one that came or went have another speed from now on."""
         for job in dict.fromkeys(jobs):
             attempt, course = self.state.jobs[job].attempt, self.course(job)
             if attempt is not None and course.runs:

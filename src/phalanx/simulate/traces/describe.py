@@ -91,7 +91,7 @@ def _groups(
 
 
 def _load(trace: Trace) -> dict[str, Any]:
-    """Over time: jobs submitted, and the GPUs that would be busy on average if nobody ever waited."""
+    """Over time: jobs submitted, and the GPUs that would be busy on average if no job ever waited."""
     span = span_ms(trace)
     fitting = (width for width in BUCKET_WIDTHS_S if span < width * 1000 * BUCKETS_MAX)
     width_s = next(fitting, ceil((span + 1) / 1000 / BUCKETS_MAX))

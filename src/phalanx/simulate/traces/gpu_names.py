@@ -13,7 +13,7 @@ _MEMORY = re.compile(r"\d+gb")
 
 @lru_cache(maxsize=4096)
 def catalogue_name(written: str) -> str:
-    """The catalogue's name of `nvidia_h100_80gb_hbm3` or `tesla_v100-pcie-32gb`; of others what was written.
+    """The catalogue's name of `nvidia_h100_80gb_hbm3` or `tesla_v100-pcie-32gb`; of other types what was written.
 
     Vendors and the form of a board make no difference. Memory does where the catalogue tells devices apart by it.
     """

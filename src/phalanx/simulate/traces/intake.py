@@ -12,7 +12,7 @@ from phalanx.simulate.traces.error import TraceError
 
 WITHOUT_GPUS = "without GPUs"
 NAMED_MAX = 5
-"""Bad rows that are told of; of others it is told how many they are."""
+"""Bad rows that are told of; of the rest it is told how many they are."""
 NOT_IN_ORDER = "jobs were not in the order of their submission: sorted"
 
 

@@ -1,7 +1,7 @@
 """Alibaba's trace of 2020 (Weng et al., NSDI'22; PAI): tables of tasks, of jobs and of machines, as published.
 
 A row of the table of tasks is one role of a job: so many instances, each with `plan_gpu` percent of a GPU. The table of
-jobs, where it lies beside it, says when jobs were submitted and by whom. The published tables have no headers.
+jobs, where it lies beside it, says when jobs were submitted and by which user. The published tables have no headers.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _job(name: str, job: Gathered, submitted: tuple[int, str] | None, intake: In
 
 
 def _submissions(path: str) -> dict[str, tuple[int, str]]:
-    """When jobs were submitted and by whom, if the table of jobs lies beside that of tasks."""
+    """When jobs were submitted and by which user, if the table of jobs lies beside that of tasks."""
     beside = Path(path).with_name(JOB_TABLE)
     if not beside.is_file():
         return {}

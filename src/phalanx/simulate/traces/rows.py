@@ -105,7 +105,7 @@ class Rows:
     def rows(self, refuse: Refuse = strict) -> Iterator[tuple[int, list[str]]]:
         """Rows that have as many fields as the header, each with the line it begins on. Empty lines are passed over.
 
-        A quote that nobody closes would take in all that follows: of a bad row of several lines only the first is lost.
+        A quote that is never closed would take in all that follows: of several bad lines only the first is lost.
         """
         width, taken = len(self.header), self._taken
         while True:

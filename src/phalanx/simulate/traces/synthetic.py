@@ -195,7 +195,7 @@ class _Workload:
         return _Draft(size.gpus, size.draw_ms(rng), queue, self.users[queue].draw(rng), model)
 
     def _ended(self, job: _Draft) -> _Draft:
-        """Who fails fails early, mostly; who is cancelled has run as long as others."""
+        """A job that fails mostly fails early; one that is cancelled has run as long as the rest."""
         at = self.rng.random()
         if at < self.failed:
             job.ending = Ending.FAILED
