@@ -56,7 +56,7 @@ def _all_known(job: str) -> int | None:
 
 
 def _forgotten(found: FoundAttempt) -> None:
-    """Nobody wants to know."""
+    """Drops what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class History:
 
 
 class LiveBackend(Backend, Protocol):
-    """A backend that works while nobody looks."""
+    """A backend that works between the calls of the loop."""
 
     wake: Callable[[], None]
     """Called from any thread when `events` has something new."""

@@ -19,7 +19,7 @@ GROUP = "phalanx.backends"
 """An entry point of this group names a module that has `open_backend(Setting)` and `offer(Setting)`."""
 
 TURN_MS = 60_000
-"""Gandiva's: long against what a switch costs, short for who waits for their turn (Xiao et al., OSDI 2018)."""
+"""Gandiva's: long against what a switch costs, short for jobs that wait for their turn (Xiao et al., OSDI 2018)."""
 
 BUILT_IN = {"local": "phalanx.backends.local.entry"}
 

@@ -88,8 +88,8 @@ class Order(TypedDict):
 class Turn(TypedDict):
     """The devices that an attempt takes in turns, each a node and a number, and the job it shares its turn with.
 
-    With `at_step` a turn goes on to the end of a step. Who has taken more device memory than `memory_mb` leaves it to
-    others while it rests, where the driver can. Papers of older versions have neither.
+    With `at_step` a turn goes on to the end of a step. An attempt that has taken more device memory than `memory_mb`
+    leaves it to other attempts while it rests, where the driver can. Papers of older versions have neither.
     """
 
     places: list[list[str | int]]
@@ -130,7 +130,7 @@ class Ending(TypedDict):
     """How an attempt ended. `outcome` is succeeded, failed or lost; stopped, if that was asked for.
 
     `ended_ms` is when its last process was gone, in milliseconds since 1970. Papers of older versions lack it, and
-    nobody knows it of an attempt whose shepherd was killed.
+    it is unknown of an attempt whose shepherd was killed.
     """
 
     outcome: str

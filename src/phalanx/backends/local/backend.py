@@ -52,7 +52,7 @@ class LocalBackend:
         return happened
 
     def next_event_ms(self) -> int | None:
-        """Nobody can know; `wake` is called when something has happened."""
+        """Unknown; `wake` is called when something has happened."""
         return None
 
     def offer(self) -> Offer:
@@ -60,7 +60,7 @@ class LocalBackend:
         return local_offer(self._yard)
 
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
-        """Takes over what runs, reports what has ended, and ends what belongs to nobody."""
+        """Takes over what runs, reports what has ended, and ends what belongs to no known attempt."""
         finished: Future[None] = Future()
         self._post(partial(self._adopt, tuple(attempts), now, finished))
         finished.result()
@@ -75,7 +75,7 @@ class LocalBackend:
         try:
             self._herd.adopt(attempts, now)
         except Exception as error:
-            # Whoever waits must not take over half of it; the next start tries again.
+            # The caller that waits must not take over half of it; the next start tries again.
             finished.set_exception(error)
         else:
             finished.set_result(None)

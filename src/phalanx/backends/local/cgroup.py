@@ -130,7 +130,7 @@ class Pen:
             write(f"{folder}/cgroup.procs", str(pid))
 
     def pids(self) -> list[int]:
-        """Who is in."""
+        """The processes in it."""
         for folder in self._folders:
             try:
                 with open(f"{folder}/cgroup.procs") as file:
@@ -140,7 +140,7 @@ class Pen:
         return []
 
     def oom_kills(self) -> int:
-        """How often the kernel killed somebody in here for want of memory."""
+        """How often the kernel killed a process in here for want of memory."""
         for name in ("memory.events", "memory.oom_control"):
             try:
                 with open(f"{self._memory}/{name}") as file:

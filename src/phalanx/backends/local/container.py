@@ -93,8 +93,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where and as whom a container runs: its name, the file with its variables, user and group by number (none for
-    the server's own), what it sees of this machine, and where what the job itself names to be mounted is found.
+    """Where and as which user a container runs: its name, the file with its variables, user and group by number (none
+    for the server's own), what it sees of this machine, and where what the job itself names to be mounted is found.
     """
 
     name: str

@@ -65,8 +65,8 @@ def environment_of(slot: Slot, placement: Placement, around: Surroundings) -> di
 
 
 def engine_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a container engine: the server's, and of the task's only what tells whose it is. A job must
-    not choose which program or library an engine is that may be root.
+    """The environment of a container engine: the server's, and of the task's only what tells which task it is. A job
+    must not choose which program or library an engine is that may be root.
     """
     ours = {name: os.environ[name] for name in (*PASSED_ON, *ENGINE_SETTINGS) if name in os.environ}
     marks = {name: value for name, value in env.items() if name.startswith("PHALANX_") or name == "MASTER_PORT"}
@@ -164,7 +164,7 @@ def _devices(slot: Slot, around: Surroundings) -> dict[str, str]:
 
 
 def _portion(portion: Portion, around: Surroundings) -> dict[str, str]:
-    """What keeps a task to its part of a device, where the driver does, and tells it, where nobody else does."""
+    """What keeps a task to its part of a device, where the driver does, and else tells it that part."""
     told = {
         "PHALANX_GPU_PERMILLE": str(portion.compute_permille),
         "PHALANX_GPU_MEMORY_MB": str(portion.memory_mb),

@@ -1,4 +1,4 @@
-"""The fence: who may still ask for something, and which attempts may be running. Kept on disk, beyond our own end."""
+"""The fence: which leaders may still ask for something, and which attempts may run. Kept on disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Fence:
         return self.outdated(action)
 
     def outdated(self, action: ActionId) -> str:
-        """Why an action of a leader who is known to be the present one is out of date; empty if it is not."""
+        """Why an action of a leader that is known to be the present one is out of date; empty if it is not."""
         newest = self._newest_attempt(action.job)
         if action.attempt < newest:
             return f"attempt {action.attempt} is over: attempt {newest} has begun"

@@ -1,4 +1,4 @@
-"""The folder of one attempt: its papers, its logs, and the lock that says whether somebody looks after it."""
+"""The folder of one attempt: its papers, its logs, and the lock that says whether a shepherd looks after it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AttemptFolder:
         return found.st_dev, found.st_ino
 
     def lock(self) -> int | None:
-        """The lock of whoever looks after the attempt, or None if somebody has it. It goes with the process."""
+        """The lock of the process that looks after the attempt, or None if it is taken. It goes with the process."""
         handle = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -80,7 +80,7 @@ class AttemptFolder:
         return cast("AttemptState | None", read_paper(self.state_path))
 
     def gang(self) -> list[dict[str, Any]]:
-        """Who is in the gang now."""
+        """The members of the gang now."""
         return cast("dict[str, Any]", read_paper(self.gang_path))["tasks"]  # type: ignore[no-any-return]
 
     def write_order(self, order: Order) -> None:
@@ -106,7 +106,7 @@ class AttemptFolder:
         write_durably(self.state_path, state)
 
     def close(self, answers: list[Answer], ending: Ending) -> AttemptState:
-        """Puts down that the attempt is over. Only for who holds the lock."""
+        """Puts down that the attempt is over. Only for the holder of the lock."""
         known = self.state() or new_state()
         known["phase"] = "ended"
         known["answers"] = [*known["answers"], *answers]
@@ -122,7 +122,7 @@ def new_state() -> AttemptState:
 
 
 def write_durably(path: str, paper: object, mode: int = PRIVATE) -> None:
-    """Replaces a file so that whoever reads it, at any moment and after any crash, finds the old or the new whole."""
+    """Replaces a file so that a reader, at any moment and after any crash, finds the old or the new whole."""
     draft = f"{path}.new"
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "w") as file:

@@ -255,7 +255,7 @@ def tasks_by_role(roles: tuple[Role, ...], path: str = "") -> dict[str, Task]:
 
 
 def _free_port() -> int:
-    """A port that nobody listens on now, for rank 0 to listen on."""
+    """A port that is free now, for rank 0 to listen on."""
     with socket.socket() as probe:
         probe.bind((ADDRESS, 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Orphans: processes of an attempt whose shepherd is gone. They are ended: nobody would hear of their end."""
+"""Orphans: processes of an attempt whose shepherd is gone. They are ended: their end would not be heard of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes as the kernel tells of them: who descends from whom, and whether a number still means the same process."""
+"""Processes as the kernel tells of them: their descent, and whether a number still means the same process."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def open_session(
 ) -> Session:
     """Runs a command beside a task; with `terminal` (rows, columns) in a terminal of its own.
 
-    Where many others open one at the same time it waits for its turn; with `waits` unset, BlockingIOError tells of it.
+    Where many are opened at the same time it waits for its turn; with `waits` unset, BlockingIOError tells of it.
     """
     wire = connect_to(Yard(data).folder(job, attempt).path, waits)
     if wire is None:

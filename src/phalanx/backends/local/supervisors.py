@@ -33,7 +33,7 @@ from phalanx.protocol.event import AttemptEnded, DeviceMemoryMeasured, Done, Eve
 from phalanx.workload.job import Job
 
 OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
-"""Endings that nobody asked for."""
+"""Endings that no action asked for."""
 
 LOST = Ending(outcome="lost", exit_code=0, reason="lost: what looked after it was killed, or the machine was restarted")
 STOPPED = Ending(outcome="stopped", exit_code=0, reason="it was stopped before it began")
@@ -50,7 +50,7 @@ RESTORED_GRACE_MAX_MS = 600_000
 """A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
 
 LAST = 1 << 30
-"""The number of a stop that no engine asked for: it comes after all others."""
+"""The number of a stop that no engine asked for: it comes after all other actions."""
 
 
 class Supervisors:
@@ -100,7 +100,7 @@ class Supervisors:
         self._fence.close()
 
     def adopt(self, attempts: Iterable[Adopted], now: int) -> None:
-        """Takes over what runs, tells what has ended, and ends what belongs to nobody."""
+        """Takes over what runs, tells what has ended, and ends what belongs to no known attempt."""
         present = {(each.job, each.attempt): each for each in attempts}
         if self._yard.history.restored:
             self._settle_restored(present, now)
@@ -193,7 +193,7 @@ class Supervisors:
             self._emit(Failed(action.id, f"a fault of the local backend: {error!r}", retryable=False))
 
     def _start(self, action: Start, now: int) -> None:
-        """Starts an attempt once, whoever asks how often."""
+        """Starts an attempt once, however often it is asked for."""
         attempt_process = self._flock(action.id.job, action.id.attempt)
         state = attempt_process.folder.state()
         if state is not None:
@@ -235,7 +235,7 @@ class Supervisors:
             os.chown(shared, -1, user[1])
 
     def _end_older(self, action: ActionId) -> None:
-        """Nothing of an older attempt may run beside a newer one, even if nobody knows of it any more."""
+        """Nothing of an older attempt may run beside a newer one, even if it is not known any more."""
         for attempt in range(1, action.attempt):
             attempt_process = self._flocks.get((action.job, attempt))
             if attempt_process is not None and not attempt_process.ended:
@@ -281,7 +281,7 @@ class Supervisors:
                 return {"do": "resize", **self._change(action.id, placement), **numbers}
 
     def _devices(self, action: ActionId, placement: Placement | None) -> Message:
-        """The devices that a suspended attempt goes on with: in the place of which others, and those of each rank."""
+        """The devices that a suspended attempt goes on with: in the place of which it had, and those of each rank."""
         if placement is None:
             return {}
         names = self._yard.device_names
@@ -294,7 +294,7 @@ class Supervisors:
         return {"devices": pairs, "places": {str(slot.rank): list(slot.devices) for slot in placement.slots}}
 
     def _change(self, action: ActionId, placement: Placement) -> Message:
-        """Who joins and who leaves, compared with who is in the gang now."""
+        """The members that join and leave, compared with those in the gang now."""
         job = self._jobs(action.job)
         folder = self._yard.folder(action.job, action.attempt)
         order = folder.order()
@@ -327,7 +327,7 @@ class Supervisors:
         self._forget(attempt_process)
 
     def _forget(self, attempt_process: SupervisedAttempt) -> None:
-        """What has ended is in its folder; who asks again finds it there."""
+        """What has ended is in its folder, where it is found when asked for again."""
         attempt_process.ended = True
         self._turns.leave((attempt_process.job, attempt_process.attempt))
         self._fence.unmark(attempt_process.job, attempt_process.attempt)
@@ -430,7 +430,7 @@ class Supervisors:
             attempt_process.send(message)
 
     def _end_stray(self, job: str, attempt: int) -> None:
-        """Ends what runs for an attempt that nobody knows of."""
+        """Ends what runs for an attempt that is not known."""
         attempt_process = self._flock(job, attempt)
         if self._reach(attempt_process):
             attempt_process.send(_stop_message(0, "nobody's"))
@@ -453,7 +453,7 @@ class Supervisors:
         elif begun and not self._reach(attempt_process):
             self._lose(attempt_process)
         for action in adopted.in_flight:
-            # Whoever takes over stands in for what older leaders have asked for.
+            # A leader that takes over stands in for what older leaders have asked for.
             self._see_to(action, now, self._fence.outdated)
 
     def _lose(self, attempt_process: SupervisedAttempt) -> None:

@@ -1,7 +1,7 @@
-"""The turn order: whose turn it is on devices that are taken in turns.
+"""The turn order: which attempts have their turn on devices that are taken in turns.
 
-A gang runs as a whole or rests as a whole, on all its devices at once, as a part of it could do nothing alone. Who has
-rested longest comes first, so that nobody is passed over for ever; whoever else finds its devices free runs beside it.
+A gang runs as a whole or rests as a whole, on all its devices at once, as a part of it could do nothing alone. The one
+that has rested longest comes first, so that none is passed over for ever. Any other whose devices are free runs too.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class TurnOrder:
         return tuple(key for key in self._members if key not in self.running)
 
     def join(self, key: Key, turn: Turn) -> None:
-        """Takes somebody in, or takes note of what has changed about them. Nobody who runs is interrupted for it."""
+        """Takes an attempt in, or takes note of what has changed about it. None that runs is interrupted for it."""
         places = frozenset((str(node), int(device)) for node, device in turn["places"])
         known = self._members.get(key)
         if known is None:
-            # As if it had rested in this round: its turn is the next, after those who have rested longer.
+            # As if it had rested in this round: its turn is the next, after those that have rested longer.
             self._members[key] = _Member(places, turn["beside"], next(self._joined), self._round - 1)
         else:
             known.places, known.beside = places, turn["beside"]
         self._fill(self.running)
 
     def leave(self, key: Key) -> None:
-        """Lets somebody go; whoever waited for their devices has them at once."""
+        """Lets an attempt go; one that waited for its devices has them at once."""
         if self._members.pop(key, None) is not None:
             self._fill(each for each in self.running if each != key)
 
@@ -82,7 +82,7 @@ class TurnOrder:
         self._fill(())
 
     def _fill(self, keep: Iterable[Key]) -> None:
-        """Has those run who are kept, and then, longest rested first, whoever finds all their devices free."""
+        """Has the kept ones run, and then, longest rested first, each whose devices are all free."""
         taken: dict[Place, Key] = {}
         chosen: dict[Key, None] = {}
         by_rest = sorted(self._members, key=lambda key: (self._members[key].ran, self._members[key].joined))
@@ -95,7 +95,7 @@ class TurnOrder:
         self.running = {**chosen, **self._company(chosen, taken)}
 
     def _company(self, chosen: dict[Key, None], taken: dict[Place, Key]) -> dict[Key, None]:
-        """Those who share the turn of somebody chosen: their own is still to come."""
+        """The attempts that share the turn of a chosen one: their own is still to come."""
         found: dict[Key, None] = {}
         for key in self._members:
             hosts = {taken.get(place) for place in self._members[key].places}

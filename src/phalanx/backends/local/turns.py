@@ -10,22 +10,22 @@ from phalanx.backends.local.turn_order import Key, TurnOrder
 from phalanx.backends.local.wire import Message
 
 LEASE_TURNS, LEASE_MS = 2, 10_000
-"""A rest ends by itself after so many turns and so long: nobody stays frozen for want of a scheduler. A turn that is
-prolonged to the end of a step takes two at most.
+"""A rest ends by itself after so many turns and so long: no attempt stays frozen for want of a scheduler. A turn that
+is prolonged to the end of a step takes two at most.
 """
 
 ANSWER_MS = 1_000
 """How much longer than a shepherd waits for the end of a step its word is waited for."""
 
 MOVING_MS = 120_000
-"""How long moving device memory to the host may take: who comes next needs the room."""
+"""How long moving device memory to the host may take: the next attempt needs the memory."""
 
 
 class Turns:
     """Keeps a turn order and the time. `send` reaches the shepherd of an attempt.
 
-    Who is to rest only at the end of a step has up to one more turn for that; until it rests, who comes after it on its
-    devices is not let go on. The same holds where those who rest `leave_memory` to others.
+    An attempt that is to rest only at the end of a step has up to one more turn for that; until it rests, the next on
+    its devices is not let go on. The same holds where resting attempts `leave_memory` to others.
     """
 
     def __init__(self, turn_ms: int, send: Callable[[Key, Message], None], leave_memory: bool) -> None:
@@ -40,7 +40,7 @@ class Turns:
         self._ends_s: float | None = None
 
     def join(self, key: Key, turn: Turn) -> None:
-        """Has somebody take turns from now on."""
+        """Has an attempt take turns from now on."""
         self._rota.join(key, turn)
         self._at_step[key] = turn.get("at_step", False)
         self._memory_mb[key] = turn.get("memory_mb", 0) if self._moving_ms else 0
@@ -49,19 +49,19 @@ class Turns:
         self._arrange()
 
     def leave(self, key: Key) -> None:
-        """Has somebody take turns no longer."""
+        """Has an attempt take turns no longer."""
         self._rota.leave(key)
         for known in (self._told_to_rest, self._at_step, self._finishing, self._memory_mb):
             known.pop(key, None)
         self._arrange()
 
     def rests(self, key: Key) -> None:
-        """Takes note that somebody rests, as it was told to."""
+        """Takes note that an attempt rests, as it was told to."""
         if self._finishing.pop(key, None) is not None:
             self._arrange()
 
     def patience_s(self) -> float | None:
-        """How long until a turn is over, or nobody is waited for any more; None if nobody waits for it."""
+        """How long until a turn is over, or no answer is waited for any more; None if no attempt waits for it."""
         moments_s = list(self._finishing.values())
         if self._ends_s is not None:
             moments_s.append(self._ends_s)
@@ -75,7 +75,7 @@ class Turns:
             del self._finishing[key]
         if self._ends_s is not None and self._ends_s <= now_s:
             self._rota.turn()
-            # Who rests on is told again, lest the rest end by itself.
+            # An attempt that rests on is told again, lest the rest end by itself.
             self._told_to_rest = {key: rests for key, rests in self._told_to_rest.items() if not rests}
             self._ends_s = None
             self._arrange()
@@ -83,7 +83,7 @@ class Turns:
             self._arrange()
 
     def _arrange(self) -> None:
-        """Tells those whose rest begins or ends; the former first, so that as few as can be run at once."""
+        """Tells attempts whose rest begins or ends; the former first, so that as few as can be run at once."""
         resting = self._rota.resting
         for key in resting:
             if not self._told_to_rest.get(key, False):
@@ -99,7 +99,7 @@ class Turns:
             self._ends_s = time.monotonic() + self._turn_ms / 1000
 
     def _have_rest(self, key: Key) -> None:
-        """Has somebody rest; one that runs, and is to end its turn so, at the end of a step."""
+        """Has an attempt rest; one that runs, and is to end its turn so, at the end of a step."""
         ran = self._told_to_rest.get(key) is False
         finishes = self._at_step.get(key, False) and ran
         patience_ms = self._turn_ms if finishes else 0

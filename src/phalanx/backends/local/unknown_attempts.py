@@ -1,4 +1,4 @@
-"""Unknown attempts: attempts whose folders are here and that a restored store does not know, or knows as others."""
+"""Unknown attempts: attempts whose folders are here and that a restored store does not know, or knows otherwise."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def put_away(yard: Yard, stray: UnknownAttempt, ran: bool, now: int) -> FoundAtt
     kept = read_paper(record)
     if kept is not None:
         found = replace(found, **{key: kept[key] for key in ("found_ms", "found_by", "ran", "path")})
-    # The record first: whoever is killed in between finds the folder again, and where it belongs.
+    # The record first: a server that is killed in between finds the folder again, and where it belongs.
     write_durably(record, asdict(found))
     if found.path != folder.path:
         os.rename(folder.path, found.path)

@@ -11,13 +11,13 @@ from typing import Any
 MESSAGE_BYTES_MAX = 16 << 20
 FILES_MAX = 3
 STUCK_S = 10.0
-"""Who has not read for so long is not waited for any more."""
+"""A peer that has not read for so long is not waited for any more."""
 
 Message = dict[str, Any]
 
 
 class Wire:
-    """One end of a connection. Writing waits for who is slow, but not for ever."""
+    """One end of a connection. Writing waits for a slow reader, but not for ever."""
 
     def __init__(self, end: socket.socket) -> None:
         end.settimeout(STUCK_S)
@@ -29,7 +29,7 @@ class Wire:
         return self._end.fileno()
 
     def send(self, message: Message, files: tuple[int, ...] = ()) -> bool:
-        """Sends a message; False if nobody is there any more."""
+        """Sends a message; False if the other end is gone."""
         line = json.dumps(message).encode() + b"\n"
         try:
             if files:
@@ -88,7 +88,7 @@ def stop_listening(folder: str) -> None:
 
 
 def connect_to(folder: str, waits: bool = True) -> Wire | None:
-    """A connection to the socket in a folder; None if nobody listens there.
+    """A connection to the socket in a folder; None if no process listens there.
 
     With many connections not accepted yet, it waits for its turn, or raises BlockingIOError at once if it is not to.
     """

@@ -1,4 +1,4 @@
-"""The meter: looks now and then how much device memory each attempt has taken, so that others know what it would take
+"""The meter: looks now and then how much device memory each attempt has taken, so that it is known what it would take
 of the host to suspend it.
 """
 

@@ -1,6 +1,6 @@
 """Moving a gang's device memory: all of its processes, or none.
 
-All are locked before any is checkpointed: one that still ran would wait for the others, or they for it, inside a
+All are locked before any is checkpointed: one that still ran would wait for the rest, or they for it, inside a
 collective operation that never ends.
 """
 
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from phalanx.backends.local.device_memory.driver import OUT_OF_MEMORY, Driver, DriverError, ProcessState
 
 LOCK_TIMEOUT_MS = 10_000
-"""Longer than kernels take. In a collective operation with somebody who is not locked it would be for ever."""
+"""Longer than kernels take. In a collective operation with a process that is not locked it would be for ever."""
 
 ROOM_PATIENCE_S = 15.0
-"""How long those who had the devices before may take to leave them."""
+"""How long the attempts that had the devices before may take to leave them."""
 
 BETWEEN_TRIES_S = 0.2
 

@@ -42,7 +42,7 @@ def carry_out(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flock(shepherd: int, spared: list[int]) -> list[int]:
-    """Whose memory is moved. Looked for at the last moment: a number that was noted may mean another."""
+    """The processes whose memory is moved. Looked for at the last moment: a number that was noted may mean another."""
     return [
         each.pid
         for each in descendants(shepherd)
@@ -51,7 +51,7 @@ def _flock(shepherd: int, spared: list[int]) -> list[int]:
 
 
 def _out(driver: Driver, attempt_process: Callable[[], list[int]], over_mb: int) -> dict[str, Any]:
-    """Who has no more than `over_mb` stays where it is."""
+    """An attempt that has no more than `over_mb` stays where it is."""
     used_mb, free_mb = used_by(attempt_process()), host_free_mb()
     if over_mb and used_mb <= over_mb:
         return {"ok": True, "pids": [], "mb": 0, "ms": 0}

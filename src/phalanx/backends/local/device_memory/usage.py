@@ -8,7 +8,7 @@ from typing import Any
 
 
 def used_mb() -> dict[int, int]:
-    """Device memory by process, over all devices; nothing where the driver does not tell, or nobody can ask it."""
+    """Device memory by process, over all devices; nothing where the driver does not tell, or cannot be asked."""
     try:
         pynvml = import_module("pynvml")
         pynvml.nvmlInit()

@@ -1,4 +1,4 @@
-"""`shepherd FOLDER SOCKET`: looks after the attempt of a folder, unless somebody does or it is over."""
+"""`shepherd FOLDER SOCKET`: looks after the attempt of a folder, unless another process does or it is over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def main(path: str, handle: int) -> None:
     if lock is None or order is None or folder.state() is not None:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Whoever ends the server from the keyboard, or logs out, does not mean the jobs.
+        # A user that ends the server from the keyboard, or logs out, does not mean the jobs.
         signal.signal(number, signal.SIG_IGN)
     # It came to us across an exec; it is not to go on to the tasks.
     os.set_inheritable(handle, False)

@@ -1,4 +1,4 @@
-"""The book of an attempt: what was asked, what was answered, and who is told. Durable before anybody is told."""
+"""The book of an attempt: what was asked, what was answered, and the watchers. Durable before any of them is told."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class AnswerLog:
         self._gang_version = 0
 
     def show(self, wire: Wire) -> None:
-        """Tells somebody who has just come all that was answered, and from now on what will be."""
+        """Tells a new watcher all that was answered, and from now on what will be."""
         self._watchers.append(wire)
         wire.send({"answers": self._answers, "ending": None})
 
     def forget(self, wire: Wire) -> None:
-        """Tells somebody no more."""
+        """Tells a watcher no more."""
         if wire in self._watchers:
             self._watchers.remove(wire)
 
@@ -70,7 +70,7 @@ class AnswerLog:
         self._tell({"answers": [_answer_to(action, why) for action, why in answers], "ending": ending})
 
     def tell_rest(self) -> None:
-        """Tells that its devices are left to others, or that nothing runs on them anyway."""
+        """Tells that its devices are left to other attempts, or that nothing runs on them anyway."""
         self._tell({"answers": [], "ending": None, "rests": True})
 
     def put_down(self) -> None:
@@ -99,7 +99,7 @@ class AnswerLog:
             write_durably(self._folder.notice_path, notice, SHARED)
 
     def write_gang(self) -> None:
-        """Writes who is in the gang now, for tasks that stay while it changes."""
+        """Writes the members of the gang now, for tasks that stay while it changes."""
         self._gang_version += 1
         members = [
             {key: task.order[key] for key in ("rank", "role", "node", "devices")} for task in self.tasks.values()

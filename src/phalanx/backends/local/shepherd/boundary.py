@@ -23,7 +23,7 @@ DIGITS_MAX = 18
 
 
 class Boundary:
-    """Waits for the tasks of an attempt to come to a boundary. `ranks` are those who run."""
+    """Waits for the tasks of an attempt to come to a boundary. `ranks` are those that run."""
 
     def __init__(self, loop: Loop, folder: AttemptFolder, ranks: Callable[[], Collection[int]]) -> None:
         self._loop = loop
@@ -48,7 +48,7 @@ class Boundary:
             self._loop.watch(self._pipe, self._hear)
 
     def close(self) -> None:
-        """Leaves nothing behind that somebody might wait for."""
+        """Leaves nothing behind that a task might wait for."""
         for path in (self._folder.steps_path, self._folder.rest_path):
             with suppress(OSError):
                 os.unlink(path)
@@ -67,7 +67,7 @@ class Boundary:
         self._ask(0 if len(ranks) == 1 else None)
 
     def call_off(self) -> None:
-        """Waits no longer, and lets who has stopped go on."""
+        """Waits no longer, and lets tasks that have stopped go on."""
         if self._timer is not None:
             self._timer.call_off()
             self._timer = self._then = None
@@ -99,7 +99,7 @@ class Boundary:
                 self._go_on()
 
     def _go_on(self) -> None:
-        """Those who have stopped stay where they are until they are called off."""
+        """Tasks that have stopped stay where they are until they are called off."""
         then, self._then = self._then, None
         if self._timer is not None:
             self._timer.call_off()

@@ -69,7 +69,7 @@ def _opened_as(ids: Sequence[int], paths: Sequence[str]) -> list[int]:
 
 
 def write_variables(path: str, variables: Mapping[str, str]) -> None:
-    """Writes variables as container engines read them: a line each, as it is, for nobody else to see."""
+    """Writes variables as container engines read them: a line each, as it is, for no other user to see."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "w") as file:
         file.writelines(f"{name}={value}\n" for name, value in variables.items())

@@ -1,7 +1,7 @@
 """Processes in a container, as their shepherd sees them from outside.
 
 A container engine passes a signal on to the first process of the container alone, and the kernel keeps from that one
-every signal that it has no handler for. A shell that starts a training there hears nothing, and tells nobody.
+every signal that it has no handler for. A shell that starts a training there hears nothing, and passes nothing on.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from phalanx.backends.local.processes import Process
 
 def beside_the_first(attempt_process: Iterable[Process]) -> list[Process]:
     """Of processes, those in the process group of the first one of a container, without that one."""
-    everybody = list(attempt_process)
-    first = {each.pid: each.group for each in everybody if number_inside(each.pid) == 1}
-    return [each for each in everybody if each.group in first.values() and each.pid not in first]
+    processes = list(attempt_process)
+    first = {each.pid: each.group for each in processes if number_inside(each.pid) == 1}
+    return [each for each in processes if each.group in first.values() and each.pid not in first]
 
 
 def number_inside(pid: int) -> int:

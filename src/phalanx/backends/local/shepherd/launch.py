@@ -22,7 +22,7 @@ PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC,
 
 
 class Stage:
-    """What the children of one launch wait for: one byte each, or the end of all who could send it."""
+    """What the children of one launch wait for: one byte each, or the end of all that could send it."""
 
     def __init__(self) -> None:
         self._gate, self._lever = os.pipe()

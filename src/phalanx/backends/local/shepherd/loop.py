@@ -36,7 +36,7 @@ class Timer:
 
 
 class Loop:
-    """One thread's waiting. Times are monotonic: a clock that is set does not shorten anybody's grace."""
+    """One thread's waiting. Times are monotonic: a clock that is set does not shorten any grace."""
 
     def __init__(self, on_child: Hook) -> None:
         self._on_child = on_child

@@ -1,4 +1,4 @@
-"""Probes: whether a task of a service is well. Each is a child of its own, so that one that hangs holds up nobody."""
+"""Probes: whether a task of a service is well. Each is a child of its own, so that one that hangs holds up no other."""
 
 from __future__ import annotations
 

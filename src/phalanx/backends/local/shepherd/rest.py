@@ -1,4 +1,4 @@
-"""Rest: an attempt that takes turns is frozen while it is others' turn."""
+"""Rest: an attempt that takes turns is frozen while it is the turn of another."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from phalanx.backends.local.shepherd.swap import Swap, SwapOutcome
 from phalanx.backends.local.shepherd.tidy import freeze, thaw
 
 BETWEEN_TRIES_MS = 1_000
-"""How long after its memory found no room on the devices it is tried again."""
+"""How long after its memory did not fit on the devices it is tried again."""
 
 
 class Rest:
-    """Frozen for a while. It ends by itself: whoever keeps the turns may have gone.
+    """Frozen for a while. It ends by itself: the process that keeps the turns may have gone.
 
-    Who has more device memory than it may keep leaves it to others meanwhile. That takes seconds; what comes in
+    An attempt with more device memory than it may keep leaves it to others meanwhile. That takes seconds; what comes in
     between counts once it is done.
     """
 
@@ -46,10 +46,10 @@ class Rest:
         return self._timer is not None
 
     def begin(self, for_ms: int, patience_ms: int = 0, over_mb: int = 0) -> None:
-        """Freezes all but the sessions of people who look on; also who came since, where a rest goes on for longer.
+        """Freezes all but the sessions of people that look on; also new processes, where a rest goes on for longer.
 
         With patience it is waited for the end of a step before. With more than `over_mb` of device memory, where that
-        is given, it leaves that to others.
+        is given, it leaves that to other attempts.
         """
         self._is_over = False
         if self._swap.pid:
@@ -65,7 +65,7 @@ class Rest:
             return
 
         def left(outcome: SwapOutcome) -> None:
-            # If it could not leave, it rests where it is: who comes next may find too little memory, as without this.
+            # If it could not leave, it rests where it is: the next may find too little memory, as without this.
             self._has_left = outcome["ok"] and outcome["mb"] > 0
             self._freeze(for_ms)
             if self._is_over:
@@ -95,13 +95,13 @@ class Rest:
         self._come_back()
 
     def _come_back(self) -> None:
-        """Has its memory on the devices again. Who could not leave them for want of host memory is in the way: then it
-        is tried until there is room, or until the next rest.
+        """Has its memory on the devices again. An attempt that could not leave them for want of host memory is in the
+        way: then it is tried until it fits, or until the next rest.
         """
         if not self._has_left or self._timer is not None:
             return
         if self._swap.pid or not self._runs():
-            # It is being suspended or is, and others have its devices.
+            # It is being suspended or is, and another attempt has its devices.
             self._loop.after(BETWEEN_TRIES_MS, self._come_back)
             return
 

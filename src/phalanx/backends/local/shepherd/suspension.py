@@ -1,4 +1,4 @@
-"""Suspension: an attempt is frozen where it is, or leaves its devices to others and its device memory on the host."""
+"""Suspension: an attempt is frozen in place, or leaves its devices to other jobs and its device memory on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from phalanx.backends.local.shepherd.tidy import freeze, thaw
 
 
 class Suspension:
-    """Suspends and resumes. `spared` are the sessions of people who look on; `on_lost` hears of an attempt that cannot
+    """Suspends and resumes. `spared` are the sessions of people that look on; `on_lost` hears of an attempt that cannot
     go on. While device memory is moved, the phase of the attempt is `suspending` or `resuming`.
     """
 
@@ -61,7 +61,7 @@ class Suspension:
             self._moved_mb = outcome["mb"]
             self._book.answer(action, moved=Moved(way="out", mb=outcome["mb"], ms=outcome["ms"]))
         elif outcome.get("cut_short", False):
-            # Somebody may be locked: with whom that is, and how far it came, the driver knows.
+            # A process may be locked: which, and how far it came, the driver knows.
             self._swap.begin(_order("undo"), partial(self._stay, action, outcome["reason"]))
         else:
             self._stay(action, outcome["reason"], SwapOutcome(ok=True))
@@ -102,5 +102,5 @@ class Suspension:
 
 
 def _order(what: str) -> dict[str, object]:
-    """Of all processes: what somebody has begun beside the tasks would hold the devices, too."""
+    """Of all processes: what a user has begun beside the tasks would hold the devices, too."""
     return {"do": what, "of": os.getpid()}

@@ -14,14 +14,14 @@ from phalanx.backends.local.processes import signal_process
 from phalanx.backends.local.shepherd.loop import Loop, Timer
 
 TIMEOUT_MS = 600_000
-"""Longer than all the memory of a node takes; after it nobody knows what the driver is doing."""
+"""Longer than all the memory of a node takes; after it, what the driver is doing is unknown."""
 
 ANSWER_BYTES_MAX = 1 << 16
 
 
 class SwapOutcome(TypedDict, total=False):
     """How a move came out: the memory that was moved, and how long it took; or the reason why not. Of one that was cut
-    short nobody knows how far it came.
+    short it is unknown how far it came.
     """
 
     ok: bool

@@ -172,7 +172,7 @@ class Task:
         return variable(each.pid, "PHALANX_RANK") == str(self.rank)
 
     def say(self, line: str) -> None:
-        """Adds a line of ours to what it printed, where whoever looks for the reason of something will find it."""
+        """Adds a line of ours to what it printed, where a user that looks for the reason of something will find it."""
         with suppress(OSError), open(self._folder.log_path(self.rank, "err"), "a") as log:
             log.write(f"phalanx: {line}\n")
 

@@ -14,7 +14,7 @@ CLEAR_UP_MAX_S = 60.0
 
 
 def freeze(spared: Collection[int] = ()) -> None:
-    """Stops every process but those of some sessions; who was just being born is found at the next look."""
+    """Stops every process but those of some sessions; one that was just being born is found at the next look."""
     for _ in range(FREEZE_LOOKS_MAX):
         # One that was forked just now is not the first of its session yet.
         attempt_process = (
@@ -40,8 +40,8 @@ def kill_all() -> None:
         signal_process(each.pid, signal.SIGKILL)
 
 
-def anybody_left() -> bool:
-    """Whether there is any process at all. Orphans become our children, so who has no child has no descendant."""
+def any_left() -> bool:
+    """Whether there is any process at all. Orphans become our children, so without a child there is no descendant."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

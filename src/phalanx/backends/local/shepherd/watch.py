@@ -15,7 +15,7 @@ from phalanx.backends.local.shepherd.task import Task
 class Watch:
     """The probes of one task. `on_sick` is called once the task has failed as many in a row as it may.
 
-    While it is frozen, as `is_awake` tells, it can answer nobody, and that is no failure.
+    While it is frozen, as `is_awake` tells, it cannot answer, and that is no failure.
     """
 
     def __init__(
