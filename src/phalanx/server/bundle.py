@@ -1,4 +1,4 @@
-"""The debug bundle: everything somebody else needs to see what happened here, in one file, and to replay it."""
+"""The debug bundle: everything that is needed to see elsewhere what happened here, in one file, and to replay it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of the loop: follows the wall clock, and neither jumps nor goes back when somebody sets that."""
+"""The clock of the loop: follows the wall clock, and neither jumps nor goes back when that is set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def passed_ns() -> int:
 
 
 class Clock:
-    """Milliseconds since 1970. A job's time-outs must not all fire because somebody sets the clock an hour ahead."""
+    """Milliseconds since 1970. A job's time-outs must not all fire because the clock is set an hour ahead."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ def present_cluster(state: State) -> Cluster:
 
 
 def need_known(policy: str) -> None:
-    """Raises ValueError for a policy in somebody's own file, which no process of a server has loaded."""
+    """Raises ValueError for a policy in a user's own file, which no process of a server has loaded."""
     if is_file(policy) and split(policy)[0] not in known():
         raise ValueError(f"policy {policy!r}: a server decides by policies that it knows by name, not by one in a file")
 
@@ -49,7 +49,7 @@ def changes_of(state: State, cluster: Cluster) -> list[Event]:
 
 
 def difference(state: State, cluster: Cluster) -> dict[str, Any]:
-    """What would change, which attempts that would stop, which waiting jobs could never start, and warnings."""
+    """What would change, which attempts that would stop, which pending jobs could never start, and warnings."""
     changes_of(state, cluster)
     present = state.cluster_to_be or state.cluster
     resized = (cluster.queues, cluster.nodes) != (present.queues, present.nodes)

@@ -1,4 +1,4 @@
-"""A job that was just taken, as everybody will see it in the view."""
+"""A job that was just taken, as the view will show it."""
 
 from __future__ import annotations
 

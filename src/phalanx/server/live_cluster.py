@@ -11,5 +11,5 @@ PATIENCE_MS = 1_800_000
 
 
 def live(cluster: Cluster) -> Cluster:
-    """A cluster as a server runs it: others pass nobody for ever."""
+    """A cluster as a server runs it: no job is passed for ever."""
     return cluster if cluster.patience_ms is not None else replace(cluster, patience_ms=PATIENCE_MS)

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what the store and the loop tell, collected when somebody asks."""
+"""Metrics for Prometheus: what the store and the loop tell, collected on request."""
 
 from __future__ import annotations
 

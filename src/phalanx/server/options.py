@@ -63,7 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.data, *names)
 
     def in_memory(self) -> int:
-        """A file of memory that holds all of it. Arguments and the disk would show the store's password to others."""
+        """A file of memory that holds all of it. Arguments and the disk would show the store's password."""
         handle = os.memfd_create("phalanx-options")
         os.write(handle, msgspec.json.encode(self))
         return handle
@@ -73,7 +73,7 @@ def options_of(handle: str) -> Options:
     """Options from the inherited file of that number, which is closed: no child of this process is to have it."""
     number = int(handle)
     try:
-        # Not by `read`: all who inherit the file share one position in it.
+        # Not by `read`: all processes that inherit the file share one position in it.
         return msgspec.json.decode(os.pread(number, os.fstat(number).st_size, 0), type=Options)
     finally:
         os.close(number)

@@ -12,7 +12,7 @@ from phalanx.workload.job import Job
 
 
 def need_priorities(state: State, jobs: Iterable[Job], roles: Iterable[str]) -> None:
-    """Refuses jobs of higher priorities than the caller, who has one of the roles in the queue of each, may give."""
+    """Refuses jobs of higher priorities than the caller, with one of the roles in the queue of each, may give."""
     for index, (job, role) in enumerate(zip(jobs, roles, strict=True)):
         need_priority(state, job, Role(role), index)
 

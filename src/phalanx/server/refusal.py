@@ -1,4 +1,4 @@
-"""Refusals: what the server says no to, in one form for the loop, the API and whoever calls it."""
+"""Refusals: what the server says no to, in one form for the loop, the API and its callers."""
 
 from __future__ import annotations
 

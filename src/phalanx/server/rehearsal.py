@@ -19,8 +19,8 @@ Due = tuple[int, int, Event, tuple[str, int]]
 """When, in which order, what, and about which attempt."""
 
 
-def _nobody() -> None:
-    """Nobody is to be woken: what is due is told by `next_event_ms`."""
+def _wake_nothing() -> None:
+    """Wakes nothing: what is due is told by `next_event_ms`."""
 
 
 SHOWN = (
@@ -52,7 +52,7 @@ class RehearsalBackend:
         self._newest: dict[str, tuple[int, int]] = {}
         self._starting: set[tuple[str, int]] = set()
         self._over: set[tuple[str, int]] = set()
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = _wake_nothing
 
     def carry_out(self, action: Action, now: int) -> None:
         """Takes an action on; one that was taken on before is known."""

@@ -1,4 +1,4 @@
-"""The reserve: room on the disk that is held for the day it is full, so that what runs can still be written down."""
+"""The reserve: space on the disk that is held for the day it is full, so that what runs can still be written down."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ RESERVE_BYTES = 16 << 20
 
 
 class Reserve:
-    """A file that takes up room until that is needed."""
+    """A file that takes up space until that is needed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def hold(self, beside_bytes: int) -> None:
-        """Takes up room, where so much would still be free beside it. Without a reserve one goes on as well."""
+        """Takes up space, where so much would still be free beside it. Without a reserve one goes on as well."""
         with suppress(OSError):
             if self._path.exists() or shutil.disk_usage(self._path.parent).free < RESERVE_BYTES + beside_bytes:
                 return
@@ -28,7 +28,7 @@ class Reserve:
                 os.close(handle)
 
     def give(self) -> bool:
-        """Gives the room up; whether there was any."""
+        """Gives the space up; whether there was any."""
         try:
             self._path.unlink()
         except OSError:

@@ -18,7 +18,7 @@ def bind_unix(path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     with short_address(path) as address:
         listener.bind(address)
-    # Whoever can write here can do everything: only this user may.
+    # A writer here can do everything: only this user may.
     path.chmod(0o600)
     listener.listen(128)
     return listener

@@ -32,8 +32,8 @@ from phalanx.server.options import Options
 from phalanx.server.store.database import database_file
 
 STARTING_S = 60.0
-"""After so long whoever started the server hears that it is still at it: a long journal without a snapshot that this
-release can read is folded record by record.
+"""After so long the user that started the server hears that it is still at it: a long journal without a snapshot that
+this release can read is folded record by record.
 """
 
 STOP_S = 10.0
@@ -133,7 +133,7 @@ class Tree:
                 self._start(part)
 
     def stop(self) -> None:
-        """Ends everything: first who takes requests, the loop last. Jobs go on."""
+        """Ends everything: first what takes requests, the loop last. Jobs go on."""
         for part in reversed(self.parts):
             if part.process is not None:
                 part.process.terminate()
@@ -288,7 +288,7 @@ def _check_not_emptied(data: Path) -> None:
 
 
 def _close_to_others(data: Path) -> None:
-    """Job logs, tokens and the store are nobody else's business. Only root has tasks of other users to let through."""
+    """Job logs, tokens and the store are for no other user. Only root has tasks of other users to let through."""
     inner = 0o711 if os.getuid() == 0 else 0o700
     for folder in ("", *FOLDERS, "secrets"):
         path = data / folder
@@ -310,7 +310,7 @@ def _lock(options: Options) -> socket.socket:
 
 
 def _check_alerts(options: Options) -> None:
-    """What is wrong with the rules is told to whoever starts the server."""
+    """What is wrong with the rules is told when the server is started."""
     if options.alerts:
         from phalanx.server.alerts.rules import read_rules
 
@@ -321,7 +321,7 @@ def _check_alerts(options: Options) -> None:
 
 
 def _check_certificate(options: Options) -> None:
-    """A certificate or key that cannot be used is told to whoever starts the server, not by every worker in turn."""
+    """A certificate or key that cannot be used is told when the server is started, not by every worker in turn."""
     for name, path in (("--tls-cert", options.tls_cert), ("--tls-key", options.tls_key)):
         if path and not os.access(path, os.R_OK):
             raise UpError(f"{name} {path}: there is no such file, or it cannot be read")

@@ -1,1 +1,1 @@
-"""Accounts: who somebody is, and what they may do where."""
+"""Accounts: which user a caller is, and what it may do where."""

@@ -1,4 +1,4 @@
-"""How often accounts have changed, where every process of the server can see it without asking anybody."""
+"""How often accounts have changed, where every process of the server can see it without a request."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NUMBER = struct.Struct("=Q")
 class CacheEpoch:
     """A number in a file that all processes map: what was learned under an older one must be looked up again.
 
-    The loop advances it when a change is durable and before it is acknowledged, so that a token that was revoked
-    lets nobody in from the moment on at which somebody was told so, whichever worker is asked and however busy the
-    loop is. Only the loop writes; eight aligned bytes are read and written in one piece.
+    The loop advances it when a change is durable and before it is acknowledged. So a token that was revoked lets no
+    caller in once that was acknowledged, whichever worker is asked and however busy the loop is. Only the loop writes;
+    eight aligned bytes are read and written in one piece.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -24,7 +24,7 @@ WAITING_MAX = 8
 
 
 NICE = 10
-"""How far back the thread stands for the processor: requests of users who are in already go first."""
+"""How far back the thread stands for the processor: requests of users that are in already go first."""
 
 
 class PasswordChecker:

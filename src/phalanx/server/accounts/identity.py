@@ -1,4 +1,4 @@
-"""As whom tasks run: the Unix user of an account. It is never the server's own where the server is root."""
+"""The Unix user of an account, as which its tasks run. It is never the server's own where the server is root."""
 
 from __future__ import annotations
 

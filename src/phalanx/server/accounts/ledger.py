@@ -137,7 +137,7 @@ def _is_live_session(now: int) -> ColumnElement[bool]:
 
 
 def _make_room_for_session(connection: Connection, user: str, now: int) -> None:
-    """Ends the oldest sessions of a user who has too many: nobody is kept out by browsers that were forgotten."""
+    """Ends the oldest sessions of a user that has too many: no user is kept out by browsers that were forgotten."""
     live = select(tokens.c.id).where((tokens.c.user == user) & _is_live_session(now))
     newest_first = live.order_by(tokens.c.created_ms.desc(), tokens.c.id).offset(SESSIONS_MAX - 1)
     too_many = connection.execute(newest_first).scalars().all()
@@ -179,7 +179,7 @@ def beyond(end_ms: int) -> str:
 def account_of_digest(connection: Connection, digest: str, now: int) -> Account | None:
     """The account that a token stands for.
 
-    None if the token, or one that it was made with, is unknown, expired or revoked, or is of a user who is shut out.
+    None if the token, or one that it was made with, is unknown, expired or revoked, or is of a user that is shut out.
     """
     lineage = _lineage(connection, tokens.c.digest == digest)
     if not _is_valid(lineage, now):
@@ -205,7 +205,7 @@ def _lineage(connection: Connection, which: ColumnElement[bool]) -> Sequence[Row
 
 
 def _is_valid(lineage: Sequence[Row[Any]], now: int) -> bool:
-    """Whether all of a lineage is there and in force. A user who was removed is missing: `disabled` is None."""
+    """Whether all of a lineage is there and in force. A user that was removed is missing: `disabled` is None."""
     ids = {each.id for each in lineage}
     return bool(lineage) and all(
         each.revoked_ms is None
@@ -233,7 +233,7 @@ def password_of(connection: Connection, user: str) -> str | None:
 
 
 def has_users(connection: Connection) -> bool:
-    """Whether anybody was ever given an account."""
+    """Whether any account was ever made."""
     return connection.execute(select(users.c.name).limit(1)).scalar() is not None
 
 
@@ -246,7 +246,7 @@ def _next_number(connection: Connection) -> int:
 
 
 def skip_numbers(connection: Connection) -> None:
-    """Passes over numbers that users may have had whom a restored store does not know: their files are still there."""
+    """Passes over numbers of users that a restored store may not know: their files are still there."""
     settings.put(connection, NUMBERS, str(_next_number(connection) + NUMBERS_SKIPPED).encode())
 
 
@@ -279,7 +279,7 @@ def _need_user(connection: Connection, name: str) -> None:
 
 
 def _keep_an_admin(connection: Connection, without: str) -> None:
-    """Refuses what would leave nobody who can put accounts right."""
+    """Refuses what would leave no admin that can put accounts right."""
     root_admin = (grants.c.queue == ROOT) & (grants.c.role == Role.ADMIN.value)
     admins = connection.execute(
         select(grants.c.user).join(users, users.c.name == grants.c.user).where(root_admin & users.c.disabled.is_(False))

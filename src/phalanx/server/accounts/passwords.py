@@ -10,7 +10,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 LENGTH_MIN, LENGTH_MAX = 8, 1024
 
 _hasher = PasswordHasher(parallelism=1)
-"""RFC 9106's second choice (64 MiB, three passes) with one lane: four would take every core from those who read."""
+"""RFC 9106's second choice (64 MiB, three passes) with one lane: four would take every core from readers."""
 
 
 def hashed(password: str) -> str:
@@ -19,14 +19,14 @@ def hashed(password: str) -> str:
 
 
 def matches(kept: str | None, password: str) -> bool:
-    """Whether a password is the one that was kept. Takes as long if there is none: time tells nobody who exists."""
+    """Whether a password is the one kept. As slow if there is none: the time must not tell which users exist."""
     try:
-        return _hasher.verify(kept or _nobodys(), password) and kept is not None
+        return _hasher.verify(kept or _decoy(), password) and kept is not None
     except (VerificationError, InvalidHashError):
         return False
 
 
 @cache
-def _nobodys() -> str:
-    """What would be kept of a password that nobody has."""
+def _decoy() -> str:
+    """What would be kept of a password that no user has."""
     return _hasher.hash("nobody has this password")

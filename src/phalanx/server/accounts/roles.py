@@ -1,4 +1,4 @@
-"""Roles: what somebody may do in a queue and everything below it."""
+"""Roles: what a user may do in a queue and everything below it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ROOT = ""
-"""The queue above all queues: who has a role here has it everywhere."""
+"""The queue above all queues: a role here is a role everywhere."""
 
 
 class Role(StrEnum):
-    """What somebody is in a queue. Each may do what the ones before it may."""
+    """What a user is in a queue. Each may do what the ones before it may."""
 
     VIEWER = "viewer"
     MEMBER = "member"
@@ -57,7 +57,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who asks, as far as it matters for what they may do."""
+    """The caller, as far as it matters for what it may do."""
 
     user: str
     grants: tuple[Grant, ...]

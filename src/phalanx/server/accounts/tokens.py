@@ -32,7 +32,7 @@ class AttemptToken(NamedTuple):
 
 
 def new_token() -> NewToken:
-    """A token nobody can guess."""
+    """A token that cannot be guessed."""
     number = secrets.token_hex(6)
     token = f"{PREFIX}{number}_{secrets.token_urlsafe(32)}"
     return NewToken(number, token, digest_of(token))

@@ -50,7 +50,7 @@ class Watchman:
             self._known = {(row.rule, row.subject) for row in connection.execute(select(alerts))}
 
     def _recall(self, connection: Connection) -> None:
-        """Takes note of what those said before who run now: who has been stuck for long said it long ago."""
+        """Takes note of what running jobs said before: one that has been stuck for long said it long ago."""
         for job in connection.execute(select(jobs.c.id).where(jobs.c.state == JobState.RUNNING.value)).scalars().all():
             for entry in said_by(connection, job, "Progress", self._seq, REPORTS_MAX):
                 self._watch.note(decode(entry.line).body, entry.now_ms)
@@ -65,7 +65,7 @@ class Watchman:
         over = self._known - names
         if not begun and not over:
             return
-        # Kept first: who is told twice after a crash is not told in vain, who is stopped twice is.
+        # Kept first: to tell twice after a crash is not in vain, to stop twice is.
         self._ask(KeepAlerts([(a.rule, a.subject, a.since_ms, a.value, a.then.value) for a in firing]))
         self._known = names
         for alert in begun:

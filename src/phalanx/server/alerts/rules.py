@@ -51,7 +51,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All rules, and where alerts are told; an empty webhook tells nobody but the log and `GET /alerts`."""
+    """All rules, and where alerts are told; without a webhook that is the log and `GET /alerts` alone."""
 
     rules: tuple[Rule, ...] = ()
     webhook: str = ""

@@ -1,4 +1,4 @@
-"""The watch: follows the journal and knows which rules are true of whom."""
+"""The watch: follows the journal and knows which rules are true of which jobs and nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Watch:
         if report is None or report.attempt != progress.attempt:
             report = self._reports[progress.job] = Report(progress.attempt, now, step_ms=now)
         report.gpu_busy = progress.gpu_busy
-        # Who never measures says 0 as well: to stop that one would be to stop a job that works.
+        # A job that never measures says 0 as well: to stop that one would be to stop a job that works.
         report.measures = report.measures or progress.gpu_busy > 0 or progress.memory_gb > 0
         if progress.step > report.step:
             report.step, report.step_ms = progress.step, now
@@ -74,7 +74,7 @@ class Watch:
                 report.busy[rule.name] = now
 
     def firing(self, now: int) -> list[Alert]:
-        """The rules that are true now, and of whom."""
+        """The rules that are true now, and of what."""
         return [alert for rule in self._rules for alert in self._of(rule, now)]
 
     def _of(self, rule: Rule, now: int) -> Iterator[Alert]:

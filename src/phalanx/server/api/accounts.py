@@ -181,7 +181,7 @@ async def list_audit(
 
 
 def shown_account(account: Account) -> dict[str, object]:
-    """Who an account is to the server."""
+    """What an account is to the server."""
     return {
         "user": account.user,
         "roles": [{"queue": grant.queue, "role": grant.role.value} for grant in account.grants],

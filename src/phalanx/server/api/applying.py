@@ -30,7 +30,7 @@ from phalanx.server.refusal import Refusal
 router = APIRouter(tags=["cluster"])
 
 SOURCE = "cluster"
-"""What errors call the file, whose name nobody knows here."""
+"""What errors call the file, whose name is not known here."""
 
 DryRun = Annotated[bool, Query(description="Show the difference and what it would stop, and change nothing.")]
 

@@ -1,4 +1,4 @@
-"""Who asks: from the header or, in a browser, from the cookie of a session."""
+"""The caller: from the header or, in a browser, from the cookie of a session."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def attempt_of(request: Request, context: WorkerContext, credentials: Cred
 
 
 def caller_of(request: Request, account: Account) -> Caller:
-    """Who asks, as the audit log keeps it."""
+    """The caller, as the audit log keeps it."""
     return Caller(account.user, account.token, origin_of(request))
 
 

@@ -47,7 +47,7 @@ def _change_route(verb: str, about: str) -> None:
                 need_change(member, account)
             return await _changed_array(context, caller, members, verb)
         item = await changeable(job, account, context)
-        mutation = ChangeJob(item["id"], verb, _version_of(if_match), _on_whose_word(verb, item, caller))
+        mutation = ChangeJob(item["id"], verb, _version_of(if_match), _cancel_reason(verb, item, caller))
         return await _changed(context, caller, mutation)
 
     change.__name__, change.__doc__ = verb, about
@@ -123,13 +123,13 @@ async def _changed_array(context: Context, caller: Caller, members: list[dict[st
     """Has an array changed; shows the first member that was, with the ids of all that were."""
     array = members[0]["array_of"]
     open_still = [item["id"] for item in members if item["state"] not in table.FINAL]
-    change = ChangeArray(array, open_still, verb, _on_whose_word(verb, members[0], caller))
+    change = ChangeArray(array, open_still, verb, _cancel_reason(verb, members[0], caller))
     answer = await hand_over(context, caller, change)
     return await _shown(context, msgspec.json.decode(answer.body)["ids"], is_array=True)
 
 
-def _on_whose_word(verb: str, item: dict[str, Any], caller: Caller) -> str:
-    """Who else wants a job gone, for its user, who will ask."""
+def _cancel_reason(verb: str, item: dict[str, Any], caller: Caller) -> str:
+    """The reason of a cancellation by another user, told to the job's own."""
     return f"cancelled by {caller.user}" if verb == "cancel" and caller.user != item["user"] else ""
 
 

@@ -43,7 +43,7 @@ GPU_TYPES_MS = 200
 
 @dataclass(slots=True)
 class WaitingCounts:
-    """The jobs that wait, as they were last counted, and when that was."""
+    """The pending jobs, as they were last counted, and when that was."""
 
     groups: list[Waiting] = field(default_factory=list)
     counted_s: float = float("-inf")

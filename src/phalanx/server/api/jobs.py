@@ -49,7 +49,7 @@ _reader = JobReader()
 _ID = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?")
 _ARRAY = re.compile(r"[0-9]{1,18}")
 AT_ONCE_MS = 1_000
-"""A start within this time after the submission is no forecast that anybody would look back on."""
+"""A start within this time after the submission is no forecast worth looking back on."""
 
 STATES = [state.value for state in JobState]
 PENDING = {"pending": JobState.WAITING.value}
@@ -104,9 +104,9 @@ async def submit(
 
 
 async def _told_start_ms(context: Context, caller: Caller, job: str, submitted_ms: int) -> int | None:
-    """The start that a submitter is told, which is kept; None if the job starts at once, or nobody knows.
+    """The start that a submitter is told, which is kept; None if the job starts at once, or it is unknown.
 
-    A submitter who asks again is told what was told first.
+    A submitter that asks again is told what was told first.
     """
     known = await context.read(table.one, job)
     if known is not None and known["told_start_ms"] is not None:
@@ -376,10 +376,10 @@ def roles_in(account: Account, jobs: Sequence[Job]) -> list[str]:
 
 
 async def waiting_for(job: Job, account: Account, context: Context, beside: Container[str] = (), index: int = 0) -> Job:
-    """A job that waits for others by their ids, whether it names them, or an array and so all its members.
+    """A job that waits for jobs by their ids, whether it names them, or an array and so all its members.
 
-    Jobs that are submitted beside it are left as they are named: they have no ids yet. A job that somebody may not see
-    is refused as one that there is not: when it ends is not told to others. `index` is its place among those beside it.
+    Jobs that are submitted beside it are left as they are named: they have no ids yet. A job that the caller may not
+    see is refused as one that there is not: when it ends is not told. `index` is its place among those beside it.
     """
     if not job.after:
         return job
@@ -400,7 +400,7 @@ async def _ids_of(ref: str, job: Job, account: Account, context: Context, index:
     if members:
         return [item["id"] for item in members]
     if _ID.fullmatch(ref):
-        # An id that nobody has is refused with all else that is wrong with the job.
+        # An id that no job has is refused with all else that is wrong with the job.
         return [ref]
     try:
         return [(await find(ref, account, context))["id"]]

@@ -66,7 +66,7 @@ def trusted(proxies: Sequence[str]) -> list[str]:
 
 
 def _allow_files() -> None:
-    """Raises the soft limit, which is often 1,024: as many half-sent requests would keep all others out."""
+    """Raises the soft limit, which is often 1,024: as many half-sent requests would keep all other requests out."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(FILES_MAX, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -87,5 +87,5 @@ def context_for(options: Options) -> Context:
 
 if __name__ == "__main__":
     code = main(sys.argv[1], sys.argv[2])
-    # Threads that read for somebody who has gone must not keep the worker alive.
+    # Threads that read for a caller that has gone must not keep the worker alive.
     os._exit(code)

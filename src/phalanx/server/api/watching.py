@@ -1,4 +1,4 @@
-"""Routes for those who watch over the server: metrics, backends, the debug bundle."""
+"""Routes for operators of the server: metrics, backends, the debug bundle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that need somebody's attention, with what is the matter in one line."""
+"""Jobs that need attention, with what is the matter in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.server.figures.outlook import Item
 from phalanx.words.phrases import how_long
 
 STILL_MS = 600_000
-"""So long a job takes no step, or does not use its GPUs, before anybody need look."""
+"""So long a job takes no step, or does not use its GPUs, before an operator need look."""
 
 ITEMS_MAX = 500
 FAILURES_MIN = 2

@@ -27,7 +27,7 @@ RECALLED_MAX = 2_000
 
 
 class Keeper:
-    """Looks now and then at a State that somebody else keeps up to date."""
+    """Looks now and then at a State that the planner keeps up to date."""
 
     def __init__(self, data: Path, run: Path, log: logging.Logger) -> None:
         self._run = run
@@ -39,7 +39,7 @@ class Keeper:
         self._sampled_ms = 0
 
     def recall(self, connection: Connection, state: State) -> None:
-        """Takes note of what those said last who run now."""
+        """Takes note of what running jobs said last."""
         for attempt in list(state.attempts_present())[:RECALLED_MAX]:
             for entry in said_by(connection, attempt.job.id, "Progress", state.seq, 1):
                 self._loads.note(decode(entry.line).body, entry.now_ms)

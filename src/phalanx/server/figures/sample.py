@@ -56,7 +56,7 @@ def sample_jobs(state: State, loads: Loads) -> Iterator[tuple[str, Values]]:
 
 
 def promised_devices(state: State) -> dict[int, int]:
-    """Devices that are promised to who waits, by node, as a set of bits."""
+    """Devices that are reserved for pending jobs, by node, as a set of bits."""
     found: dict[int, int] = {}
     for reservation in state.reservations:
         for slot in reservation.placement.slots:

@@ -69,7 +69,7 @@ class Mean:
 
 
 class SeriesWriter:
-    """The one who writes. Means of a step are written when it is over; a crash loses those under way."""
+    """The one writer. Means of a step are written when it is over; a crash loses those under way."""
 
     def __init__(self, path: Path) -> None:
         self._file = _opened(path)
@@ -248,7 +248,7 @@ def _open(path: Path) -> sqlite3.Connection:
     file = sqlite3.connect(path, timeout=5)
     try:
         path.chmod(0o600)
-        # A crash of the machine may cost the last minutes of figures, never a wait of those who schedule.
+        # A crash of the machine may cost the last minutes of figures, never a wait of the scheduler.
         for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "journal_size_limit=4194304"):
             file.execute(f"PRAGMA {pragma}")
         file.executescript(TABLES)

@@ -1,4 +1,4 @@
-"""Admission: whose jobs are taken, and as which Unix user their tasks run."""
+"""Admission: which users' jobs are taken, and as which Unix user their tasks run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Admission:
             raise Refusal("forbidden", str(error)) from None
 
     def identity_at_start(self, connection: Connection, job: Job) -> UnixIdentity | None:
-        """As whom a job's tasks start now. Jobs of older journals have not kept it."""
+        """The Unix user as which a job's tasks start now. Jobs of older journals have not kept it."""
         if self._options.backend != "local":
             return None
         self._need_user(connection, job.user)

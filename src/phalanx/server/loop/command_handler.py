@@ -1,7 +1,7 @@
 """The command handler: does what is asked for, one mutation at a time, in the transaction that makes it durable.
 
-What may not be is refused before anything changes. Who may ask for what was checked by the API worker that passed the
-request on.
+What may not be is refused before anything changes. Whether a caller may ask for it was checked by the API worker that
+passed the request on.
 """
 
 from __future__ import annotations
@@ -515,7 +515,7 @@ class CommandHandler:
             final = isinstance(event, JobCancelled | JobHeld | JobReleased | JobChanged)
             reason = str(error)
             if isinstance(event, JobSubmitted):
-                # Nobody has been told an id of what is not taken.
+                # The caller has been told no id of what is not taken.
                 reason = reason.replace(f"job {event.job.id}", "the job", 1)
             raise Refusal("conflict" if final else "invalid", reason, detail) from None
 

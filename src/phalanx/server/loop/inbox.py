@@ -29,7 +29,7 @@ class Visitor:
 
 
 class Asked(NamedTuple):
-    """A request, and who waits for the answer."""
+    """A request, and the connection that waits for the answer."""
 
     visitor: Visitor
     request: Request
@@ -84,7 +84,7 @@ class Inbox:
                 self._send(visitor, framed(news))
 
     def close(self) -> None:
-        """Sends everybody away."""
+        """Closes all connections."""
         for visitor in list(self._visitors.values()):
             self._part(visitor)
         self.leave_open()

@@ -200,7 +200,7 @@ class Loop:
         return shut_out
 
     def _keep_out(self, shut_out: list[Line]) -> None:
-        """Has it known beside the store who was shut out: no backup must let them in again."""
+        """Keeps beside the store which tokens and users were shut out: no backup must let them in again."""
         try:
             self._around.revocations.note(shut_out)
         except OSError as error:

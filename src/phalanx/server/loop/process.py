@@ -73,7 +73,7 @@ over thousands of kinds of jobs makes tens of thousands of small things, which a
 """
 
 BROKEN = 3
-"""The exit code of a loop whose store cannot be written: whoever started it may start it again."""
+"""The exit code of a loop whose store cannot be written: the process that started it may start it again."""
 
 
 class LoopError(PhalanxError):
@@ -113,7 +113,7 @@ def main(handle: str) -> int:
 
 
 def _give_reserve(reserve: Reserve, error: FullStoreError, log: logging.Logger) -> int:
-    """Makes room for what must be written down: the next loop has that, and takes no new work."""
+    """Frees space for what must be written down: the next loop has that, and takes no new work."""
     log.error(f"{error}; the reserve was given up" if reserve.give() else str(error))
     return BROKEN
 
@@ -139,7 +139,7 @@ def _state_of(database: Database, options: Options) -> tuple[State, Beginning]:
 
 
 def _first_event(state: State, term: int, options: Options) -> ClusterDefined | TermBegun:
-    """What a leader says first: with what it plans, and that nobody before it leads any more."""
+    """What a leader says first: with what it plans, and that no leader before it leads any more."""
     if state.seq >= 0:
         write_unheeded(options.file("run"), unheeded(state, options, lambda asked: live(_cluster_of(asked))))
         offer = _offer(options, state.cluster)
@@ -170,7 +170,7 @@ def _offer(options: Options, cluster: Cluster) -> Offer:
     if options.backend not in backend_names():
         known = ", ".join([*backend_names(), "rehearsal"])
         raise LoopError(f"backend '{options.backend}': there is none of that name; expected one of {known}")
-    return offer_of(options.backend, Setting(Path(options.data), _nobodys, cluster))
+    return offer_of(options.backend, Setting(Path(options.data), _no_job, cluster))
 
 
 def _lacks(offer: Offer) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def _lacks(offer: Offer) -> tuple[str, ...]:
     return tuple(each.value for each in PLANNED if not offer.can(each))
 
 
-def _nobodys(job: str) -> Job:
+def _no_job(job: str) -> Job:
     raise KeyError(job)
 
 

@@ -1,4 +1,4 @@
-"""Resizing by hand: the job that somebody means who wants another number of replicas."""
+"""Resizing by hand: the job that a user means that wants another number of replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from phalanx.workload.scale import Scale
 
 
 def resized(record: JobRecord, replicas: int, minimum: int | None, role: str, now: int) -> Job:
-    """The job with at most so many replicas of a role; what nobody can mean is refused.
+    """The job with at most so many replicas of a role; what cannot be meant is refused.
 
     A job of a fixed size that waits has exactly so many then. An elastic one keeps the least it can do with, and the
     policy decides between that and the most. A service that follows its load has that many until its load says

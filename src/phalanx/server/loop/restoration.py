@@ -101,7 +101,7 @@ def is_unsettled(connection: Connection) -> bool:
 
 
 def _left_in(data: Path) -> Reached:
-    """How far somebody has come in a data folder, by the folders of jobs and the term of the backend."""
+    """How far a server has come in a data folder, by the folders of jobs and the term of the backend."""
     highest = term = 0
     with suppress(FileNotFoundError):
         highest = max((_number(name) for name in os.listdir(data / "jobs")), default=0)

@@ -64,7 +64,7 @@ class Snapshotter:
             if status:
                 self._tell(f"the snapshot at record {self._newest_seq} failed; the next is tried later")
         elif time.monotonic() - self._began_s > PATIENCE_S:
-            # A thread of the original may have held a lock when the copy was made, which nobody opens there.
+            # A thread of the original may have held a lock when the copy was made, which is never opened there.
             os.kill(child, signal.SIGKILL)
 
     def _write(self, state: State) -> int:

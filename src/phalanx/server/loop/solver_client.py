@@ -22,7 +22,7 @@ class SolverClient:
         self._adviser: Adviser | None = None
 
     def due(self, state: State, now: int) -> list[Advice]:
-        """What the adviser says now; nothing if nobody is to be asked yet."""
+        """What the adviser says now; nothing if it is not to be asked yet."""
         if not state.policy.adviser:
             return []
         due_ms = state.policy.next_wakeup(state.memory, state.now)

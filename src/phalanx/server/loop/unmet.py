@@ -14,7 +14,7 @@ MET_BY = {After.SUCCESS: JobState.SUCCEEDED, After.FAILURE: JobState.FAILED}
 
 
 def cancellations(state: State, jobs: Iterable[str]) -> list[JobCancelled]:
-    """What ends those of some jobs that wait in vain."""
+    """What ends those of some jobs whose dependencies can never be met."""
     found = ((job, _unmet(state, job)) for job in jobs)
     return [JobCancelled(job, _reason(state, unmet)) for job, unmet in found if unmet is not None]
 

@@ -65,7 +65,7 @@ from phalanx.workload.array import members
 from phalanx.workload.job import Job
 
 LONG_LINE = 1_000
-"""Jobs in line up to which it is looked ahead by what jobs say for everybody who asks; past it the forecast will do."""
+"""Pending jobs up to which it is looked ahead by what jobs say for every question; past it the forecast will do."""
 
 
 def answer(question: Question, state: State, forecast: Forecast | None = None) -> Reply:
@@ -95,7 +95,7 @@ def _answer_with(question: Question, state: State, forecast: Forecast | None) ->
 
 
 def _expected_start_ms(state: State, job: str, forecast: Forecast | None) -> int | None:
-    """When a job that waits will start, as `why` would say; None if it does not wait, or that is not known."""
+    """When a pending job will start, as `why` would say; None if it is not pending, or that is not known."""
     if state.record(job).attempt is not None:
         return None
     explanation = explain(state, job)
@@ -141,7 +141,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
         "forecast": None,
         "explanation": whole,
     }
-    # Of who does not wait, or waits for what cannot come, it is not told when it will start.
+    # Of a job that is not pending, or waits for what cannot come, it is not told when it will start.
     if explanation.reason is not None and not explanation.is_hopeless:
         told["forecast"] = _expected(forecast, question.job)
         # Where half of the runs tell a start it is only not known how late it may be.
@@ -157,7 +157,7 @@ def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, An
 
 
 def _priced(price: ReplicaPrice | None, seen: Seen) -> dict[str, Any] | None:
-    """What replicas would cost, for a user who may look at some queues."""
+    """What replicas would cost, for a user that may look at some queues."""
     if price is None:
         return None
     shown = price.seen_from(seen)
@@ -195,7 +195,7 @@ def _looked_ahead(state: State, job: str, forecast: Forecast | None) -> dict[str
 
 
 def _is_any_late(state: State) -> bool:
-    """Whether somebody runs longer than was said: by what jobs say it would end at once, which nobody knows."""
+    """Whether a job runs longer than was said: by what jobs say it would end at once, which is unknown."""
     running = (state.jobs[attempt.job.id] for attempt in state.attempts())
     return any(each.job.duration_ms and each.executed_ms(state.now) >= each.job.duration_ms for each in running)
 
@@ -210,7 +210,7 @@ def _expected(forecast: Forecast | None, job: str) -> dict[str, Any] | None:
 
 
 class Seen:
-    """The queues that somebody may look at: some, with all below them. The empty path is above all."""
+    """The queues that a user may look at: some, with all below them. The empty path is above all."""
 
     def __init__(self, queues: Sequence[str]) -> None:
         self._queues = tuple(queues)
@@ -270,7 +270,7 @@ def _planned(state: State, plan: Plan, job: Job) -> dict[str, Any]:
 
 
 def _verdict(state: State, plan: Plan, job: Job) -> Reason:
-    """Why a job waits. One of which a plan says nothing is not in line, or behind others like it."""
+    """Why a job is pending. One of which a plan says nothing is ineligible, or behind others of its class."""
     if any(claim.job == job.id for claim in plan.claims):
         return Reason.MAKING_ROOM
     told = next((verdict.reason for verdict in plan.verdicts if verdict.job == job.id), None)

@@ -1,4 +1,4 @@
-"""The forecaster: has a copy of the planner look ahead now and then, and keeps what it saw for all who ask."""
+"""The forecaster: has a copy of the planner look ahead now and then, and keeps what it saw for all questions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY_MS = 30_000
 """How old a forecast may become before another is made."""
 
 STILL_MS = 300_000
-"""The same, while nothing happens: only that who runs has run longer by then than was expected."""
+"""The same, while nothing happens: only that running jobs have run longer by then than was expected."""
 
 RUNS = 9
 """With 9 runs the first and the last bound 80 %."""
@@ -33,7 +33,7 @@ _decoder = msgspec.msgpack.Decoder(Forecast)
 
 
 class Forecaster:
-    """Looks ahead in a process of its own, one at a time, and only while somebody waits.
+    """Looks ahead in a process of its own, one at a time, and only while a job is pending.
 
     What the starts of forecast jobs have taught is kept in a file, so that it outlives the process.
     """
@@ -83,7 +83,7 @@ class Forecaster:
             self._received = bytearray()
 
     def _tell(self, state: State, made: Forecast) -> None:
-        """Keeps a forecast for who asks, corrected by how those before it came true."""
+        """Keeps a forecast for questions, corrected by how those before it came true."""
         self._experience.learn(state)
         self._keep()
         self._experience.remember(made, state.policy.spec)
@@ -104,7 +104,7 @@ class Forecaster:
 
 
 def _look_ahead(state: State, pipe: int) -> int:
-    """In the copy: whoever plans for real goes first."""
+    """In the copy: the planner itself goes first."""
     os.nice(10)
     try:
         content = msgspec.msgpack.encode(forecast(state, OUTLOOK))

@@ -19,17 +19,17 @@ from phalanx.simulate.run import Run
 from phalanx.workload.job import Job
 
 PATIENCE_S = 10.0
-"""How long a question may be pondered: who asks is waiting."""
+"""How long a question may be pondered: the caller is waiting."""
 
 HORIZON_MS = 366 * 86_400_000
-"""How far ahead is looked. Behind that a policy may still wake up, at longer and longer intervals, and nobody cares."""
+"""How far ahead is looked. Behind that a policy may still wake up, at longer and longer intervals, to no use."""
 
 IDLE_TURNS_MAX = 1_000
 """Turns in a row, taken because a policy wakes up, in which nothing happens: then nothing will."""
 
 
 class Future:
-    """One future of a State, which is used up by it. Jobs last as long as they say; who says nothing never ends."""
+    """One future of a State, which it uses up. Jobs last as long as they say; one that says nothing never ends."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -76,7 +76,7 @@ class Future:
         return True
 
     def start_of(self, job: str) -> int | None:
-        """When a waiting job will start, by what is known now; None if nobody can tell."""
+        """When a pending job will start, by what is known now; None if that is unknown."""
         started = self.state.record(job)
         attempts = started.attempts
         reached = self.until(lambda: started.running_since_ms is not None and started.attempts >= attempts)

@@ -1,4 +1,4 @@
-"""Places for questions: how many are answered at a time, how many of one user, and whose turn is next."""
+"""Places for questions: how many are answered at a time, how many of one user, and which user is next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Places(Generic[Item]):
         waiting = self._waiting.pop(user)
         item = waiting.popleft()
         if waiting:
-            # Behind all others: whose turn it was comes last.
+            # Behind all other users: the one that had its turn comes last.
             self._waiting[user] = waiting
         self._at_work[user] += 1
         return item

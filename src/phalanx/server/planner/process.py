@@ -39,7 +39,7 @@ CHEAP_PLACES, CHEAP_OF_ONE = 4, 2
 """Questions that are soon answered, such as `why`: how many at a time, and how many of one user."""
 
 DEAR_PLACES, DEAR_OF_ONE = 3, 2
-"""The same of those that ponder a decision or a future, such as `plan`. They cannot take a place of the others."""
+"""The same of those that ponder a decision or a future, such as `plan`. They cannot take a place of the former."""
 
 DEAR_NICE = 5
 """How much further back those stand for the processor."""
@@ -90,7 +90,7 @@ class Planner:
         with database.reading() as connection:
             self.state: State = recover(connection, database.url)
             keeper.recall(connection, self.state)
-        # As the loop's: a clock that somebody sets ahead is no reason to take jobs for overdue.
+        # As the loop's: a clock that is set ahead is no reason to take jobs for overdue.
         self._clock = Clock(self.state.now)
 
     def turn(self) -> None:

@@ -9,7 +9,7 @@ from phalanx.workload.job import Job
 
 
 class Why(msgspec.Struct, frozen=True, tag=True):
-    """Why is a job where it is, and when will it start? Asked by somebody who sees some queues, with all below."""
+    """Why is a job where it is, and when will it start? Asked by a user that sees some queues, with all below."""
 
     job: str
     queues: list[str]
@@ -22,8 +22,8 @@ class ExpectStart(msgspec.Struct, frozen=True, tag=True):
 
 
 class PlanJobs(msgspec.Struct, frozen=True, tag=True):
-    """What would become of jobs that were submitted now? Asked by somebody who sees some queues, with all below, and
-    has `roles` in the queues of the jobs, one each; none where nobody's role matters.
+    """What would become of jobs that were submitted now? Asked by a user that sees some queues, with all below, and
+    has `roles` in the queues of the jobs, one each; none where no role matters.
     """
 
     jobs: list[Job]
@@ -55,7 +55,7 @@ class DifferSettings(msgspec.Struct, frozen=True, tag=True):
 
 
 class ListReservations(msgspec.Struct, frozen=True, tag=True):
-    """Who has been promised devices from a moment on?"""
+    """For which jobs are devices reserved from a moment on?"""
 
 
 class ListUse(msgspec.Struct, frozen=True, tag=True):
@@ -88,7 +88,7 @@ Question = (
 
 
 CHEAP = (Why, ExpectStart, ListReservations, ListUse)
-"""Questions that are answered in a moment; all others ponder a decision, a future or the whole State."""
+"""Questions that are answered in a moment; all the rest ponder a decision, a future or the whole State."""
 
 
 class Asked(msgspec.Struct, frozen=True):

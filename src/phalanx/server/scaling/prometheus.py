@@ -39,7 +39,7 @@ _opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({
 
 
 def ask(address: str, query: str, timeout_s: float = TIMEOUT_S) -> float:
-    """The number that a query comes to now. It may be NaN, which the one who asks has to mind."""
+    """The number that a query comes to now. It may be NaN, which the caller has to mind."""
     request = urllib.request.Request(
         f"{address}/api/v1/query", urllib.parse.urlencode({"query": query, "timeout": f"{timeout_s:g}s"}).encode()
     )

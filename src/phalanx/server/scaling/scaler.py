@@ -21,7 +21,7 @@ TELL_MS = 5_000
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """How a service stands to its load, for those who look at it. `problem` is why its load is not known."""
+    """How a service stands to its load, for users that look at it. `problem` is why its load is not known."""
 
     replicas: int
     running: int
@@ -51,7 +51,7 @@ class Scaler:
         self._told_ms = 0
 
     def changes(self, now: int) -> list[JobChanged]:
-        """The sizes that are to be others from now on."""
+        """The sizes that are to be different from now on."""
         if len(self._followed) != len(self._state.scaled):
             self._forget_the_ended()
         found = (self._change(self._state.jobs[job], now) for job in self._state.scaled)
@@ -102,7 +102,7 @@ class Scaler:
         self._loads.forget_all_but(present)
 
     def has_news(self, now: int) -> bool:
-        """Whether those who look at services are to be told something else; of a value that moves, now and then."""
+        """Whether users that look at services are to be told something else; of a value that moves, now and then."""
         if self._told is None:
             return True
         if {job: _lasting(each) for job, each in self._followed.items()} != {
@@ -112,7 +112,7 @@ class Scaler:
         return self._followed != self._told and now - self._told_ms >= TELL_MS
 
     def write(self, connection: Connection, now: int) -> None:
-        """Tells those who look at services."""
+        """Tells users that look at services."""
         settings.put(connection, KEY, msgspec.json.encode(self._followed))
         self._told, self._told_ms = dict(self._followed), now
 

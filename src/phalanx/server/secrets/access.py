@@ -18,7 +18,7 @@ Grants = Mapping[str, Sequence[SecretGrant]]
 def need_granted(connection: Connection, body: SubmitJobs, caller: str) -> None:
     """Refuses jobs of which one names a secret that it may not use.
 
-    A grant must cover the job's user and the caller: an operator who submits for another user can look into the job,
+    A grant must cover the job's user and the caller: an operator that submits for another user can look into the job,
     and would get at that user's secrets. A secret that there is not is refused in the same words as one without grant.
     """
     if not any(job.execution.secrets for job in body.jobs):

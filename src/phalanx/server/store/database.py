@@ -48,7 +48,7 @@ class FullStoreError(StoreError):
 
 
 class Database:
-    """An open store. Only the loop writes; whoever else opens it reads."""
+    """An open store. Only the loop writes; every other process reads."""
 
     def __init__(self, url: str, engine: Engine) -> None:
         self.url = shown(url)
@@ -168,7 +168,7 @@ def _engine(url: str, writes: bool) -> Engine:
 
 def _prepare_writer(connection: Any, _: object) -> None:
     connection.isolation_level = None
-    # FULL: a transaction is on the disk before anybody hears that it is done.
+    # FULL: a transaction is on the disk before it is acknowledged.
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=4000"):
         connection.execute(f"PRAGMA {pragma}").close()
 

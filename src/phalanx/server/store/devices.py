@@ -1,4 +1,4 @@
-"""Looking up what has changed on nodes since a record, device by device, and who has them."""
+"""Looking up what has changed on nodes since a record, device by device, and which jobs have them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 class Changes(NamedTuple):
     """What is new. With another `layout` all nodes there are come with their `places`. All is true up to the record
-    `seq`; whoever follows goes on after `followed`.
+    `seq`; a reader that follows goes on after `followed`.
     """
 
     layout: int
@@ -62,8 +62,8 @@ class Changes(NamedTuple):
 
 
 def changes_since(connection: Connection, layout: int, seq: int) -> Changes:
-    """What has changed since a record; all of it if the nodes are others than in that layout."""
-    # First the layout: nodes that are written anew meanwhile are found to be others the next time.
+    """What has changed since a record; all of it if the nodes differ from those of that layout."""
+    # First the layout: nodes that are written anew meanwhile are found to differ the next time.
     present = int(settings.get(connection, LAYOUT) or b"-1")
     is_other = present != layout
     newest = newest_seq(connection)

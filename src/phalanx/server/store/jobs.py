@@ -18,7 +18,7 @@ from phalanx.server.store.tables import attempts, classes, job_labels, job_queue
 FINAL = ("succeeded", "failed", "cancelled")
 LIVE = tuple(state.value for state in JobState if state.value not in FINAL)
 LASTING = (Reason.NEVER_FITS.value, Reason.QUOTA.value, Reason.BUDGET.value)
-"""Reasons that hold for a job wherever it stands in line."""
+"""Reasons that hold for a job wherever it is in the order."""
 
 
 NO_PROGRESS: dict[str, Any] = {
@@ -66,7 +66,7 @@ def in_subtree(queue: str) -> ColumnElement[bool]:
 
 
 def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[dict[str, Any]], int | None]:
-    """One page of jobs, as everybody sees them, and the place after which the next begins, if there may be more."""
+    """One page of jobs, as all users see them, and the place after which the next begins, if there may be more."""
     query, number = _selected(), jobs.c.number
     query = query.where(in_queues(filters.queues))
     terms = _terms(filters)
@@ -87,7 +87,7 @@ def page(connection: Connection, filters: Filters, where: Page) -> tuple[list[di
 
 
 class _Term(NamedTuple):
-    """One thing that is asked of jobs: as an index finds them (in which table), and as each of others is looked at."""
+    """One thing that is asked of jobs: as an index finds them (in which table), and as each is looked at."""
 
     table: Table
     first: ColumnElement[bool]
@@ -143,7 +143,7 @@ def _with_plus(element: _Unindexed, compiler: Any, **options: Any) -> str:
 
 
 def _leader(connection: Connection, terms: Sequence[_Term]) -> _Term | None:
-    """The term that fewest jobs meet, as far as they are counted: the others are looked at for those only."""
+    """The term that fewest jobs meet, as far as they are counted: the rest is looked at for those only."""
     if len(terms) < 2 or connection.dialect.name != "sqlite":
         return terms[0] if terms else None
     counts = []
@@ -233,7 +233,7 @@ def state_totals(connection: Connection) -> dict[str, int]:
 
 
 def items(connection: Connection, rows: Sequence[Row[Any]]) -> list[dict[str, Any]]:
-    """Rows as everybody sees them: with the one reason why each waits."""
+    """Rows as all users see them: with the one reason why each is pending."""
     head = (settings.get(connection, "head") or b" ").decode().split(" ")[1] if any(row.shape for row in rows) else ""
     lost = _lost(connection, [row.id for row in rows if row.preemptions])
     nodes = _last_nodes(connection, [row.id for row in rows if row.state in FINAL and row.attempts])
@@ -255,7 +255,7 @@ def _last_nodes(connection: Connection, ended: Sequence[str]) -> dict[str, dict[
 
 
 def _lost(connection: Connection, preempted: Sequence[str]) -> dict[str, int]:
-    """The GPU time that some jobs have lost to others, as far as it is known."""
+    """The GPU time that some jobs have lost to preemptions, as far as it is known."""
     if not preempted:
         return {}
     found = connection.execute(
@@ -286,7 +286,7 @@ def _item(row: Any, head: str) -> dict[str, Any]:
 
 
 def reason_of(row: Any, head: str) -> str | None:
-    """Why a job waits: it may not stand in line, or stands behind the head, or its kind was refused."""
+    """Why a job is pending: it is ineligible, or behind the head, or its class was refused."""
     if row["wait_reason"]:
         return str(row["wait_reason"])
     if not row["shape"]:

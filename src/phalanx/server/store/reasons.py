@@ -1,4 +1,4 @@
-"""Counting the jobs that wait, by queue and reason."""
+"""Counting pending jobs, by queue and reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Waiting(NamedTuple):
 
 
 def waiting(connection: Connection) -> list[Waiting]:
-    """The jobs that wait, in groups."""
+    """The pending jobs, in groups."""
     head = (settings.get(connection, "head") or b" ").decode().split(" ")[1]
     counted = (
         select(

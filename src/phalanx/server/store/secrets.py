@@ -13,7 +13,7 @@ from phalanx.server.store.tables import secrets
 
 
 def list_secrets(connection: Connection, folder: SecretFolder, account: Account) -> list[dict[str, Any]]:
-    """All secrets for an admin; for all others those that their jobs may use, by the grants that let them."""
+    """All secrets for an admin; for every other user those that its jobs may use, by the grants that let them."""
     rows = {row.name: row for row in connection.execute(select(secrets))}
     grants, kept = all_grants(connection), set(folder.names())
     is_admin = account.may(Role.ADMIN)

@@ -1,4 +1,4 @@
-"""Snapshots in the store, in parts: each part is one short transaction, so that nobody waits for a large one."""
+"""Snapshots in the store, in parts: each part is one short transaction, so that none waits for a large one."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The tables, as the newest migration leaves them.
 
 `journal` is the truth. `jobs`, `attempts`, `nodes`, `classes` and what tells of their past are a view of the State,
-written in the transaction of the records they follow from, for everybody who only reads. The rest is what no record
-tells: accounts, the audit log, snapshots, and answers kept for those who ask twice.
+written in the transaction of the records they follow from, for all that only read. The rest is what no record tells:
+accounts, the audit log, snapshots, and answers kept for requests that are made twice.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ nodes = Table(
     Column("seq", BigInteger, nullable=False, server_default="-1"),
     Index("nodes_by_seq", "seq"),
 )
-"""`seq` is the record after which something last changed on the node: whoever follows it reads what is newer."""
+"""`seq` is the record after which something last changed on the node: a reader that follows it reads what is newer."""
 
 job_phases = Table(
     "job_phases",

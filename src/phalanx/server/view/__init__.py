@@ -1,1 +1,1 @@
-"""The view: what of the State everybody may look up without asking the loop, as rows of the store."""
+"""The view: what of the State may be looked up without asking the loop, as rows of the store."""

@@ -1,4 +1,4 @@
-"""The cluster itself in the view: its nodes as they are described, and what everybody may know of it."""
+"""The cluster itself in the view: its nodes as they are described, and what all users may know of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from phalanx.server.view.rows import Row, node_row, text_of
 
 NEW_NODES = Bulk(nodes)
 LAYOUT = "layout"
-"""The setting that tells after which record all nodes were last written: there may be others than before."""
+"""The setting that tells after which record all nodes were last written: they may differ from before."""
 
 
 def write_cluster(connection: Connection, state: State, placement: str) -> None:
@@ -42,7 +42,7 @@ def placement_of(connection: Connection) -> str:
 
 
 def about_cluster(state: State, placement: str) -> Row:
-    """What everybody may know of the cluster as a whole."""
+    """What all users may know of the cluster as a whole."""
     cluster: Cluster = state.cluster
     return {
         "name": cluster.name,

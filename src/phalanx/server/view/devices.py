@@ -1,4 +1,4 @@
-"""Devices in the view: who has each GPU of a node, and what it is used for."""
+"""Devices in the view: which jobs have each GPU of a node, and what it is used for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PHASE_USE = {
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a task has of a device that others share."""
+    """What a task has of a device that is shared."""
 
     job: str
     rank: int

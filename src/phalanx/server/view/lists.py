@@ -1,4 +1,4 @@
-"""Lists of queues, nodes and reservations as everybody sees them, of a State: live, or saved and read where there is no
+"""Lists of queues, nodes and reservations as all users see them, of a State: live, or saved and read where there is no
 store.
 """
 
@@ -92,7 +92,7 @@ def quotas_in(state: State) -> dict[str, Row]:
 
 
 def _added_up(state: State, queue: Queue) -> Queue:
-    """A queue that others lie in, with what it does not say taken from these, if any of them says something."""
+    """A queue around other queues, with what it does not say taken from these, if any of them says something."""
     account = state.quotas.accounts.get(queue.path)
     if account is None or not account.inside:
         return queue
@@ -149,7 +149,7 @@ def _listed(row: Row) -> Row:
 
 
 def reservations_in(state: State) -> list[Row]:
-    """Who is promised which nodes, and from when on, where that is known."""
+    """The jobs that have nodes reserved, and from when on, where that is known."""
     return [
         {
             "job": each.job,

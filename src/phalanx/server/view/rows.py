@@ -18,7 +18,7 @@ _json = msgspec.json.Encoder()
 
 
 def job_row(record: JobRecord, shape: str, version: int, submit_seq: int = -1) -> Row:
-    """A job. `shape` names its kind while it is in line; `submit_seq` counts for a new one only."""
+    """A job. `shape` names its class while it is enqueued; `submit_seq` counts for a new one only."""
     job, attempt = record.job, record.attempt
     return {
         "number": record.number,
@@ -92,7 +92,7 @@ def ended_row(attempt: AttemptRecord, ended_ms: int, step: int | None) -> Row:
 
 
 def _wait_reason(record: JobRecord) -> str:
-    """Why a job waits that is not in line; of those in line, `classes` tells."""
+    """Why a job is pending that is not enqueued; of those that are, `classes` tells."""
     if record.final is not None:
         return ""
     if record.attempt is not None:

@@ -1,4 +1,4 @@
-"""The view: what of the State everybody may look up without asking the loop, as rows of the store.
+"""The view: what of the State may be looked up without asking the loop, as rows of the store.
 
 It is written in the transaction of the records it follows from, so it is never ahead of the journal nor behind it.
 """
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
 
 
 REVIEWS_MAX = 16
-"""Kinds of waiting jobs of which it is worked out anew why they wait, each time that something is written."""
+"""Classes of pending jobs of which it is worked out anew why they are pending, each time that something is written."""
 
 ONCE = ("submit_seq", "exit_code")
 """What of a job the State does not know: told once, by the record it follows from."""
@@ -157,7 +157,7 @@ class View:
         self._write_virtual_clusters(connection)
         timers = _timers(self._state)
         if self._stirred or timers != self._timers:
-            # Who may not stand in line changes with time and with other jobs, unnamed by any record.
+            # Which jobs are ineligible changes with time and with other jobs, unnamed by any record.
             self._touch_parked(list(self._parked))
         self._touch_parked([*self._touched, *self._new])
         self._write_jobs(connection)
@@ -230,7 +230,7 @@ class View:
         return row | {"outcome": ending.outcome, "exit_code": ending.exit_code, "reason": ending.reason}
 
     def _touch_parked(self, candidates: list[str]) -> None:
-        """Takes note of who was put aside, or let into the line."""
+        """Takes note of jobs that became ineligible, or were enqueued."""
         for job in candidates:
             parked = self._state.jobs[job].parked
             if parked is not self._parked.get(job):
@@ -273,7 +273,7 @@ class View:
         shape = ""
         if record.queued is not None:
             shape = self._shape(record)
-            # A kind that nobody was of for a while is looked at anew.
+            # A class without jobs for a while is looked at anew.
             self._note_verdict(record, self._state.classes[record.shape].verdict)
         return job_row(record, shape, self._state.seq, submit_seq)
 
@@ -284,9 +284,9 @@ class View:
             self._verdicts[shape] = verdict.value
 
     def _review(self) -> None:
-        """Has what is told of some kinds of waiting jobs be true of the present, as `why` works it out.
+        """Has what is told of some classes of pending jobs be true of the present, as `why` works it out.
 
-        A decision looks only at who could start, so what it said of the others grows old. A few at a time, in turn.
+        A decision looks only at jobs that could start, so what it said of the rest grows old. A few at a time, in turn.
         """
         kinds = self._state.classes
         for _ in range(min(REVIEWS_MAX, len(kinds))):
@@ -298,11 +298,11 @@ class View:
             record = self._state.jobs[kind.head[1]]
             reason = present_reason(self._state, record.job.id)
             if reason is not None and reason is not Reason.BEHIND:
-                # Who stands behind the head is told when somebody asks.
+                # A job behind the head is told on request.
                 self._note_verdict(record, reason)
 
     def _shape(self, record: JobRecord) -> str:
-        """A short name for a kind of waiting job, the same in every process."""
+        """A short name for a class of pending jobs, the same in every process."""
         name = self._shapes.get(record.shape)
         if name is None:
             name = self._shapes[record.shape] = blake2b(repr(record.shape).encode(), digest_size=12).hexdigest()

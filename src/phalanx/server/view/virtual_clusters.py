@@ -9,7 +9,7 @@ from phalanx.server.view.rows import Row
 
 
 def about_virtual_clusters(state: State) -> dict[str, Row]:
-    """What everybody may know of every virtual cluster, by name."""
+    """What all users may know of every virtual cluster, by name."""
     if state.cells is None:
         return {}
     estate = state.cells.cells.estate

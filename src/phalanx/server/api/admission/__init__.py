@@ -1,1 +1,1 @@
-"""What a request must pass before it is served: bounds, tokens, sizes, and whom it may act for."""
+"""What a request must pass before it is served: bounds, tokens, sizes, and the users it may act for."""

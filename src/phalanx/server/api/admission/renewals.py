@@ -1,4 +1,4 @@
-"""Renewals of sessions: one that is used does not end for a while. Nobody waits for it."""
+"""Renewals of sessions: one that is used does not end for a while. No request waits for it."""
 
 from __future__ import annotations
 

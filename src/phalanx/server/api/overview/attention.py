@@ -19,7 +19,7 @@ from phalanx.server.store.jobs import Filters, Page
 router = APIRouter()
 
 FAILED_MS = 86_400_000
-"""A job that failed longer ago needs nobody's attention any more."""
+"""A job that failed longer ago needs no attention any more."""
 
 FAILED_MAX = 50
 KINDS = ("failing", "stuck", "idle_gpus", "deadline_at_risk", "past_max_wait", "never_fits")

@@ -45,7 +45,7 @@ class Board:
     levels: list[str] = field(default_factory=list)
     virtual_clusters: bool = False
     frames: dict[Any, tuple[Any, Any]] = field(default_factory=dict)
-    """Frames that were painted, by what they show and to whom."""
+    """Frames that were painted, by what they show and to which account."""
     _followed: int = -1
     _one: asyncio.Lock = field(default_factory=asyncio.Lock)
     _outlook: OutlookFile | None = None

@@ -32,13 +32,13 @@ OWN, FREE, OPPORTUNISTIC = "own", "free", "opportunistic"
 """What of a virtual cluster a device is: of its cells and in use, of its cells and not, or used beyond its cells."""
 
 MOST = {1: 255, 2: 65_535}
-"""The highest number that so many bytes hold: it is that of the others."""
+"""The highest number that so many bytes hold: it is that of all names without a number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One number a device, in the order of the map. `names` are what the numbers stand for; None stands for nothing,
-    an empty name for all others.
+    an empty name for all the rest.
     """
 
     content: bytes
@@ -99,7 +99,7 @@ class Painter:
         return Frame(wide.tobytes(), names, version)
 
     def _states(self) -> bytearray:
-        """What each device is doing, with what only the outlook knows: who does not use them, what is promised."""
+        """What each device is doing, with what only the outlook knows: jobs that do not use them, what is reserved."""
         states = bytearray(b"".join(self.board.states))
         idle_jobs = {job for job, load in self.outlook.loads.items() if 0 <= load.gpu_busy < BUSY_BELOW}
         for place, job in enumerate(self._first_jobs()) if idle_jobs else ():

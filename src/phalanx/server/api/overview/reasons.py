@@ -1,4 +1,4 @@
-"""Route of reasons: what all who wait are waiting for, counted."""
+"""Route of reasons: what all pending jobs are waiting for, counted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from phalanx.words.reason import REASON_WORDS
 router = APIRouter(tags=["jobs"])
 
 EVERY_S = 0.25
-"""How old the counts may be: however many ask, the jobs that wait are counted so often and no more."""
+"""How old the counts may be: however many ask, pending jobs are counted so often and no more."""
 
 
 @router.get("/reasons", responses=answers(models.ReasonListModel))

@@ -35,7 +35,7 @@ SHOWN = {
     "claimed": "starting",
     "starting": "starting",
 }
-"""Phases as a timeline shows them; all others are running."""
+"""Phases as a timeline shows them; all the rest are running."""
 
 Segment = dict[str, Any]
 

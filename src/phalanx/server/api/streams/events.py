@@ -1,4 +1,4 @@
-"""The stream of events: the journal as it grows, for those who may see what it tells of."""
+"""The stream of events: the journal as it grows, for accounts that may see what it tells of."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ async def read_found_logs(
 
 
 async def _seen(account: Account, context: Context) -> list[FoundAttempt]:
-    """Those of queues that the account may look at; an attempt of no known queue is for those who see all."""
+    """Those of queues that the account may look at; an attempt of no known queue is for accounts that see all."""
     from phalanx.backends.local.unknown_attempts import list_found as found_in
 
     found = await asyncio.to_thread(found_in, context.options.file())

@@ -19,7 +19,7 @@ log = logging.getLogger("phalanx.api")
 
 
 class HeldResponse(StreamingResponse):
-    """A response of which nobody knows how long it takes.
+    """A response of which it is unknown how long it takes.
 
     It is cut, not ended: a client must not take what it has got for all there is.
     """

@@ -1,4 +1,4 @@
-"""The live stream: the journal for whoever watches rather than keeps it, in bounded pieces, whatever happens.
+"""The live stream: the journal for a client that watches rather than keeps it, in bounded pieces, whatever happens.
 
 A few new records come whole. Many come as one event that names the jobs they are about; a client that has fallen too
 far behind, because it did not read or was away, is told that there is a gap, and goes on with the present.
@@ -25,10 +25,10 @@ WHOLE_MAX = 50
 """So many new records come whole; more are told of in one event."""
 
 BEHIND_MAX = 10_000
-"""Whoever is further behind is told of a gap."""
+"""A client that is further behind is told of a gap."""
 
 JOBS_MAX = 1_000
-"""Jobs that one event names; `more` says that there are others."""
+"""Jobs that one event names; `more` says that there are more."""
 
 PAUSE_S = 0.25
 """The least time between two pieces. The first after a silence comes at once."""

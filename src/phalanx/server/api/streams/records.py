@@ -14,7 +14,7 @@ from phalanx.server.store.tables import jobs
 
 CHUNK = 500
 QUIET_S = 15.0
-"""After so long without an event a comment is sent, so that nobody on the way takes the stream for dead."""
+"""After so long without an event a comment is sent, so that no proxy on the way takes the stream for dead."""
 
 ABOUT_JOBS = ("claims", "actions", "verdicts", "reservations")
 """The parts of a Decision that are about one job each."""
@@ -68,7 +68,7 @@ def _job_of(part: dict[str, Any]) -> str:
 
 
 def _cut(body: dict[str, Any], seen: set[str]) -> dict[str, Any] | None:
-    """What of a record may be seen by somebody who sees some jobs only; None if nothing."""
+    """What of a record may be seen by an account that sees some jobs only; None if nothing."""
     if body["type"] != "Decision":
         job = _job_of(body)
         return (
