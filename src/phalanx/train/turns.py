@@ -5,7 +5,7 @@
         train_one_step()
         turns.step_done(step)
 
-Where nobody takes turns `step_done` looks whether a file exists, and no more. The ranks of a gang stop after the same
+Where no turns are taken `step_done` looks whether a file exists, and no more. The ranks of a gang stop after the same
 step. What a job has cached on the GPU is given back before it rests; with `leave` and `come_back` it can do more, such
 as to have its state on the host meanwhile.
 """
@@ -80,7 +80,7 @@ class Turns:
             time.sleep(LOOK_S)
 
     def _say(self, step: int) -> None:
-        """Says how far the task is, to who would hear of it; no job ends because nobody does."""
+        """Says how far the task is, where a shepherd listens; no job ends because none does."""
         if not self._pipe:
             return
         with suppress(OSError):

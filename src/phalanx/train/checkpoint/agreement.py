@@ -53,7 +53,7 @@ class Agreement:
     """Where the ranks of a job meet: torch's key-value store, which every launcher of torch provides.
 
     Rank 0 chairs. It waits for each rank's word, decides, and writes the decision; so all go on from the same
-    decision, also those that came late, and also if it is that somebody is missing.
+    decision, also those that came late, and also if it is that a rank is missing.
 
     A rank that has ended is not waited for. A signal is no reason to give up: when all are told to end, they meet to
     save their last step.
@@ -178,7 +178,7 @@ class Agreement:
         return self._store.check(list(keys))
 
     def _tidy(self) -> None:
-        """Takes away what the agreement before last left: everybody who is here has read it."""
+        """Takes away what the agreement before last left: every rank that is here has read it."""
         assert self._store is not None
         old = self._count - 2
         for name in ("decision", *range(self._world_size)):

@@ -104,7 +104,7 @@ class Background:
     def leave(self) -> None:
         """Lets it finish by itself what it was ordered to write.
 
-        The first process of a container takes all others with it when it ends, so there it is waited for.
+        The first process of a container takes all the rest with it when it ends, so there it is waited for.
         """
         self._control.close()
         if os.getpid() == 1:
@@ -164,7 +164,7 @@ def start_process(control_fd: int, hold_fd: int) -> subprocess.Popen[bytes]:
 
 
 def new_token() -> str:
-    """What ranks of one job show one another, and nobody else knows."""
+    """What ranks of one job show one another, and no other process knows."""
     return secrets.token_hex(16)
 
 

@@ -139,7 +139,7 @@ class BackgroundProcess:
             time.sleep(FINISH_POLL_S)
 
     def report(self, message: Message) -> None:
-        # The trainer may be gone; then nobody is left to hear it.
+        # The trainer may be gone; then nothing is left to hear it.
         with contextlib.suppress(OSError):
             self._control.send(pickle.dumps(message))
 
@@ -203,13 +203,13 @@ class BackgroundProcess:
             raise ValueError(f"{slot.name} holds step {slot.complete_step}, not {step}")
 
     def _keep_claims(self) -> None:
-        """Says now and then that this trainer lives, where it is the one who claimed."""
+        """Says now and then that this trainer lives, where it is the one that claimed."""
         targets = [self._target(tier) for tier in self._packed_targets]
         mine = [target.fence for target in targets if target.ranks[0] == self._rank]
         while mine:
             time.sleep(min(fence.ttl_s for fence in mine) / RENEW_SHARE)
             for fence in mine:
-                # A store that is slow or gone is reported by whoever writes to it.
+                # A store that is slow or gone is reported by the thread that writes to it.
                 with contextlib.suppress(PhalanxError, OSError):
                     fence.renew()
 

@@ -173,7 +173,7 @@ class Checkpointer:
         }
 
     def close(self) -> None:
-        """The job is over: waits for what was begun, then frees the memory. Directories can be claimed by others."""
+        """The job is over: waits for what was begun, then frees the memory. Other jobs can claim the directories."""
         if not self._saver.settle(time.time() + CLOSE_TIMEOUT_S):
             log.warning("rank %d: closed before everything was saved: %s", self._station.rank, self._saver.outstanding)
         try:
@@ -307,7 +307,7 @@ def default_tiers() -> list[Tier]:
 
 
 def job_name(tiers: Sequence[Tier]) -> str:
-    """What tells this run from others, the same after a restart."""
+    """What tells this run from other runs, the same after a restart."""
     if name := os.environ.get("PHALANX_JOB_ID"):
         return name
     for tier in reversed(tiers):

@@ -140,7 +140,7 @@ def writable(slots: Sequence[int | None], keep: int | None, occupied: frozenset[
 
 
 def _has_room(word: Word, keep: int | None) -> bool:
-    # Before the first snapshot there are no slots; room is made for it.
+    # Before the first snapshot there are no slots; space is made for it.
     return not word.slots or writable(word.slots, keep, word.occupied) is not None
 
 

@@ -147,7 +147,7 @@ def _connect(address: str) -> socket.socket | None:
 
 
 def _start(address: str, linger_s: float) -> socket.socket:
-    """Starts a keeper. Whoever loses the race for the address finds the winner there."""
+    """Starts a keeper. The loser of a race for the address finds the winner there."""
     command = [sys.executable, "-I", "-S", str(Path(keeper_process.__file__)), address, str(linger_s)]
     with subprocess.Popen(
         command,

@@ -6,7 +6,7 @@ namespace. Nothing of it has a name in any file system, so nothing can be left b
 whatever way, the kernel frees the memory as soon as the last trainer has let go of it.
 
 A trainer *holds* the memory as long as its connection is open, and there is one holder at a time. The process ends when
-it is told that the job is over, or when nobody has held the memory for `linger_s`.
+it is told that the job is over, or when no trainer has held the memory for `linger_s`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MESSAGE_BYTES_MAX = 1 << 16
 
 
 class Keeping:
-    """The segments by name, and who holds them."""
+    """The segments by name, and the trainer that holds them."""
 
     def __init__(self, listener: socket.socket, linger_s: float) -> None:
         self._listener = listener
@@ -38,7 +38,7 @@ class Keeping:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Serves until the job is over or nobody comes any more."""
+        """Serves until the job is over or no trainer comes any more."""
         while not self._over and not self._is_forsaken():
             for key, _ in self._selector.select(timeout=min(self._linger_s, 1.0)):
                 if key.fileobj is self._listener:
@@ -52,7 +52,7 @@ class Keeping:
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        # Abstract sockets have no permissions: anybody on this machine can knock.
+        # Abstract sockets have no permissions: any user of this machine can connect.
         if struct.unpack("3i", credentials)[1] != os.getuid():
             client.close()
             return

@@ -128,7 +128,7 @@ class Loader:
         )
 
     def _fits(self, rank: int, step: int) -> bool:
-        """Whether a snapshot was taken by as many ranks as there are now; others can only be loaded from a store."""
+        """Whether a snapshot was taken by as many ranks as there are now; any other can only be loaded from a store."""
         slot = self._station.memory.holdings.find(rank, step)
         return slot is not None and slot.record().world_size == self._station.world_size
 

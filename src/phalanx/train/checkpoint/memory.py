@@ -1,4 +1,4 @@
-"""The host memory of one seat: found again, given room, cleared of what nobody needs."""
+"""The host memory of one seat: found again, given space, cleared of what no rank needs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Memory:
         self._make([own_name(number) for number in range(count)], size)
 
     def make_room_for_replicas(self, sizes: Mapping[int, int]) -> None:
-        """Sees to it that there is room for copies of other ranks' snapshots, by rank; drops copies of all others."""
+        """Makes space for copies of other ranks' snapshots, by rank; drops all other copies."""
         wanted = {replica_name(source, n): size for source, size in sizes.items() for n in range(REPLICAS_EACH)}
         for slot in self.holdings:
             if slot.name.startswith("replica-") and slot.name not in wanted:

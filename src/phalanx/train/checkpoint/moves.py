@@ -23,7 +23,7 @@ BATCHED = frozenset(
     {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8}
 )
 """Within a device, tensors that are smaller and of these types are copied in batches, each by one kernel that knows
-them; all others are copied each by the device's own copy."""
+them; all the rest are copied each by the device's own copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Leg:
 
 @dataclass(slots=True)
 class Moves:
-    """All copies of a snapshot. Hasty are those of tensors that the forward pass may change, calm all others."""
+    """All copies of a snapshot. Hasty are those of tensors that the forward pass may change, calm all the rest."""
 
     on_host: Leg = field(default_factory=Leg)
     """Of tensors that lie in host memory already."""

@@ -93,7 +93,7 @@ class Notices:
             return self._own
         if self._agreed is None and self._own is not None:
             proposal = f"{step + AHEAD_STEPS}|{self._own.until_s}|{int(self._own.ends)}|{self._own.reason}"
-            # Whoever comes first has its way, so that there is one step.
+            # The first rank has its way, so that there is one step.
             self._store.compare_set(self._key, "", proposal)
         if self._agreed is None and self._store.check([self._key]):
             at, until, ends, reason = self._store.get(self._key).decode().split("|", 3)

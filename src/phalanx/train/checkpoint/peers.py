@@ -1,4 +1,4 @@
-"""Snapshots on their way between machines: pushed to those who hold copies, fetched by those who lost theirs.
+"""Snapshots on their way between machines: pushed to ranks that hold copies, fetched by ranks that lost theirs.
 
 One connection carries one snapshot, chunk by chunk, each with its checksum. The receiver marks its slot whole when all
 has arrived; if the sender dies on the way, the slot stays marked as half written and the older copy beside it is whole.
@@ -44,7 +44,7 @@ class Parcel:
 
 
 class PeerServer(threading.Thread):
-    """Takes copies from others and gives them back."""
+    """Takes copies from other ranks and gives them back."""
 
     def __init__(self, host: str, token: str, holdings: Holdings) -> None:
         super().__init__(daemon=True, name="peers")
@@ -80,7 +80,7 @@ class PeerServer(threading.Thread):
                 elif request["do"] == "get":
                     self._give(connection, request["rank"], request["step"])
             except (OSError, TransferError, KeyError, ValueError):
-                # The other side sees the connection close, and says who was lost.
+                # The other side sees the connection close, and says which rank was lost.
                 return
 
     def _give(self, connection: socket.socket, rank: int, step: int) -> None:

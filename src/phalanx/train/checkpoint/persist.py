@@ -62,7 +62,7 @@ class Persister:
         self._rank, self._world_size = rank, world_size
         self._trainer_pid = trainer_pid
         self.awaits_parts: set[str] = set()
-        """The tiers whose part of this rank is written, and whose commit waits for the parts of others."""
+        """The tiers whose part of this rank is written, and whose commit waits for the parts of other ranks."""
 
     def persist(self, target: Target, slot: Slot, metrics: Mapping[str, float]) -> Persisted:
         """Writes a snapshot, and commits it where that is this rank's part."""
@@ -112,7 +112,7 @@ class Persister:
             target.medium,
             target.keep,
             term=target.fence.term,
-            # A disk holds one rank's part, which is worth nothing without the others' parts of the same step.
+            # A disk holds one rank's part, which is worth nothing without the other ranks' parts of the same step.
             upto=None if target.is_shared else (-1 if common_step is None else common_step),
             on_removal=lambda url: self._reached("retire", step),
         )

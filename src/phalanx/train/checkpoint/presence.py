@@ -70,7 +70,7 @@ class Presence:
                 connection.send(MESSAGE.pack(False, self._rank))
 
     def close(self) -> None:
-        """Watches no more, and lets the others see that. Without `leave` before it, this rank ends by surprise."""
+        """Watches no more, and lets the other ranks see that. Without `leave` before it, this rank ends by surprise."""
         if self._wake is not None:
             self._wake.close()
             self._wake = None
@@ -128,7 +128,7 @@ class Presence:
 
 
 class Chair(Presence):
-    """Rank 0's: takes the connections of all others."""
+    """Rank 0's: takes the connections of all other ranks."""
 
     def __init__(self, host: str, token: str) -> None:
         super().__init__(0)

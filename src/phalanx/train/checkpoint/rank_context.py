@@ -45,7 +45,7 @@ class RankContext:
             self.targets = self._claim()
             self.background = self._start()
         except BaseException:
-            # Whoever mends what was wrong and tries again finds the memory free.
+            # A user that mends what was wrong and tries again finds the memory free.
             self._let_memory_go(is_wanted=any(self.memory.holdings))
             raise
 
@@ -125,8 +125,8 @@ class RankContext:
         if isinstance(shared, Shared):
             medium = open_medium(shared.url, **shared.options)
             fence: Fence = self.agreement.decide("claiming the store", None, lambda words: claim(medium, self.job))
-            everybody = tuple(range(self.world_size))
-            targets.append(Target("shared", medium, fence, shared.keep, everybody, shared.timeout_s))
+            all_ranks = tuple(range(self.world_size))
+            targets.append(Target("shared", medium, fence, shared.keep, all_ranks, shared.timeout_s))
         if isinstance(local, Local):
             medium = open_medium(os.path.join(os.fspath(local.path), f"rank-{self.rank:05d}"))
             targets.append(Target("local", medium, claim(medium, self.job), local.keep, (self.rank,)))

@@ -21,7 +21,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one rank gets its part: a tier, and for `peer` who holds it."""
+    """Where one rank gets its part: a tier, and for `peer` the rank that holds it."""
 
     tier: str
     holder: int | None = None

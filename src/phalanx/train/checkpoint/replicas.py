@@ -65,7 +65,7 @@ class Placement:
 
     def _holding_machines(self, machine: int) -> tuple[int, ...]:
         unit = self._unit_of(machine)
-        # A group of m is a ring of m, in which everybody follows everybody.
+        # A group of m is a ring of m, in which each follows each.
         return _window(unit, unit.index(machine), self.copies)
 
     def _unit_of(self, machine: int) -> tuple[int, ...]:

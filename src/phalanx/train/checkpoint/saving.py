@@ -72,7 +72,7 @@ class Saver:
         return {**waiting, **self._outstanding}
 
     def make_ready(self) -> None:
-        """Makes room for snapshots before the first is due: taking and pinning memory needs seconds."""
+        """Makes space for snapshots before the first is due: taking and pinning memory needs seconds."""
         decision = self._decide("making room", 0, [], self._station.state.planned().plan)
         if decision.fingerprints != self._fingerprints:
             self._lay_out(decision)
@@ -238,7 +238,7 @@ class Saver:
             self._say_late(tier, decision)
 
     def _lay_out(self, decision: Decision) -> None:
-        """Makes room, once it is known who holds which parts and whose copies come here."""
+        """Makes space, once it is known which rank holds which parts and which copies come here."""
         rank_context = self._station
         keys = [key_of(entry) for entry in rank_context.state.planned().plan.arrangement]
         alike = decision.alike
@@ -251,7 +251,7 @@ class Saver:
             self._make_room(decision)
         except PhalanxError as error:
             fault = str(error)
-        # Nobody sends before everybody has room; and if one has none, all must hear of it.
+        # No rank sends before every rank has space; and if one has none, all must hear of it.
         faults = rank_context.agreement.share("making room for snapshots", fault)
         if any(faults):
             named = [f"rank {rank}: {each}" for rank, each in enumerate(faults) if each is not None]
@@ -328,7 +328,7 @@ class Saver:
         self._read.pop(tier, None)
         if tier == "local":
             self._on_disk = step
-        # A step on this rank's disk is durable when the others have it on theirs, which the next agreement tells.
+        # A step on this rank's disk is durable when all ranks have it on theirs, which the next agreement tells.
         if tier == self.durable_tier and (tier == "shared" or self._station.world_size == 1):
             self.durable_step = step
 

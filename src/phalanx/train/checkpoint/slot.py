@@ -1,7 +1,7 @@
 """One snapshot of one rank in shared memory: a header, the bytes of the pieces, and a record of what they are.
 
-The header is marked `WRITING` before the first byte changes and `COMPLETE` after the last one has; whoever finds a
-snapshot half written, because its writer was killed, sees that it is.
+The header is marked `WRITING` before the first byte changes and `COMPLETE` after the last one has. A reader of a
+snapshot that is half written, because its writer was killed, sees that it is.
 """
 
 from __future__ import annotations

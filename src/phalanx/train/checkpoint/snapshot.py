@@ -28,7 +28,7 @@ class Sitting:
     slot: Slot
     record: Record
     calm: int
-    """So many of the first tensors are copied at once, or does nobody change before the next `optimizer.step`."""
+    """So many of the first tensors are copied at once, or are not changed before the next `optimizer.step`."""
     refuse_nan: bool
     halfway: Callable[[], None]
 

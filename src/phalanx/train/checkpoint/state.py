@@ -28,7 +28,7 @@ class Plan:
     arrangement: Arrangement
     fingerprint: str
     calm: int
-    """So many of the first entries are copied at once, or does nobody change before the next `optimizer.step`."""
+    """So many of the first entries are copied at once, or are not changed before the next `optimizer.step`."""
     names: Sequence[Sequence[str]]
     """For each part the names that its small values need."""
 
@@ -49,7 +49,7 @@ class Remembered(NamedTuple):
 
 
 HOLDERS = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor)
-"""Parts that hold tensors; all others are small values."""
+"""Parts that hold tensors; all the rest are small values."""
 
 
 class State:

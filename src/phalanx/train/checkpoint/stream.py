@@ -8,7 +8,7 @@ B bytes a second, so B·W bytes of the S bytes of state get out in time. For the
   afterwards, also while the optimiser runs. H is chosen so that nothing has to wait, at most half of S.
 * **lean**: with little scratch, the fence holds the optimiser back until the rest is copied: max(0, (S − H)/B − W).
 
-Nobody but the optimiser's stream waits at the fence; the processor goes on issuing work.
+Only the optimiser's stream waits at the fence; the processor goes on issuing work.
 """
 
 from __future__ import annotations

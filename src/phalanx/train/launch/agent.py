@@ -1,4 +1,4 @@
-"""The agent of one node: joins the others, starts the ranks of each epoch, and tells the leader how they are."""
+"""The agent of one node: joins the other agents, starts the ranks of each epoch, and tells the leader how they are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAKEN_PATIENCE_S = 15.0
 LEFT_EXIT = 143
 FAILED_EXIT = 1
 FENCE_LEASES = 2
-"""After so many leases without a leader an agent stops its ranks: the others go on without them."""
+"""After so many leases without a leader an agent stops its ranks: the other agents go on without them."""
 
 log = logging.getLogger("phalanx.launch")
 
@@ -141,7 +141,7 @@ class AgentProcess:
         if epoch.number == self._started or self._is_ending():
             return
         if self._workers is not None:
-            # Ranks that save take a while, in which this agent is there for the others.
+            # Ranks that save take a while, in which this agent is there for the other agents.
             grace_s = self._options.grace_s if is_member or self._leaving else 0.0
             self._begin_ending(epoch.why or "another epoch", grace_s)
             return

@@ -78,7 +78,7 @@ def cause_of(ending: Ending) -> Cause:
 def first_of(causes: Sequence[Cause]) -> Cause:
     """The cause among those of one failure: the earliest of what does not follow from another rank's end.
 
-    A hang is found long after it began, when others may have timed out because of it.
+    A hang is found long after it began, when other ranks may have timed out because of it.
     """
     return min(causes, key=lambda cause: (cause.is_cascade, cause.kind != "hang", cause.at_s, cause.rank))
 

@@ -83,7 +83,7 @@ class Coordinator:
         if epoch.state == "gathering":
             return self._gathered(epoch, now)
         if any(name not in self._reports and name not in self._lost for name in epoch.names):
-            # A new leader has not heard of all yet, and would leave the others out.
+            # A new leader has not heard of all yet, and would leave the rest out.
             return None
         causes = self._causes(epoch)
         if causes:
@@ -150,7 +150,7 @@ class Coordinator:
         return self._onward(epoch, now, budget.restarts, str(cause))
 
     def _changed(self, epoch: Epoch, now: float) -> Epoch | None:
-        """A planned change: agents that leave, or that came while there is room."""
+        """A planned change: agents that leave, or that came while there is a place."""
         wanted = replaced(epoch.members, self._present(), self._rules.most)
         if set(epoch.names) == {agent.name for agent in wanted}:
             self._changing_since = None

@@ -2,7 +2,7 @@
 
 An epoch counts when a quorum of its members and a quorum of the members before it have it. A leader needs the votes of
 both. So no minority goes on by itself, an agent that was paused finds its term gone, and any agent's loss leaves the
-newest epoch with the others. What an agent knows is in its memory alone: one that is started again is another agent.
+newest epoch with the rest. What an agent knows is in its memory alone: one that is started again is another agent.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Replica:
 
     @classmethod
     def founding(cls, me: Agent, timing: Timing, now: float) -> Replica:
-        """The first agent of a run: it leads itself alone, until others join."""
+        """The first agent of a run: it leads itself alone, until more join."""
         replica = cls(me, timing, now)
         replica.term, replica._entry_term = 1, 1
         replica.role, replica.leader = "leader", me.name

@@ -1,11 +1,11 @@
-"""Where ranks stand when nothing moves: which of them wait for others, and which is waited for."""
+"""Where ranks stand when nothing moves: which of them wait for another, and which is waited for."""
 
 from __future__ import annotations
 
 import linecache
 
 WAITING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier", "all_to_all", "recv", "send", "wait")
-"""Functions of torch.distributed in which a rank waits for others."""
+"""Functions of torch.distributed in which a rank waits for other ranks."""
 
 
 def newest(text: str) -> str:
@@ -27,7 +27,7 @@ def innermost(dump: str) -> str:
 
 
 def is_waiting(dump: str) -> bool:
-    """Whether a rank stands in a collective: it waits for others and is not what they wait for.
+    """Whether a rank stands in a collective: it waits for other ranks and is not what they wait for.
 
     What waits in torch itself shows as the line of Python that called it; data-parallel gradients are waited for in
     the backward pass.

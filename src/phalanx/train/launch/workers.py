@@ -73,7 +73,7 @@ class Workers:
         return time.time() - max(times) if times and not self.is_over else 0.0
 
     async def explain_hang(self, stalled_s: float) -> None:
-        """Has all ranks write down where they stand, and names those that wait for nobody."""
+        """Has all ranks write down where they stand, and names those that wait for no other."""
         running = [number for number in range(len(self._processes)) if number not in self._codes]
         for number in running:
             with contextlib.suppress(ProcessLookupError):

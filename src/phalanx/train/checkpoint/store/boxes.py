@@ -123,6 +123,6 @@ def cell_numbers(place: Sequence[Integers], starts: list[Integers]) -> Integers:
 
 
 def spread(counts: Integers) -> tuple[Integers, Integers]:
-    """For counts 2, 0, 3: whose turn it is (0 0 2 2 2) and the how-manieth (0 1 0 1 2)."""
+    """For counts 2, 0, 3: the place of each count (0 0 2 2 2) and the how-manieth of it (0 1 0 1 2)."""
     whose = np.repeat(np.arange(len(counts)), counts)
     return whose, np.arange(len(whose)) - np.repeat(np.cumsum(counts) - counts, counts)

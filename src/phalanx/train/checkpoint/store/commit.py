@@ -32,7 +32,7 @@ POLL_LONGEST_S = 1.0
 
 
 def nothing(phase: str) -> None:
-    """Nobody wants to know how far a commit is."""
+    """For callers that need not know how far a commit is."""
 
 
 def commit(
@@ -48,7 +48,7 @@ def commit(
 ) -> Step:
     """Waits until all `ranks` have written `step`, then writes DCP's index, the manifest and the commit mark.
 
-    One caller for all ranks; no process group. RankMissing names who did not write within `timeout_s`. With
+    One caller for all ranks; no process group. RankMissing names ranks that did not write within `timeout_s`. With
     `whole=False` (a node's own disk holds the parts of its own ranks) the pieces need not make up whole tensors.
     Finite `metrics` go into the mark, for retention. `on_phase` hears "waited", "metadata", "manifest" and "mark" when
     each is done.
@@ -85,7 +85,7 @@ def write_file(directory: Medium, name: str, content: bytes) -> StoredFile:
 def mark_of(manifest: Manifest, written: StoredFile, metrics: Mapping[str, float]) -> Mark:
     """The mark that commits a manifest."""
     size = written.bytes + sum(file.bytes for file in manifest.files.values())
-    # JSON knows no NaN, and a step with such a loss is nobody's best.
+    # JSON knows no NaN, and a step with such a loss is never the best.
     judged = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
     return Mark(
         manifest.step,

@@ -15,7 +15,7 @@ _before = True
 
 @contextmanager
 def without_crc() -> Iterator[None]:
-    """Whoever leaves last puts the setting back: torch 2.11 has one for all threads, later ones have one for each.
+    """The last thread to leave puts the setting back: torch 2.11 has one for all threads, later ones one for each.
 
     To be used in threads that end afterwards, which then take their own setting with them.
     """

@@ -1,4 +1,4 @@
-"""What errors of the libraries behind fsspec mean: s3fs, gcsfs and others raise some of their own beside OSError."""
+"""What errors of the libraries behind fsspec mean: s3fs, gcsfs and the like raise some of their own beside OSError."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_of_driver(error: BaseException) -> bool:
 
 
 def is_refused_access(error: BaseException) -> bool:
-    """Whether the store does not know who asks, does not believe it, or does not allow it."""
+    """Whether the store does not know the caller, does not believe it, or does not allow it."""
     if isinstance(error, PermissionError):
         return True
     if is_of_driver(error) and "Credentials" in type(error).__name__:

@@ -1,4 +1,4 @@
-"""Who may write to a checkpoint directory: one trainer at a time, the last one that claimed it.
+"""Which trainer may write to a checkpoint directory: one at a time, the last one that claimed it.
 
 Each claim is a file of its own, `.fence/TERM-TOKEN.json`, and terms only grow. A trainer whose term is no longer the
 highest is fenced out: it finds that out before it writes and again before it commits. Nothing more is asked of the
@@ -55,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """The right to write to `medium` in `term`, until somebody claims it after us. Can be sent to other processes."""
+    """The right to write to `medium` in `term`, until another trainer claims it. Can be sent to other processes."""
 
     medium: Medium
     term: int
@@ -68,7 +68,7 @@ class Fence:
         refuse_if_fenced(self.medium, self.term)
 
     def renew(self) -> None:
-        """Says that this trainer lives; to be called at least every half `ttl_s` by somebody who does."""
+        """Says that this trainer lives; to be called at least every half `ttl_s` while it does."""
         self.check()
         self._write(released=False)
 
@@ -81,7 +81,7 @@ class Fence:
 
 
 def claim(root: Root, job: str = "", *, ttl_s: float = 60.0) -> Fence:
-    """Takes the directory for this trainer: one call for all its ranks, who then write with `term=fence.term`.
+    """Takes the directory for this trainer: one call for all its ranks, which then write with `term=fence.term`.
 
     A predecessor of the same job, one that is dead or one that has not renewed for its `ttl_s` is fenced out. Another
     job that is alive keeps the directory, and DirectoryInUse names it.
@@ -99,7 +99,7 @@ def claim(root: Root, job: str = "", *, ttl_s: float = 60.0) -> Fence:
                 medium.child(FENCE).remove(each.name)
             return Fence(medium, mine.term, mine.token, job, ttl_s)
         medium.child(FENCE).remove(mine.name)
-        # Two who claim at the same moment see each other; the one that waits less comes first.
+        # Two trainers that claim at the same moment see each other; the one that waits less comes first.
         time.sleep(random.uniform(0.01, 0.2))
     raise StoreUnreachable(f"{medium.url}: others kept claiming it at the same moment, {CLAIM_ATTEMPTS} times over")
 
@@ -136,7 +136,7 @@ def claims(medium: Medium) -> list[Claim]:
 
 
 def read_owner(medium: Medium, which: Claim) -> Owner | None:
-    """Who made a claim; None where the file has gone or cannot be read, which only costs the name."""
+    """The owner of a claim; None where the file has gone or cannot be read, which only costs the name."""
     try:
         return unseal(medium.child(FENCE).read(which.name), Owner)
     except (FileNotFoundError, ValueError):

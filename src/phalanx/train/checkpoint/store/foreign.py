@@ -7,7 +7,7 @@ from phalanx.train.checkpoint.store.medium import Medium
 from phalanx.train.checkpoint.store.step import attempted, holds_dcp
 
 TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".safetensors", ".distcp")
-"""Files that torch and those who build on it keep weights in. Logs and settings may lie beside our steps."""
+"""Files that torch and libraries on it keep weights in. Logs and settings may lie beside our steps."""
 SHOWN_MAX = 5
 
 

@@ -35,7 +35,7 @@ class Tally(io.RawIOBase):
         try:
             self.file.write(view)
         except Exception as error:
-            # Drivers of remote stores raise others than OSError, too.
+            # Drivers of remote stores raise other errors than OSError, too.
             self.failure = error
             raise
         self.digest.update(view)

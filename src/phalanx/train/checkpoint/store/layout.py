@@ -1,7 +1,7 @@
 """What things are called in a checkpoint directory.
 
-ROOT/.fence/…                  who may write (see `fence`)
-ROOT/step-00000100.t7/         step 100 as saved by the trainer of term 7; without `.t7` where nobody fenced
+ROOT/.fence/…                  which trainer may write (see `fence`)
+ROOT/step-00000100.t7/         step 100 as saved by the trainer of term 7; without `.t7` where none fenced
     __3_0.distcp               data of rank 3, first file
     .rank-3.json               what rank 3 wrote; taken away when the step is committed
     .metadata                  torch.distributed.checkpoint's index

@@ -51,7 +51,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """One load under way: who takes part, and what this rank wants."""
+    """One load under way: which ranks take part, and what this rank wants."""
 
     ranks_loading: LoadingRanks
     pieces: Sequence[Piece]
@@ -148,7 +148,7 @@ def checked_plan(source: Source, requests: Sequence[Request]) -> Plan:
 
 
 def take_round(loading: Loading, source: Source, readings: Sequence[Reading]) -> None:
-    """Reads this rank's slabs of a round, hands their parts to those who want them, and takes its own."""
+    """Reads this rank's slabs of a round, hands their parts to the ranks that want them, and takes its own."""
     ranks_loading = loading.ranks_loading
     mine = [each for each in readings if each.reader == ranks_loading.rank]
     slabs = all_or_none(ranks_loading, lambda: read_all(source, mine))
@@ -176,7 +176,7 @@ def receive(loading: Loading, readings: Sequence[Reading], outgoing: list[bytear
         at = 0
         for part in parts:
             piece = loading.pieces[part.piece]
-            # A copy of their own lies where their type wants to lie, which bytes between others need not.
+            # A copy of their own lies where their type wants to lie, which bytes in a row need not.
             flat = torch.frombuffer(content[at : at + part.bytes], dtype=torch.uint8).clone().view(piece.dtype)
             extents = [high - low for low, high in zip(part.low, part.high, strict=True)]
             fill(piece, part, flat.reshape(extents))

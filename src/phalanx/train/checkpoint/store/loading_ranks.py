@@ -114,7 +114,7 @@ def told_by_first(ranks_loading: LoadingRanks, ask: Callable[[], Value]) -> Valu
 
 
 def all_or_none(ranks_loading: LoadingRanks, do: Callable[[], Value]) -> Value:
-    """Each rank's result of `do`. Where it fails on one rank it fails on all, and alike: nobody waits for who left."""
+    """Each rank's result of `do`. Where it fails on one rank it fails on all, and alike: none waits in vain."""
     result: Value | None = None
     mine: StoreError | None = None
     try:

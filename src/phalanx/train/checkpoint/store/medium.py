@@ -63,7 +63,7 @@ def open_medium(root: Root, retry: Retry | None = None, **options: Any) -> Mediu
         address = address.removeprefix("file://")
     if not is_url(address):
         return LocalMedium(os.path.abspath(address))
-    # Who keeps checkpoints in a directory needs no fsspec.
+    # A user that keeps checkpoints in a directory needs no fsspec.
     from phalanx.train.checkpoint.store.remote import RemoteMedium
 
     return RemoteMedium(address.rstrip("/"), retry or Retry(), tuple(sorted(options.items())))

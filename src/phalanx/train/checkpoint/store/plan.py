@@ -1,4 +1,4 @@
-"""Who reads which slab, and who gets which part of it."""
+"""Which rank reads which slab, and which gets which part of it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Plan:
         return int(self.bytes.sum())
 
     def readings(self, rank: int) -> Iterator[list[Reading]]:
-        """What concerns `rank`, round by round: the slabs it reads, and those of which others send it a part."""
+        """What concerns `rank`, round by round: the slabs it reads, and those of which other ranks send it a part."""
         of_part = np.searchsorted(self.first_part, np.flatnonzero(self.part_rank == rank), "right") - 1
         rows = np.union1d(np.flatnonzero(self.reader == rank), of_part)
         rows = rows[np.argsort(self.round[rows], kind="stable")]
@@ -208,7 +208,7 @@ def rows_of(number: int, tensor: StoredTensor, slabs: Slabs, demand: Demand) -> 
 
 
 def readers_of(first_part: Integers, ranks: Integers, size: Integers, world_size: int) -> Integers:
-    """Who reads each slab. What only one rank wants, it reads; the rest goes, largest first, to who has read least."""
+    """The reader of each slab: the only rank that wants it; of several, largest slab first, the least loaded."""
     reader = ranks[first_part[:-1]]
     shared = np.flatnonzero(np.diff(first_part) > 1)
     alone = np.ones(len(reader), bool)

@@ -1,4 +1,4 @@
-"""Bytes from the store, checked before anybody uses them."""
+"""Bytes from the store, checked before they are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which steps are kept, and taking the others away without ever taking the only good one."""
+"""Which steps are kept, and taking the rest away without ever taking the only good one."""
 
 from __future__ import annotations
 
