@@ -17,7 +17,7 @@ from phalanx.workload.job import Job
 
 
 def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "", now_ms: int = 0) -> tuple[State, Journal]:
-    """Submits the jobs in order at one moment and decides. The State says who goes where and why the rest waits.
+    """Submits the jobs in order at one moment and decides. The State says which goes where and why the rest is pending.
 
     Jobs may wait for one another by name, also for later ones. A job or policy that the engine refuses, and jobs that
     wait for one another in a circle, raise ValueError.
@@ -33,7 +33,7 @@ def plan(cluster: Cluster, jobs: Iterable[Job], policy: str = "", now_ms: int = 
 
 
 def _check_tasks(job: str, roles: Iterable[Role]) -> None:
-    """Raises ValueError for a role with members that has a task of its own, too: nobody would start that."""
+    """Raises ValueError for a role with members that has a task of its own, too: it would never be started."""
     for role in roles:
         if role.members and role.task != Task():
             raise ValueError(f"job {job}, role {role.name}: it has members, so give its task to one of them")

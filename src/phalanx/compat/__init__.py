@@ -1,1 +1,1 @@
-"""The fixed APIs of others, answered by the same engine."""
+"""Foreign fixed APIs, answered by the same engine."""

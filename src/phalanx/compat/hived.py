@@ -1,8 +1,8 @@
 """HiveD's pod interface on the engine of phalanx.
 
 `HivedScheduler` takes pods one by one, as HiveD does from Kubernetes. A group of pods is a job, an ask is a turn of the
-engine in which nobody else is in line, and the caller is the world: it deletes whom the engine stops. Nothing is
-decided here: this keeps which pod sits on which seat of its group.
+engine in which no other job is pending, and the caller is the world: it deletes the pods that the engine stops. Nothing
+is decided here: this keeps which pod sits on which seat of its group.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from phalanx.workload.job import Job
 OWN_KEYS = ("name", "suggested_nodes")
 
 POLICY = "fifo:skip=true"
-"""The order does not matter: there is never more than one group in line."""
+"""The order does not matter: never more than one group is pending."""
 
 NOW_MS = 0
 """HiveD knows no time, and neither do the turns that are taken for it."""
@@ -127,7 +127,7 @@ class World:
         self._tell(JobHeld(known))
 
     def proceed(self) -> None:
-        """Has the engine start those whose victims have gone."""
+        """Has the engine start the groups whose victims have gone."""
         self._turn()
 
     def end(self, name: str) -> None:
@@ -294,7 +294,7 @@ class HivedScheduler:
             return self.cells.schedule(_request(spec), suggestion).reason or "there are too few free leaves"
 
     def _proceed(self, pod: _Pod) -> Result:
-        """A pod of a preempting group: it is bound once nobody is in the way."""
+        """A pod of a preempting group: it is bound once no group is in the way."""
         self._world.proceed()
         group = self._world.group(pod.spec.group)
         assert group is not None, f"group '{pod.spec.group}' was preempting a moment ago"

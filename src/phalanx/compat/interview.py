@@ -207,7 +207,7 @@ class GPUClusterScheduler:
             events = [Done(action.id) for action in plan.actions]
 
     def _bar_unfit(self, job: Job) -> None:
-        """Bars the GPUs that the job could not use if it were placed now, and no others.
+        """Bars the GPUs that the job could not use if it were placed now, and no more.
 
         The engine knows which GPUs are taken; memory and health are as the GPUs say, which callers may change.
         """

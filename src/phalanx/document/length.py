@@ -16,7 +16,7 @@ CHARS_PER_ITEM_MIN = 2
 """An item takes a character and what divides it from the next."""
 
 TOKENS_MAX = 5_000_000
-"""Brackets and commas looked at: who has more of them has too many values, too, which is noticed in time."""
+"""Brackets and commas looked at: a text with more of them has too many values, too, which is noticed in time."""
 
 KEY_CHARS = 300
 """How far before a list its key is looked for."""
