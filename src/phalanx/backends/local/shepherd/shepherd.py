@@ -30,7 +30,7 @@ from phalanx.backends.local.shepherd.swap import Swap
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.shepherd.task_set import Failure, TaskSet
 from phalanx.backends.local.shepherd.terminal import Terminal
-from phalanx.backends.local.shepherd.tidy import anybody_left, kill_all, run_quietly
+from phalanx.backends.local.shepherd.tidy import any_left, kill_all, run_quietly
 from phalanx.backends.local.shepherd.watch import Watch
 from phalanx.backends.local.wire import Message, Wire, listen_at, stop_listening
 
@@ -443,7 +443,7 @@ class Shepherd:
     def _finish(self, ending: Ending) -> None:
         """Ends once not one process is left."""
         self._reap()
-        if anybody_left():
+        if any_left():
             if self._leaves_some_finishing():
                 # Their ends are heard of, and so is the end of the grace.
                 return
