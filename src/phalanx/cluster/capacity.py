@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from phalanx.cluster.amount import Amount
-from phalanx.cluster.bits import members
+from phalanx.cluster.bits import from_flags, from_members, members
 from phalanx.cluster.cluster import Health
 from phalanx.cluster.device import DeviceLoad, Portion, add, obstacle, remove, set_layout, violations
 from phalanx.cluster.mig import GEOMETRIES, Layout
@@ -81,6 +81,7 @@ class Capacity:
         self.with_free = [0] * (self.gpus_max + 1)
         for i, node in enumerate(nodes):
             self.with_free[node.gpus] |= topology.bit[i]
+        self._frees = from_members({node.gpus: None for node in nodes}, self.gpus_max + 1)
         # Of nodes that are not idle, by how many tasks they have and then by how many GPUs are free.
         self.in_use: list[list[int]] = [[0] * (self.gpus_max + 1)]
         devices = Devices(len(self.gpu_types), self.type_of, self.gpus_max, self.free)
@@ -313,6 +314,9 @@ class Capacity:
         self.free_total += after - before
         self.with_free[before] ^= bit
         self.with_free[after] ^= bit
+        self._frees |= 1 << after
+        if not self.with_free[before]:
+            self._frees ^= 1 << before
         kind = self.type_of[node]
         for of_node, counts, changes in self._tables:
             domain = of_node[node]
@@ -358,6 +362,15 @@ class Capacity:
     def room(self, level: str, gpu_types: tuple[int, ...], gpus: int, domain: int) -> int:
         """For how many tasks of `gpus` GPUs one domain of a level has room; likewise by type only."""
         return self._levels[level].index(gpu_types, gpus).room_of(domain)
+
+    def by_free(self, least: int = 0) -> Iterator[tuple[int, int]]:
+        """Numbers of free GPUs from `least` on, and the nodes that have so many; only numbers that some node has."""
+        frees = self._frees >> least << least
+        while frees:
+            lowest = frees & -frees
+            free = lowest.bit_length() - 1
+            yield free, self.with_free[free]
+            frees ^= lowest
 
     def free_gpus(self, nodes: int) -> int:
         """Free GPUs on a set of nodes."""
@@ -426,6 +439,7 @@ class Capacity:
                 for count, having in enumerate(by_free):
                     expected = in_use and (tasks, count) == (self.tasks[i], self.free[i].bit_count())
                     assert bool(having & bit) == expected, f"{self._name(i)}: tasks are miscounted"
+        assert self._frees == from_flags(map(bool, self.with_free)), "numbers of free GPUs are miscounted"
         assert self.free_total == sum(free.bit_count() for free in self.free), "free GPUs are miscounted"
         for (node, device), load in self.loads.items():
             assert not violations(load), f"{self._name(node)}, device {device}: {violations(load)}"

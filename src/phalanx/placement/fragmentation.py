@@ -45,4 +45,4 @@ def largest_gang(capacity: Capacity, gpus: int, level: str = "") -> int:
 
 
 def _tasks(capacity: Capacity, gpus: int, nodes: int) -> int:
-    return sum((nodes & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
+    return sum([(nodes & having).bit_count() * (free // gpus) for free, having in capacity.by_free(gpus)])

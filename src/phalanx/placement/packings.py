@@ -38,7 +38,7 @@ class Tight(NodeByNode):
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:
         """Fewest free GPUs first."""
-        for having in capacity.with_free[gpus:]:
+        for _, having in list(capacity.by_free(gpus)):
             if nodes & having:
                 yield nodes & having
 

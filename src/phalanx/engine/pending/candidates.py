@@ -77,11 +77,11 @@ class Candidates:
         if request is None:
             reclaims = not self._plain or not pending.queue.reclaimed & pending.bit
             return Candidate(record, pending, was_refused=was_refused, reclaims=reclaims)
-        fresh, with_free = self.builder.fresh, self.state.capacity.with_free
+        fresh, by_free = self.builder.fresh, self.state.capacity.by_free
         may_fit = False
         for ask in request.asks:
             here = ask.eligible & fresh
-            may_fit = may_fit or any(here & having for having in with_free[0 if ask.portions else ask.gpus :])
+            may_fit = may_fit or any(here & having for _, having in by_free(0 if ask.portions else ask.gpus))
         return Candidate(record, pending, fresh, may_fit, was_refused)
 
     def settle(self, candidate: Candidate, outcome: Outcome) -> None:

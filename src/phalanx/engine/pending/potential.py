@@ -16,8 +16,11 @@ from phalanx.policy.policy import Targets
 NODES_MAX = 64
 """Nodes with freed capacity up to which each is looked at for every preemption group; beyond it, all are helped."""
 
-Having = list[int]
-"""For every number of GPUs, the nodes that may offer so many."""
+MANY = 1 << 62
+"""More GPUs than any node has."""
+
+Having = list[tuple[int, int]]
+"""Numbers of GPUs, the least first, and the nodes that may offer at least so many."""
 
 
 class Potential:
@@ -55,7 +58,7 @@ class Potential:
             having = self._by_group.get((nodes, group))
             if having is None:
                 having = self._by_group[nodes, group] = self._with_victims(record, nodes)
-            return bool(here & having[min(request.least, len(having) - 1)])
+            return bool(here & _with_at_least(having, request.least))
         gpus = self.builder.free_soon + self.state.gpus_behind(self.state.key(record))
         return gpus >= record.gpus_min or bool(here & self._with(request.least))
 
@@ -64,13 +67,14 @@ class Potential:
         if not gpus:
             return ALL
         if self._soon is None:
-            self._soon = self._once_left()
-        found = self._soon[gpus] if gpus < len(self._soon) else 0
-        for having in self.state.capacity.with_free[gpus:]:
+            self._soon = _at_least(self._once_left())
+        found = _with_at_least(self._soon, gpus)
+        for _, having in self.state.capacity.by_free(gpus):
             found |= having
         return found
 
-    def _once_left(self) -> Having:
+    def _once_left(self) -> dict[int, int]:
+        """Nodes that are being left, by the GPUs that they will have then."""
         capacity, bit = self.state.capacity, self.state.topology.bit
         left: dict[int, int] = {}
         for attempt in self.builder.leaving.values():
@@ -78,21 +82,21 @@ class Potential:
                 # Of shared devices it is not known that they are ceded; all that share one may be terminating.
                 shared = booking.devices if booking.portion is not None else 0
                 left[booking.node] = left.get(booking.node, 0) | shared
-        found = [0] * (capacity.gpus_max + 2)
+        found: dict[int, int] = {}
         for node, shared in left.items():
-            soon = capacity.free[node] | (capacity.ceding[node] | shared) & ~capacity.claimed[node]
-            found[soon.bit_count()] |= bit[node]
-        return _at_least(found)
+            soon = (capacity.free[node] | (capacity.ceding[node] | shared) & ~capacity.claimed[node]).bit_count()
+            found[soon] = found.get(soon, 0) | bit[node]
+        return found
 
     def _with_victims(self, record: JobRecord, nodes: int) -> Having:
         """Nodes by the GPUs that are free there or held by attempts that leave or may be preempted for a job."""
         capacity, bit = self.state.capacity, self.state.topology.bit
-        found = [0] * (capacity.gpus_max + 2)
         if nodes.bit_count() > NODES_MAX:
-            return [ALL] * len(found)
+            return [(MANY, ALL)]
+        found: dict[int, int] = {}
         for node in members(nodes):
-            gpus = capacity.free[node].bit_count() + self._preemptible(node, record)
-            found[min(gpus, capacity.gpus_max)] |= bit[node]
+            gpus = min(capacity.free[node].bit_count() + self._preemptible(node, record), capacity.gpus_max)
+            found[gpus] = found.get(gpus, 0) | bit[node]
         return _at_least(found)
 
     def _preemptible(self, node: int, record: JobRecord) -> int:
@@ -106,8 +110,18 @@ class Potential:
         )
 
 
-def _at_least(exactly: list[int]) -> Having:
-    """Of nodes that have 0, 1, 2, … GPUs, as sets, those that have at least so many."""
-    for gpus in range(len(exactly) - 2, -1, -1):
-        exactly[gpus] |= exactly[gpus + 1]
-    return exactly
+def _at_least(exactly: dict[int, int]) -> Having:
+    """Of nodes that have exactly so many GPUs, as sets, those that have at least so many."""
+    nodes = 0
+    found: Having = []
+    for gpus in sorted(exactly, reverse=True):
+        nodes |= exactly[gpus]
+        found.append((gpus, nodes))
+    return found[::-1]
+
+
+def _with_at_least(having: Having, gpus: int) -> int:
+    for most, nodes in having:
+        if most >= gpus:
+            return nodes
+    return 0

@@ -56,6 +56,5 @@ class ClearableNodes:
         if self._on_one_node:
             return capacity.free[domain].bit_count() // self._gpus
         nodes = self._passing & (self._domains[domain].nodes if self._of_node is not None else -1)
-        return sum(
-            (nodes & having).bit_count() * (free // self._gpus) for free, having in enumerate(capacity.with_free)
-        )
+        by_free = capacity.by_free(self._gpus)
+        return sum([(nodes & having).bit_count() * (free // self._gpus) for free, having in by_free])

@@ -116,7 +116,10 @@ class UpperBound:
 
     def _tasks_in_all(self, left: Mapping[int, int]) -> int:
         others = self.state.fit.passing(self._ask) & ~self._bits(left)
-        return self._tasks_on(self._sets(others, self.capacity.with_free)) + sum(left.values())
+        by_free = self.capacity.by_free(self._gpus)
+        return sum(
+            [(others & having).bit_count() * (free // self._gpus) for free, having in by_free], sum(left.values())
+        )
 
     def fits_now(self) -> bool:
         """Whether it may fit as things are: of a job whose queue may have no more that is not known yet."""
@@ -127,7 +130,7 @@ class UpperBound:
     def _is_free_now(self) -> bool:
         passing = self.state.fit.passing(self._ask)
         if self._on_one_node:
-            return any(passing & having for having in self.capacity.with_free[self._gpus * self._count :])
+            return any(passing & having for _, having in self.capacity.by_free(self._gpus * self._count))
         if not self._level:
             return self._tasks_in_all({}) >= self._count
         of_node = self.state.topology.domain_of[self._level]

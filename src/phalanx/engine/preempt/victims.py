@@ -349,7 +349,7 @@ class VictimSearch:
         capacity = self.state.capacity
         passing = self.state.fit.passing(self._ask) & nodes
         gpus = max(self._task.gpus, 1)
-        return sum((passing & having).bit_count() * (free // gpus) for free, having in enumerate(capacity.with_free))
+        return sum([(passing & having).bit_count() * (free // gpus) for free, having in capacity.by_free(gpus)])
 
     def _price(self, victims: list[AttemptRecord]) -> tuple[int, int]:
         return sum([self._loss[attempt.key] for attempt in victims]), len(victims)

@@ -55,7 +55,7 @@ class PreemptibleGpus:
         """Nodes that have so many GPUs, free or held by jobs of at most this priority."""
         index = self._index(capacity, up_to)
         found = 0
-        for free, having in enumerate(capacity.with_free):
+        for free, having in capacity.by_free():
             found |= having & index.at_least(max(gpus - free, 0))
         return found
 
