@@ -268,7 +268,7 @@ def plain(value: Any) -> Any:
         # Where an attempt stands is worked out anew as time passes.
         return tuple(plain(getattr(value, each.name)) for each in fields(value) if each.name != "standing")
     if isinstance(value, RunningOrder):
-        return plain(sorted(name for _, name in value._order))
+        return plain(sorted(value._places))
     if isinstance(value, Quotas | Spending | History):
         return value.fingerprint()
     if isinstance(value, Ends):

@@ -309,12 +309,13 @@ class Watcher:
         if state.policy.targets is Targets.KEEP:
             assert not list(state.standing.behind(()))
             return
+        state.settle_running_order()
         standing = list(state.standing.behind(()))[::-1]
         assert sorted(attempt.key for attempt in standing) == sorted(attempt.key for attempt in staying)
         keys = [attempt.standing or () for attempt in standing]
         assert keys == sorted(keys)
         assert state.standing.gpus_behind(()) == sum(attempt.gpus for attempt in staying)
-        if state.policy.targets is Targets.RANK:
+        if state.policy.targets in (Targets.RANK, Targets.REMAINING):
             for attempt, key in zip(standing, keys, strict=True):
                 assert key == state.policy.order(state.jobs[attempt.job.id], state), f"{attempt.key} stands wrong"
 

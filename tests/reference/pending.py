@@ -189,7 +189,7 @@ class PlainCandidates:
     def turn(self, i: int) -> tuple[int, bool, Key, str]:
         if i in self.stopped:
             attempt = self.stopped[i]
-            return 0, True, attempt.standing or (), attempt.job.id
+            return 0, True, self.state.standing.key_of(attempt, self.state.now), attempt.job.id
         record = self.record(i)
         rank = -priority_of(record.job) if self.state.cells is not None else 0
         return rank, not record.overdue, whole_key(self.state, record), record.job.id

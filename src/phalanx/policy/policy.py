@@ -42,12 +42,14 @@ class Targets(StrEnum):
     `KEEP` is what runs, then the pending jobs in their order. Under the rest running jobs are in the order with the
     pending ones, and one that does not fit behind those before it is stopped. `RANK` is for keys that change only when
     `changes` says so. With `RISE` the key of a running job may fall by itself as time passes, so that it is stopped
-    less and less; with `DRIFT` it may go anywhere, and every decision looks at every job.
+    less and less; with `REMAINING` it begins with a time that falls by 1 in a millisecond while it runs, down to 0, and
+    nothing else of it changes. With `DRIFT` it may go anywhere, and every decision looks at every job.
     """
 
     KEEP = "keep"
     RANK = "rank"
     RISE = "rise"
+    REMAINING = "remaining"
     DRIFT = "drift"
 
 

@@ -16,7 +16,7 @@ def srtf(parameters: Parameters) -> Policy:
     return Policy(
         "srtf",
         order=ORDERS[by],
-        targets=Targets.RANK if by == "gpus" else Targets.RISE,
+        targets=TARGETS[by],
         parameters=parameters.given,
         about=ABOUT,
     )
@@ -42,6 +42,7 @@ def remaining_ms(job: JobView, now: int) -> int:
 
 
 ORDERS = {"time": _by_time, "gpus": _by_gpus, "gpu_time": _by_gpu_time}
+TARGETS = {"time": Targets.REMAINING, "gpus": Targets.RANK, "gpu_time": Targets.RISE}
 
 ABOUT = About(
     summary="least remaining time first, stopping who has more; knows durations",

@@ -67,7 +67,7 @@ def open_attempt(state: State, claim: Claim) -> None:
     state.use(record.job.queue, usage_of(bookings), 1)
     expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
-        state.standing.add(attempt, state.order(record))
+        state.stand(attempt, state.order(record))
 
 
 def _take_note_of_victims(state: State, claim: Claim) -> None:

@@ -121,12 +121,11 @@ def rekey(state: State, record: JobRecord) -> None:
     elif record.attempt is not None and state.policy.targets is not Targets.KEEP:
         attempt = record.attempt
         key = state.order(record)
-        if attempt.standing is not None and key != attempt.standing:
+        if attempt.standing is not None:
             if key > attempt.standing:
                 for booking in attempt.bookings:
                     state.capacity.grown |= state.topology.bit[booking.node]
-            state.standing.remove(attempt)
-            state.standing.add(attempt, key)
+            state.stand(attempt, key)
         if attempt.phase is Phase.RUNNING and attempt.stoppable and _belongs_elsewhere(state, record):
             state.to_stop.setdefault(attempt.key, StopReason.PREEMPTED)
         _expect_change(state, record)

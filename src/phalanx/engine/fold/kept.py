@@ -68,5 +68,5 @@ def reopen(state: State, record: JobRecord) -> AttemptRecord:
     state.use(record.job.queue, usage_of(attempt.bookings), 1)
     expect_end(state, attempt)
     if state.policy.targets is not Targets.KEEP:
-        state.standing.add(attempt, state.order(record))
+        state.stand(attempt, state.order(record))
     return attempt

@@ -331,7 +331,7 @@ def _stand_anew(state: State) -> None:
     state.standing, state.ends = RunningOrder(), Ends()
     for attempt in list(state.attempts()):
         if state.policy.targets is not Targets.KEEP and not attempt.ceding:
-            state.standing.add(attempt, state.order(state.jobs[attempt.job.id]))
+            state.stand(attempt, state.order(state.jobs[attempt.job.id]))
         if state.reserves:
             holding.expect_end(state, attempt)
         enqueue.rekey(state, state.jobs[attempt.job.id])

@@ -27,7 +27,7 @@ from phalanx.workload.gang import Gang, Role, Task
 from phalanx.workload.job import HIDDEN, Execution, Job
 
 MAGIC = b"phalanx snapshot "
-VERSION = 3
+VERSION = 4
 """The form of the header and of what follows it."""
 
 PLAIN = {

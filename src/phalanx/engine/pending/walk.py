@@ -163,7 +163,9 @@ class Walk:
     def stand_alone(self, record: JobRecord, attempt: AttemptRecord | None = None) -> None:
         """Takes in a job as a class of its own, or an attempt that is stopped."""
         alone = EquivalenceClass(self.state.seq)
-        alone.add(self.state.key(record) if attempt is None else attempt.standing or (), record.job.id)
+        state = self.state
+        key = state.key(record) if attempt is None else state.standing.key_of(attempt, state.now)
+        alone.add(key, record.job.id)
         path = self._index.queue_of(record)
         place = self._keys.place(path)
         self._paths.setdefault(place, path)

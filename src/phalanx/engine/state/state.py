@@ -317,9 +317,17 @@ class State:
         self.settle_running_order()
         return self.standing.gpus_behind(key)
 
+    def stand(self, attempt: AttemptRecord, key: Key) -> None:
+        """Puts an attempt in the place of a key among those that run."""
+        falls = self.policy.targets is Targets.REMAINING and attempt.started_ms >= 0
+        self.standing.remove(attempt)
+        self.standing.add(attempt, key, self.now if falls else None)
+
     def settle_running_order(self) -> None:
         """Puts running attempts in the places that their keys say now, where these change with time."""
-        if self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
+        if self.policy.targets is Targets.REMAINING:
+            self.standing.fall_to(self.now)
+        elif self.policy.targets is not Targets.RANK and self._settled_seq != self.seq:
             self._settled_seq = self.seq
             self.standing.settle(lambda attempt: self.order(self.jobs[attempt.job.id]))
 

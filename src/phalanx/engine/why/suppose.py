@@ -273,7 +273,8 @@ class Supposition:
         group, tables = dict(state.runs[attempt.group]), {}
         for booking in attempt.bookings:
             tables[booking.node] = dict(state.on_node[booking.node])
-        standing, stop_reason = attempt.standing, attempt.stop_reason
+        stands, stop_reason = attempt.standing is not None, attempt.stop_reason
+        standing = state.standing.key_of(attempt, state.now) if stands else ()
         if state.counts_spending:
             state.spending = deepcopy(state.spending)
         if state.policy.estimate_permille is not None:
@@ -289,8 +290,8 @@ class Supposition:
             state.runs[attempt.group] = group
             state.on_node.update(tables)
             attempt.stop_reason = stop_reason
-            if standing is not None:
-                state.standing.add(attempt, standing)
+            if stands:
+                state.stand(attempt, standing)
             if end_ms is not None:
                 state.ends.expect(attempt, end_ms)
 
