@@ -137,11 +137,15 @@ class Sampler:
 def _joined(stretches: Sequence[Stretch], span_ms: int) -> list[Stretch]:
     """The same time, in stretches of which no two neighbours would be one of at most this length."""
     joined: list[Stretch] = []
+    is_copy = False
     for stretch in stretches:
         if joined and joined[-1].span_ms + stretch.span_ms <= span_ms:
+            if not is_copy:
+                joined[-1], is_copy = replace(joined[-1]), True
             joined[-1].add(stretch)
         else:
-            joined.append(replace(stretch))
+            joined.append(stretch)
+            is_copy = False
     return joined
 
 
