@@ -37,24 +37,34 @@ STREAM_TURN_MS = 60_000
 """From one group of submissions to the next where victims are counted. What is asked for is done long before."""
 
 GANG_TARGET_MS = 1.0
+VARIETY_TARGET = 1.5
+"""How many times as long a gang may take with the most distinct requests as with the fewest."""
+
 SIZES = ((1, 1), (1, 1), (2, 1), (4, 1), (8, 1), (8, 1), (8, 2), (8, 4))
-"""GPUs of a task and tasks of a gang."""
+"""GPUs of a task and tasks of a gang: with and without a rack, twelve distinct requests."""
+
+PLAIN_REQUESTS = 12
+MEMORY_MB, NODE_MEMORY_MB = 1_000, 1_000_000
+"""Host memory of a task, or a little more where there are more distinct requests; a node always has enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the cluster and the load are."""
+    """How large the cluster and the load are. `requests` are numbers of distinct requests."""
 
     nodes: int
     waiting: int
+    requests: tuple[int, ...]
     branches: tuple[int, ...]
     turns: int
     streams: int
     stream_turns: int
 
 
-FULL = Size(nodes=640, waiting=50_000, branches=(10, 5, 4, 4), turns=40, streams=5, stream_turns=200)
-QUICK = Size(nodes=32, waiting=400, branches=(2, 2, 2, 2), turns=3, streams=1, stream_turns=20)
+FULL = Size(
+    nodes=640, waiting=50_000, requests=(12, 60, 400), branches=(10, 5, 4, 4), turns=40, streams=5, stream_turns=200
+)
+QUICK = Size(nodes=32, waiting=400, requests=(12, 60), branches=(2, 2, 2, 2), turns=3, streams=1, stream_turns=20)
 
 
 def tree(branches: tuple[int, ...], gpus: int) -> tuple[Queue, ...]:
@@ -79,8 +89,9 @@ def tree(branches: tuple[int, ...], gpus: int) -> tuple[Queue, ...]:
 class Crowd:
     """An engine with jobs of many queues, whose actions are all carried out at once."""
 
-    def __init__(self, cluster: Cluster, policy: str, seed: int) -> None:
+    def __init__(self, cluster: Cluster, policy: str, seed: int, requests: int = PLAIN_REQUESTS) -> None:
         self.rng = Random(seed)
+        self.memories = -(-requests // PLAIN_REQUESTS)
         self.state = State()
         self.journal = Count()
         self.now = 0
@@ -95,7 +106,8 @@ class Crowd:
         gpus, count = self.rng.choice(SIZES)
         self.submitted += 1
         topology = Topology("rack" if self.submitted % 2 else "")
-        gang = Gang((Role("worker", count, count, Task(gpus)),), topology)
+        memory_mb = MEMORY_MB + self.submitted // 2 % self.memories
+        gang = Gang((Role("worker", count, count, Task(gpus, memory_mb=memory_mb)),), topology)
         queue, priority = self.rng.choice(self.queues), self.rng.randrange(priorities)
         return Job(str(self.submitted), gang, queue=queue, priority=priority)
 
@@ -132,14 +144,31 @@ def admission(size: Size, tell: Tell) -> list[Row]:
 
     The garbage collector is set as a server sets it.
     """
-    nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(size.nodes))
+    rows: list[Row] = []
+    for requests in size.requests:
+        rows += _admission(size, requests, tell)
+    most, fewest = size.requests[-1], size.requests[0]
+    for when in ("until full", "under churn"):
+        taken = [each["value"] for each in rows if each["name"].startswith(when) and each["name"].endswith("per gang")]
+        name = f"{when}: time per gang, {most} requests / {fewest} requests"
+        rows.append(row(name, ratio(taken[-1], taken[0]), "ratio", VARIETY_TARGET))
+    return rows
+
+
+def _admission(size: Size, requests: int, tell: Tell) -> list[Row]:
+    nodes = tuple(_node(i) for i in range(size.nodes))
     queues = tree(size.branches, GPUS * size.nodes)
-    crowd = Crowd(Cluster(nodes, ("rack", "node"), queues=queues), "fair", SEED)
-    tell(f"tenants: {size.waiting} jobs in {len(queues)} queues")
+    crowd = Crowd(Cluster(nodes, ("rack", "node"), queues=queues), "fair", SEED, requests)
+    tell(f"tenants: {size.waiting} jobs in {len(queues)} queues, {requests} requests")
     for _ in range(size.waiting):
         record(crowd.state, crowd.journal, JobSubmitted(crowd.job()), 0)
+    kind = f"{size.nodes} nodes, {len(queues)} queues, {size.waiting} waiting, {requests} requests"
     with as_in_a_server():
-        return _admit(crowd, size, f"{size.nodes} nodes, {len(queues)} queues, {size.waiting} waiting", tell)
+        return _admit(crowd, size, kind, tell)
+
+
+def _node(number: int) -> Node:
+    return Node(f"n{number}", (f"r{number // NODES_PER_RACK}",), GPUS, memory_mb=NODE_MEMORY_MB)
 
 
 def _admit(crowd: Crowd, size: Size, kind: str, tell: Tell) -> list[Row]:
@@ -226,7 +255,7 @@ def victims(size: Size, tell: Tell) -> list[Row]:
 
 def _stream(size: Size, seed: int, way: str) -> Crowd:
     """Jobs of ten priorities come faster than they end, and save their work now and then."""
-    nodes = tuple(Node(f"n{i}", (f"r{i // NODES_PER_RACK}",), GPUS) for i in range(max(size.nodes // 10, 4)))
+    nodes = tuple(_node(i) for i in range(max(size.nodes // 10, 4)))
     crowd = Crowd(Cluster(nodes, ("rack", "node")), "priority", seed)
     with _choosing(way):
         for _ in range(size.stream_turns):
