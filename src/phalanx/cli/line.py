@@ -62,17 +62,20 @@ def open_line(context: Context, job: str, what: str, query: Sequence[tuple[str, 
         trust = trusted(context) if scheme == "wss" else None
         return connect(url, additional_headers=headers, max_size=None, ssl=trust)
     except InvalidStatus as error:
-        raise _refusal(context, error.response.status_code, error.response.body or b"") from None
+        raise _refusal(context, job, error.response.status_code, error.response.body or b"") from None
     except ssl.SSLCertVerificationError as error:
         raise untrusted(context, error) from None
     except OSError as error:
         raise Unreachable(f"{context.addr}: {error.strerror or error}; start a server with `phalanx up`") from None
 
 
-def _refusal(context: Context, status: int, body: bytes | bytearray) -> PhalanxError:
+def _refusal(context: Context, job: str, status: int, body: bytes | bytearray) -> PhalanxError:
     try:
         message = str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
+        if status == 403:
+            # What a server says of an address that it does not have.
+            return NotFound(f"there is no job '{job}', or the server is older than this verb")
         message = f"the server answered with status {status}"
     if status == 503:
         return Unreachable(f"{context.addr}: {message}")

@@ -1,0 +1,113 @@
+"""What verbs say of input that they cannot use: one line that tells what to do, and the documented exit code."""
+
+from __future__ import annotations
+
+import pytest
+from live import Phalanx, until
+
+from phalanx.cli.exit import Exit
+
+NO_JOB = [
+    *(["update", "999999", "--priority", "1"], ["suspend", "999999"], ["resume", "999999"], ["requeue", "999999"]),
+    *(["when", "999999"], ["save", "999999"], ["logs", "999999", "--all-ranks"], ["logs", "999999", "--since", "1h"]),
+    *(["attach", "999999"], ["forward", "999999", "80"], ["exec", "999999", "--", "true"]),
+    *(["when", "x" * 190], ["logs", "名前が長い", "--timestamps"], ["attach", "a/b?c=d"], ["forward", "", "80"]),
+]
+WRONG = [
+    *(["update", "1", "--priority", "high"], ["update", "1"]),
+    *(["history", "--since", "soon"], ["history", "--since", "2999-01-01T00:00Z"], ["history", "--limit", "0"]),
+    *(["usage", "--by", "moon"], ["usage", "--since", "x"], ["drain", "n0", "--by", "1h"]),
+    *(["size", "--rate", "fast"], ["logs", "1", "--since", "ten minutes"], ["logs", "1", "--tail", "-1"]),
+    *(["logs", "1", "--tail", "many"], ["logs", "1", "--task", "-1"], ["logs", "1", "--all-ranks", "--task", "0"]),
+    *(["attach", "1", "--task", "x"], ["attach", "1", "--detach-keys", "ctrl"], ["attach"], ["forward", "1"]),
+    *(["forward", "1", "http"], ["forward", "1", "80:99999"], ["forward", "1", "80", "--task", "-1"]),
+    *(["submit", "--tasks", "3:1", "--", "true"], ["submit", "--dependency", "after", "--", "true"]),
+    *(["submit", "--node-selector", "zone", "--", "true"], ["submit", "--kind", "batch", "--", "true"]),
+]
+FOREIGN = [
+    *(["update", "{job}", "--max-run", "1h"], ["suspend", "{job}"], ["requeue", "{job}"], ["save", "{job}"]),
+    *(["attach", "{job}"], ["forward", "{job}", "80"], ["exec", "{job}", "--", "true"], ["drain", "n0", "--evict"]),
+]
+OVER = [
+    *(["update", "{job}", "--priority", "1"], ["suspend", "{job}"], ["requeue", "{job}"], ["save", "{job}"]),
+    *(["attach", "{job}"], ["forward", "{job}", "80"], ["exec", "{job}", "--", "true"]),
+]
+
+
+def shown(words: list[str]) -> str:
+    return " ".join(words)[:60]
+
+
+def one_line(err: str) -> str:
+    """The only line that a verb said, which is for people."""
+    lines = err.rstrip("\n").split("\n")
+    assert "Traceback" not in err
+    assert len(lines) == 1, err
+    assert lines[0].startswith("phalanx: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize("words", NO_JOB, ids=shown)
+def test_a_job_that_there_is_not_is_not_found(phalanx: Phalanx, words: list[str]) -> None:
+    result = phalanx(*words)
+    assert (result.code, result.out) == (Exit.NOT_FOUND, ""), result.err
+    assert "no" in one_line(result.err)
+
+
+@pytest.mark.parametrize("words", WRONG, ids=shown)
+def test_what_an_option_does_not_take_is_a_usage_error_that_names_it(phalanx: Phalanx, words: list[str]) -> None:
+    result = phalanx(*words)
+    assert (result.code, result.out) == (Exit.USAGE, ""), result.err
+    assert "Traceback" not in result.err
+    assert result.err.rstrip("\n").split("\n")[-1].startswith("Error: ")
+
+
+@pytest.fixture
+def job(phalanx: Phalanx) -> str:
+    found = phalanx("jobs", "--all", "--name", "not-yours", "-o", "json").data
+    if found:
+        return str(found[0]["id"])
+    made: str = phalanx("submit", "--name", "not-yours", "-o", "json", "--", "sleep", "600").data["id"]
+    until(lambda: phalanx("job", made, "-o", "json").data["state"] == "running")
+    phalanx("users", "add", "oscar", "--role", "member")
+    return made
+
+
+def test_a_length_in_no_unit_that_there_is_is_refused_and_changes_nothing(phalanx: Phalanx) -> None:
+    pending: str = phalanx("submit", "--gpus", "8", "-o", "json", "--", "true").data["id"]
+    before = phalanx("job", pending, "-o", "json").data
+    result = phalanx("update", pending, "--duration", "10 parsecs")
+    assert (result.code, result.out) == (Exit.REFUSED, ""), result.err
+    assert "10 parsecs" in one_line(result.err)
+    assert phalanx("job", pending, "-o", "json").data["spec"] == before["spec"]
+    phalanx("cancel", pending)
+
+
+@pytest.mark.parametrize("words", FOREIGN, ids=shown)
+def test_another_users_job_is_refused(
+    phalanx: Phalanx, job: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    token = phalanx("tokens", "add", "mine", "--user", "oscar").out.strip()
+    monkeypatch.setenv("PHALANX_TOKEN", token)
+    result = phalanx(*(word.format(job=job) for word in words))
+    assert (result.code, result.out) == (Exit.REFUSED, ""), result.err
+    one_line(result.err)
+
+
+@pytest.mark.parametrize("words", OVER, ids=shown)
+def test_a_job_that_is_over_is_refused(phalanx: Phalanx, job: str, words: list[str]) -> None:
+    phalanx("cancel", job)
+    phalanx("wait", job)
+    result = phalanx(*(word.format(job=job) for word in words))
+    assert (result.code, result.out) == (Exit.REFUSED, ""), result.err
+    assert job in one_line(result.err)
+
+
+@pytest.mark.parametrize("words", [*NO_JOB[:11], ["usage"], ["history"], ["whoami"]], ids=shown)
+def test_a_server_that_is_gone_is_said_to_be(
+    phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("PHALANX_ADDR", "http://127.0.0.1:1")
+    result = phalanx(*words)
+    assert (result.code, result.out) == (Exit.UNREACHABLE, ""), result.err
+    assert "start a server with `phalanx up`" in one_line(result.err)
