@@ -21,7 +21,7 @@ const STATES = {
   cancelled: "cancelled",
 };
 
-const TYPING_MS = 50;
+const TYPING_MS = 20;
 
 // Letters that come at once ask the server once; a request that a later letter makes void is broken off.
 const Typed = ({ id, label, value, placeholder }) => {
