@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.described import answers
+from phalanx.server.api.models.jobs import UsageListModel
 from phalanx.server.api.pages import as_list
 from phalanx.server.clock import wall_ms
 from phalanx.server.refusal import Refusal
@@ -20,7 +20,7 @@ WEEK_MS = 7 * 86_400_000
 Moment = Annotated[int | None, Query(ge=0, le=1 << 53)]
 
 
-@router.get("/usage", responses=answers(models.UsageListModel))
+@router.get("/usage", responses=answers(UsageListModel))
 async def show_usage(
     account: SignedIn,
     context: WorkerContext,

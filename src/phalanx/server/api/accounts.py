@@ -11,7 +11,6 @@ from phalanx.backends.local.unix_user import UserError, identity_named
 from phalanx.server.accounts.ledger import beyond, password_of
 from phalanx.server.accounts.roles import ROOT, Account, Role, Scope, text_of
 from phalanx.server.accounts.tokens import new_token
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of, origin_of
 from phalanx.server.api.bodies import (
     LOGIN_S_MAX,
@@ -26,6 +25,16 @@ from phalanx.server.api.bodies import (
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.models.accounts import (
+    AuditListModel,
+    MeModel,
+    NewTokenModel,
+    RevokedModel,
+    TokenListModel,
+    UserListModel,
+    UserModel,
+)
+from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import AddToken, Caller, DropUser, PutRole, PutUser, RefuseLogin, RevokeToken
@@ -43,7 +52,7 @@ QueuePath = Annotated[
 TokenId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")]
 
 
-@router.post("/login", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
+@router.post("/login", status_code=201, responses=answers(NewTokenModel, WRITE, 201))
 async def login(body: LoginBody, request: Request, context: WorkerContext) -> Response:
     """Trade a user name and password for a token of some scopes. Wrong passwords are audited and throttled."""
     caller = await checked_user(context, request, body.user, body.password)
@@ -62,20 +71,20 @@ async def checked_user(context: Context, request: Request, name: str, password: 
     return caller
 
 
-@router.get("/me", responses=answers(models.MeModel))
+@router.get("/me", responses=answers(MeModel))
 async def me(account: SignedIn) -> Response:
     """Show who you are to the server."""
     return as_json(shown_account(account))
 
 
-@router.get("/users", responses=answers(models.UserListModel))
+@router.get("/users", responses=answers(UserListModel))
 async def list_users(account: SignedIn, context: WorkerContext) -> Response:
     """List all users."""
     _need_admin(account)
     return as_list(await context.read(table.list_users))
 
 
-@router.post("/users", status_code=201, responses=answers(models.UserModel, WRITE, 201))
+@router.post("/users", status_code=201, responses=answers(UserModel, WRITE, 201))
 async def make_user(body: UserBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Make a user. Roles and tokens are given afterwards."""
     _need_admin(account)
@@ -87,7 +96,7 @@ async def make_user(body: UserBody, request: Request, account: SignedIn, context
     return await _user(context, body.name, 201)
 
 
-@router.patch("/users/{name}", responses=answers(models.UserModel, WRITE))
+@router.patch("/users/{name}", responses=answers(UserModel, WRITE))
 async def change_user(
     name: UserName, body: UserChangeBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
@@ -109,7 +118,7 @@ async def change_user(
     return await _user(context, name, 200)
 
 
-@router.delete("/users/{name}", status_code=204, responses=answers(models.ErrorModel, WRITE))
+@router.delete("/users/{name}", status_code=204, responses=answers(ErrorModel, WRITE))
 async def drop_user(name: UserName, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Remove a user with all roles and tokens. Waiting jobs are cancelled, those that run go on."""
     _need_admin(account)
@@ -117,7 +126,7 @@ async def drop_user(name: UserName, request: Request, account: SignedIn, context
     return Response(status_code=204)
 
 
-@router.put("/users/{name}/roles/{queue:path}", responses=answers(models.UserModel, WRITE))
+@router.put("/users/{name}/roles/{queue:path}", responses=answers(UserModel, WRITE))
 async def give_role(
     name: UserName, queue: QueuePath, body: RoleBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
@@ -125,7 +134,7 @@ async def give_role(
     return await _set_role(context, request, account, PutRole(name, _queue(queue), body.role))
 
 
-@router.delete("/users/{name}/roles/{queue:path}", responses=answers(models.UserModel, WRITE))
+@router.delete("/users/{name}/roles/{queue:path}", responses=answers(UserModel, WRITE))
 async def take_role(
     name: UserName, queue: QueuePath, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
@@ -133,13 +142,13 @@ async def take_role(
     return await _set_role(context, request, account, PutRole(name, _queue(queue), ""))
 
 
-@router.get("/tokens", responses=answers(models.TokenListModel))
+@router.get("/tokens", responses=answers(TokenListModel))
 async def list_tokens(account: SignedIn, context: WorkerContext) -> Response:
     """List your tokens; admins see everybody's."""
     return as_list(await context.read(table.list_tokens, "" if account.may(Role.ADMIN) else account.user))
 
 
-@router.post("/tokens", status_code=201, responses=answers(models.NewTokenModel, WRITE, 201))
+@router.post("/tokens", status_code=201, responses=answers(NewTokenModel, WRITE, 201))
 async def make_token(body: TokenBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Make a token. It can do no more than the token it is made with, ends no later, and is revoked with it."""
     user = body.user or account.user
@@ -153,7 +162,7 @@ async def make_token(body: TokenBody, request: Request, account: SignedIn, conte
     return await _make_token(context, caller_of(request, account), body, _end_ms(body, account), _made_with(account))
 
 
-@router.delete("/tokens/{token}", responses=answers(models.RevokedModel, WRITE))
+@router.delete("/tokens/{token}", responses=answers(RevokedModel, WRITE))
 async def revoke_token(token: TokenId, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Revoke a token, with all that were made with it: they are worthless at once."""
     own = {each["id"] for each in await context.read(table.list_tokens, account.user)}
@@ -165,7 +174,7 @@ async def revoke_token(token: TokenId, request: Request, account: SignedIn, cont
     return Response(answer.body, media_type="application/json")
 
 
-@router.get("/audit", responses=answers(models.AuditListModel, LIST))
+@router.get("/audit", responses=answers(AuditListModel, LIST))
 async def list_audit(
     account: SignedIn,
     context: WorkerContext,

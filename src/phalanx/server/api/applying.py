@@ -11,7 +11,6 @@ from phalanx.cluster.formats.native import read_cluster
 from phalanx.cluster.formats.settings import Settings, is_settings
 from phalanx.document import DocumentError
 from phalanx.server.accounts.roles import Account, Role
-from phalanx.server.api import models
 from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import PolicyBody
@@ -19,6 +18,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobfile import text_of
 from phalanx.server.api.jobs import hand_over, media_of
+from phalanx.server.api.models.cluster import DifferenceModel, PolicyModel
 from phalanx.server.api.pages import as_json
 from phalanx.server.api.planner import ask
 from phalanx.server.clock import Clock
@@ -37,7 +37,7 @@ DryRun = Annotated[bool, Query(description="Show the difference and what it woul
 
 @router.put(
     "/cluster",
-    responses=answers(models.DifferenceModel, WRITE),
+    responses=answers(DifferenceModel, WRITE),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -79,7 +79,7 @@ async def _change_of(
     return msgspec.json.decode(await ask(context, account.user, Differ(cluster))), ChangeCluster(cluster)
 
 
-@router.put("/policy", responses=answers(models.PolicyModel, WRITE))
+@router.put("/policy", responses=answers(PolicyModel, WRITE))
 async def apply_policy(body: PolicyBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Have another policy decide from now on, and with `placement` another way to choose among places."""
     _need_admin(account)

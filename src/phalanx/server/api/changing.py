@@ -9,12 +9,12 @@ import msgspec
 from fastapi import APIRouter, Header, Request, Response
 
 from phalanx.server.accounts.roles import Role
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import Nothing, ResizeBody, UpdateBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobs import Ref, changeable, hand_over, members_of, need_change
+from phalanx.server.api.models.jobs import ChangedModel
 from phalanx.server.api.pages import as_json
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.updating import times_of
@@ -51,9 +51,7 @@ def _change_route(verb: str, about: str) -> None:
         return await _changed(context, caller, mutation)
 
     change.__name__, change.__doc__ = verb, about
-    router.add_api_route(
-        f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(models.ChangedModel, WRITE)
-    )
+    router.add_api_route(f"/jobs/{{job}}:{verb}", change, methods=["POST"], responses=answers(ChangedModel, WRITE))
 
 
 _change_route("cancel", "Cancel a job, or an array: it is given notice, and is gone after its grace at the latest.")
@@ -66,7 +64,7 @@ _change_route("suspend", "Hold a job and stop its attempt, with notice and its g
 _change_route("resume", "Let a suspended job start again.")
 
 
-@router.post("/jobs/{job}:resize", responses=answers(models.ChangedModel, WRITE))
+@router.post("/jobs/{job}:resize", responses=answers(ChangedModel, WRITE))
 async def resize(
     job: Ref,
     body: ResizeBody,
@@ -81,7 +79,7 @@ async def resize(
     return await _changed(context, caller_of(request, account), mutation)
 
 
-@router.post("/jobs/{job}:update", responses=answers(models.ChangedModel, WRITE))
+@router.post("/jobs/{job}:update", responses=answers(ChangedModel, WRITE))
 async def update(
     job: Ref,
     body: UpdateBody,

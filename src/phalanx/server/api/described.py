@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from phalanx.server.api.models import ErrorModel
+from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.refusal import STATUS
 
 READ = ("unauthenticated", "forbidden", "not_found", "conflict", "invalid", "rate_limited", "unavailable")

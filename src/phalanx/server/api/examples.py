@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE
-from phalanx.server.api.models import JOB_EXAMPLE, ErrorModel
+from phalanx.server.api.models.base import ErrorModel
+from phalanx.server.api.models.jobs import JOB_EXAMPLE
 from phalanx.server.api.overview.models import EXAMPLES as OVERVIEW
 
 _AT_MS = 1790000000000

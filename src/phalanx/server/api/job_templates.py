@@ -6,16 +6,16 @@ from dataclasses import asdict
 
 from fastapi import APIRouter, Response
 
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn
 from phalanx.server.api.described import answers
+from phalanx.server.api.models.found import TemplateListModel
 from phalanx.server.api.pages import as_list
 from phalanx.templates.gallery import templates
 
 router = APIRouter(tags=["jobs"])
 
 
-@router.get("/templates", responses=answers(models.TemplateListModel))
+@router.get("/templates", responses=answers(TemplateListModel))
 async def list_templates(account: SignedIn) -> Response:
     """List job files that work as they are, to start from."""
     return as_list([asdict(template) for template in templates()])

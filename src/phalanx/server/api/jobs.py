@@ -13,7 +13,6 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
-from phalanx.server.api import models
 from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.admission.owner import owned
 from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
@@ -21,6 +20,16 @@ from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, ProgressBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobfile import JOB_FILE_EXAMPLE, JOB_FILE_SCHEMA, JobReader, text_of
+from phalanx.server.api.models.jobs import (
+    AttemptListModel,
+    IdsModel,
+    JobDetailModel,
+    JobListModel,
+    NoticeModel,
+    SaveModel,
+    SubmittedModel,
+    UntilModel,
+)
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.planner import expected_start_ms
 from phalanx.server.clock import wall_ms
@@ -64,7 +73,7 @@ Key = Annotated[
 @router.post(
     "/jobs",
     status_code=201,
-    responses=answers(models.SubmittedModel, WRITE, 201),
+    responses=answers(SubmittedModel, WRITE, 201),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -125,7 +134,7 @@ async def _told_start_ms(context: Context, caller: Caller, job: str, submitted_m
 @router.post(
     "/jobs:batch",
     status_code=201,
-    responses=answers(models.IdsModel, WRITE, 201),
+    responses=answers(IdsModel, WRITE, 201),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -172,7 +181,7 @@ async def submit_batch(
     return as_json({"ids": msgspec.json.decode(answer.body)["ids"]}, 201, headers)
 
 
-@router.get("/jobs", responses=answers(models.JobListModel, LIST))
+@router.get("/jobs", responses=answers(JobListModel, LIST))
 async def list_jobs(
     account: SignedIn,
     context: WorkerContext,
@@ -217,7 +226,7 @@ async def list_jobs(
     return as_list([_shown(item, account) for item in items] if others else items, place)
 
 
-@router.get("/jobs/{job}", responses=answers(models.JobDetailModel))
+@router.get("/jobs/{job}", responses=answers(JobDetailModel))
 async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last.
 
@@ -238,14 +247,14 @@ async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Respo
     return as_json(shown, headers={"ETag": f'"{item["version"]}"'})
 
 
-@router.get("/jobs/{job}/attempts", responses=answers(models.AttemptListModel))
+@router.get("/jobs/{job}/attempts", responses=answers(AttemptListModel))
 async def list_attempts(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """List all attempts at a job, the oldest first."""
     item = await find(job, account, context)
     return as_list(await context.read(table.attempts_of, item["id"]))
 
 
-@router.post("/jobs/{job}:checkpoint", responses=answers(models.UntilModel, WRITE))
+@router.post("/jobs/{job}:checkpoint", responses=answers(UntilModel, WRITE))
 async def checkpoint(
     job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
 ) -> Response:
@@ -256,7 +265,7 @@ async def checkpoint(
     return as_json({"until_ms": asked["until_ms"]})
 
 
-@router.post("/jobs/{job}:save", responses=answers(models.SaveModel, WRITE))
+@router.post("/jobs/{job}:save", responses=answers(SaveModel, WRITE))
 async def save(
     job: Ref, request: Request, account: SignedIn, context: WorkerContext, body: CheckpointBody | None = None
 ) -> Response:
@@ -283,7 +292,7 @@ async def _asked_to_save(
     return await hand_over(context, caller_of(request, account), AskCheckpoint(item["id"], within_ms))
 
 
-@router.get("/jobs/{job}/progress", responses=answers(models.NoticeModel))
+@router.get("/jobs/{job}/progress", responses=answers(NoticeModel))
 async def hear_notice(job: Ref, attempt: Reporting, context: WorkerContext) -> Response:
     """Hear whether to save the work now, by the token of an attempt that has nothing new to report."""
     if job != attempt.job:
@@ -291,7 +300,7 @@ async def hear_notice(job: Ref, attempt: Reporting, context: WorkerContext) -> R
     return as_json(await context.read(notice_of, f"{attempt.job}/{attempt.attempt}", wall_ms()))
 
 
-@router.post("/jobs/{job}/progress", responses=answers(models.NoticeModel, WRITE))
+@router.post("/jobs/{job}/progress", responses=answers(NoticeModel, WRITE))
 async def report_progress(
     job: Ref, body: ProgressBody, request: Request, attempt: Reporting, context: WorkerContext
 ) -> Response:

@@ -10,12 +10,12 @@ from sqlalchemy import Connection
 
 from phalanx.cluster.cluster import Health
 from phalanx.server.accounts.roles import Account, Role
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, Nothing
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import LIST, WRITE, answers
 from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.models.cluster import ClusterModel, NodeListModel, NodeModel, PolicyModel, QueueListModel
 from phalanx.server.api.pages import Cursor, Limit, as_json, as_list, place_of
 from phalanx.server.api.planner import ask
 from phalanx.server.loop.wire import ChangeNode
@@ -32,7 +32,7 @@ router = APIRouter(tags=["cluster"])
 Name = Annotated[str, Path(max_length=200, description="The name of a node.")]
 
 
-@router.get("/nodes", responses=answers(models.NodeListModel, LIST))
+@router.get("/nodes", responses=answers(NodeListModel, LIST))
 async def list_nodes(
     account: SignedIn,
     context: WorkerContext,
@@ -47,14 +47,14 @@ async def list_nodes(
     return as_list(await _shown(found, account, context), place)
 
 
-@router.get("/nodes/{name}", responses=answers(models.NodeModel))
+@router.get("/nodes/{name}", responses=answers(NodeModel))
 async def show_node(name: Name, account: SignedIn, context: WorkerContext) -> Response:
     """Show a node."""
     need_eyes(account)
     return as_json(await _node(name, account, context))
 
 
-@router.post("/nodes/{name}:drain", responses=answers(models.NodeModel, WRITE))
+@router.post("/nodes/{name}:drain", responses=answers(NodeModel, WRITE))
 async def drain(
     name: Name, request: Request, account: SignedIn, context: WorkerContext, body: DrainBody | None = None
 ) -> Response:
@@ -63,7 +63,7 @@ async def drain(
     return await _set_health(request, name, Health.DRAINING, reason, account, context)
 
 
-@router.post("/nodes/{name}:undrain", responses=answers(models.NodeModel, WRITE))
+@router.post("/nodes/{name}:undrain", responses=answers(NodeModel, WRITE))
 async def undrain(
     name: Name, request: Request, account: SignedIn, context: WorkerContext, _: Nothing | None = None
 ) -> Response:
@@ -71,7 +71,7 @@ async def undrain(
     return await _set_health(request, name, Health.HEALTHY, "", account, context)
 
 
-@router.get("/queues", responses=answers(models.QueueListModel))
+@router.get("/queues", responses=answers(QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
     counted = await context.read(job_table.counted)
@@ -93,7 +93,7 @@ async def _use(user: str, context: Context) -> dict[str, Any]:
     return use
 
 
-@router.get("/cluster", responses=answers(models.ClusterModel))
+@router.get("/cluster", responses=answers(ClusterModel))
 async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     """Show the cluster as a whole."""
     need_eyes(account)
@@ -103,7 +103,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
     return as_json({**cluster, "gpus_used": used, "simulated_nodes": simulated})
 
 
-@router.get("/policy", responses=answers(models.PolicyModel))
+@router.get("/policy", responses=answers(PolicyModel))
 async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
     """Show what decides who goes next, and where."""
     need_eyes(account)

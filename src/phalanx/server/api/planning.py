@@ -9,7 +9,6 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from phalanx.server.accounts.roles import Account, Role
-from phalanx.server.api import models
 from phalanx.server.api.admission.large import LargeRoute, read_large
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.bodies import PlanBody, WhatIfBody
@@ -17,6 +16,7 @@ from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, WRITE, answers, content
 from phalanx.server.api.jobfile import JobReader
 from phalanx.server.api.jobs import Ref, find, roles_in, waiting_for
+from phalanx.server.api.models.planning import PlanModel, ReservationListModel, WhatIfModel, WhyModel
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.api.planner import ask
 from phalanx.server.clock import wall_ms
@@ -37,7 +37,7 @@ router = APIRouter(tags=["planning"], route_class=LargeRoute)
 _reader = JobReader()
 
 
-@router.get("/jobs/{job}/why", responses=answers(models.WhyModel))
+@router.get("/jobs/{job}/why", responses=answers(WhyModel))
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
@@ -46,7 +46,7 @@ async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     return as_json({**told, "lost": lost_words(tries)})
 
 
-@router.post("/plan", responses=answers(models.PlanModel, WRITE))
+@router.post("/plan", responses=answers(PlanModel, WRITE))
 async def plan(body: PlanBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Decide where jobs would go if they were submitted now, on the live state, and change nothing."""
     jobs = await _jobs(body.jobs, request, account, context)
@@ -54,7 +54,7 @@ async def plan(body: PlanBody, request: Request, account: SignedIn, context: Wor
     return Response(told, media_type="application/json")
 
 
-@router.post("/what-if", responses=answers(models.WhatIfModel, WRITE))
+@router.post("/what-if", responses=answers(WhatIfModel, WRITE))
 async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Show two futures of the live state: as it is, and with something changed."""
     if not account.sees(""):
@@ -67,7 +67,7 @@ async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context
     return as_json({"base": msgspec.json.decode(base), "changed": msgspec.json.decode(changed)})
 
 
-@router.get("/reservations", responses=answers(models.ReservationListModel))
+@router.get("/reservations", responses=answers(ReservationListModel))
 async def list_reservations(account: SignedIn, context: WorkerContext) -> Response:
     """List who has been promised which nodes from when on."""
     items = msgspec.json.decode(await ask(context, account.user, ListReservations()))["items"]

@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from phalanx.server.accounts.roles import ROOT, Account, Role
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import NAME, QUEUE_OR_ROOT, SecretBody, SecretGrantBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.models.accounts import SecretListModel, SecretModel
+from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import as_json, as_list
 from phalanx.server.loop.wire import DropSecret, GrantSecret, PutSecret
 from phalanx.server.refusal import Refusal
@@ -26,13 +27,13 @@ SecretName = Annotated[str, Path(pattern=FILE_NAME, description="The name of the
 ROOT_PATH = "-"
 
 
-@router.get("/secrets", responses=answers(models.SecretListModel))
+@router.get("/secrets", responses=answers(SecretListModel))
 async def list_all(account: SignedIn, context: WorkerContext) -> Response:
     """List the secrets that your jobs may use, with the grants that let them; admins see all. Never the values."""
     return as_list(await context.read(list_secrets, _folder(context), account))
 
 
-@router.put("/secrets/{name}", responses=answers(models.SecretModel, WRITE))
+@router.put("/secrets/{name}", responses=answers(SecretModel, WRITE))
 async def put_secret(
     name: SecretName, body: SecretBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
@@ -43,7 +44,7 @@ async def put_secret(
     return await _secret(context, account, name)
 
 
-@router.delete("/secrets/{name}", status_code=204, responses=answers(models.ErrorModel, WRITE))
+@router.delete("/secrets/{name}", status_code=204, responses=answers(ErrorModel, WRITE))
 async def drop_secret(name: SecretName, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Delete a secret with its value and its grants. Tasks that run keep the value they were started with."""
     _need_admin(account)
@@ -51,7 +52,7 @@ async def drop_secret(name: SecretName, request: Request, account: SignedIn, con
     return Response(status_code=204)
 
 
-@router.put("/secrets/{name}/grants", responses=answers(models.SecretModel, WRITE))
+@router.put("/secrets/{name}/grants", responses=answers(SecretModel, WRITE))
 async def grant_secret(
     name: SecretName, body: SecretGrantBody, request: Request, account: SignedIn, context: WorkerContext
 ) -> Response:
@@ -62,7 +63,7 @@ async def grant_secret(
     return await _secret(context, account, name)
 
 
-@router.delete("/secrets/{name}/grants", responses=answers(models.SecretModel, WRITE))
+@router.delete("/secrets/{name}/grants", responses=answers(SecretModel, WRITE))
 async def revoke_secret(
     name: SecretName,
     request: Request,

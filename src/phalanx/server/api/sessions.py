@@ -7,7 +7,6 @@ from fastapi import APIRouter, Request, Response
 from phalanx.server.accounts.roles import Account, Role, text_of
 from phalanx.server.accounts.sessions import MOST_MS, csrf_of, end_ms
 from phalanx.server.accounts.tokens import new_token
-from phalanx.server.api import models
 from phalanx.server.api.accounts import checked_user, shown_account
 from phalanx.server.api.admission.browser import cookie_of, drop_cookie, need_same_origin, set_cookie
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of, origin_of, session_of
@@ -15,6 +14,8 @@ from phalanx.server.api.bodies import SessionBody
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import WRITE, answers
 from phalanx.server.api.jobs import hand_over
+from phalanx.server.api.models.accounts import SessionModel
+from phalanx.server.api.models.base import ErrorModel
 from phalanx.server.api.pages import as_json
 from phalanx.server.clock import wall_ms
 from phalanx.server.loop.wire import AddToken, Caller, RevokeToken
@@ -38,7 +39,7 @@ NOBODY: dict[str, object] = {
 }
 
 
-@router.post("/session", responses=answers(models.SessionModel, WRITE))
+@router.post("/session", responses=answers(SessionModel, WRITE))
 async def log_in(body: SessionBody, request: Request, context: WorkerContext) -> Response:
     """Open a session of a browser with a password or a token. Its cookie is HttpOnly, its secret always a new one.
 
@@ -59,7 +60,7 @@ async def log_in(body: SessionBody, request: Request, context: WorkerContext) ->
     return response
 
 
-@router.get("/session", responses=answers(models.SessionModel))
+@router.get("/session", responses=answers(SessionModel))
 async def show_session(request: Request, context: WorkerContext) -> Response:
     """Show the session of this browser. Without one every key is null: a page asks this first."""
     account = await session_of(request, context)
@@ -69,7 +70,7 @@ async def show_session(request: Request, context: WorkerContext) -> Response:
     return as_json(_shown(account, cookie_of(request, context.options)))
 
 
-@router.delete("/session", status_code=204, responses=answers(models.ErrorModel, WRITE))
+@router.delete("/session", status_code=204, responses=answers(ErrorModel, WRITE))
 async def log_out(request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """End the session of this browser, here and not only in its cookie."""
     if account.session_until_ms is None:

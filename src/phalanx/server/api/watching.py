@@ -14,10 +14,11 @@ from starlette.concurrency import run_in_threadpool
 from phalanx.engine.fold.snapshot import seq_of
 from phalanx.engine.state.journal import GENESIS
 from phalanx.server.accounts.roles import Role
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
+from phalanx.server.api.models.cluster import BackendListModel
+from phalanx.server.api.models.found import AlertListModel
 from phalanx.server.api.pages import as_list
 from phalanx.server.api.planner import ask
 from phalanx.server.bundle import Parts, bundle, journal_between, start_of
@@ -41,14 +42,14 @@ async def metrics(account: SignedIn, context: WorkerContext) -> Response:
     return Response(await run_in_threadpool(_metrics, context), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@router.get("/api/v1/backends", responses=answers(models.BackendListModel))
+@router.get("/api/v1/backends", responses=answers(BackendListModel))
 async def list_backends(account: SignedIn, context: WorkerContext) -> Response:
     """List what carries out plans, what it can do, and why it cannot do the rest."""
     offer = await context.read(_offer)
     return as_list([offer] if offer else [])
 
 
-@router.get("/api/v1/alerts", responses=answers(models.AlertListModel))
+@router.get("/api/v1/alerts", responses=answers(AlertListModel))
 async def list_alerts(account: SignedIn, context: WorkerContext) -> Response:
     """List the alerts that fire now."""
     if not account.sees(""):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from phalanx.server.api.models import Answered
+from phalanx.server.api.models.base import Answered
 
 
 class PlaceModel(Answered):

@@ -13,10 +13,10 @@ from starlette.responses import StreamingResponse
 
 from phalanx.backends.live import FoundAttempt
 from phalanx.server.accounts.roles import Account
-from phalanx.server.api import models
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
 from phalanx.server.api.described import READ, answers, content
+from phalanx.server.api.models.found import FoundListModel
 from phalanx.server.api.pages import as_list
 from phalanx.server.api.streams.logs import read_log
 from phalanx.server.refusal import Refusal
@@ -26,7 +26,7 @@ router = APIRouter(tags=["jobs"])
 FoundId = Annotated[str, InPath(max_length=100, description="The id of the list.")]
 
 
-@router.get("/found", responses=answers(models.FoundListModel))
+@router.get("/found", responses=answers(FoundListModel))
 async def list_found(account: SignedIn, context: WorkerContext) -> Response:
     """List attempts that were found after the store was restored from a backup, and that it does not know."""
     return as_list([asdict(found) for found in await _seen(account, context)])

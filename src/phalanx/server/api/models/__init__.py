@@ -1,0 +1,1 @@
+"""What the API answers with, as it is documented in OpenAPI."""
