@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.cluster.queues import Queue, Quota
-from phalanx.engine.quota.quotas import EVERY, QueueAccount, Quotas
+from phalanx.engine.quota.account import EVERY, QueueAccount
+from phalanx.engine.quota.quotas import Quotas
 from phalanx.policy.view import Usage
 from reference.kueue import RefQueue, allows, below, uses
 

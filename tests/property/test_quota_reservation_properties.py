@@ -8,7 +8,7 @@ import pytest
 from test_pending_properties import History
 
 from phalanx.engine.plan.builder import Draft
-from phalanx.engine.quota.quotas import EVERY
+from phalanx.engine.quota.account import EVERY
 from phalanx.protocol.plan import Plan, Verdict
 
 SEEDS = range(24)

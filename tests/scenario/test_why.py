@@ -27,7 +27,7 @@ from test_scenarios import cluster as small_cluster
 from builders import World, after, everything, made
 from phalanx.cluster.cluster import Cluster
 from phalanx.cluster.formats.native import read_cluster
-from phalanx.engine.quota.quotas import said
+from phalanx.engine.quota.shortfall import said
 from phalanx.engine.turn import record
 from phalanx.engine.why.change import Change, ChangeKind
 from phalanx.engine.why.explain import Explanation

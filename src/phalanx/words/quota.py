@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.queues import with_unit
-from phalanx.engine.quota.quotas import said
+from phalanx.engine.quota.shortfall import said
 from phalanx.engine.why.evidence import Budget, QuotaShort
 from phalanx.words.phrases import gpu_time, queue_words
 

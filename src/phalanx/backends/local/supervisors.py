@@ -18,6 +18,7 @@ from phalanx.backends.local.device_memory import probe
 from phalanx.backends.local.device_memory.meter import Meter
 from phalanx.backends.local.device_memory.rates import Rates
 from phalanx.backends.local.device_memory.usage import used_mb
+from phalanx.backends.local.endings import LOST, OUTCOMES, STOPPED, UNASKED, event_of, unbegun
 from phalanx.backends.local.fence import Fence
 from phalanx.backends.local.orders import Yard, shares_of
 from phalanx.backends.local.orphans import end_orphans, kill_shepherd
@@ -32,22 +33,17 @@ from phalanx.protocol.action import Action, ActionId, Repartition, Resize, Resum
 from phalanx.protocol.event import AttemptEnded, DeviceMemoryMeasured, Done, Event, Failed, Outcome
 from phalanx.workload.job import Job
 
-OUTCOMES = {"succeeded": Outcome.SUCCEEDED, "failed": Outcome.FAILED, "lost": Outcome.LOST}
-"""Endings that no action asked for."""
-
-LOST = Ending(outcome="lost", exit_code=0, reason="lost: what looked after it was killed, or the machine was restarted")
-STOPPED = Ending(outcome="stopped", exit_code=0, reason="it was stopped before it began")
-
-UNASKED = "lost: it was stopped after the backup from which the store was restored"
-
 ENDING_S = 15.0
 """How long a shepherd may take beyond the grace of its attempt: processes that were killed, containers to remove."""
+
 
 LEAVING_S = 5.0
 """How long a shepherd may take to be gone once it has told of the end: milliseconds, unless the machine is busy."""
 
+
 RESTORED_GRACE_MAX_MS = 600_000
 """A server that was restored takes no work before what it does not know has ended: it waits no longer than this."""
+
 
 LAST = 1 << 30
 """The number of a stop that no engine asked for: it comes after all other actions."""
@@ -244,7 +240,7 @@ class Supervisors:
     def _answer_again(self, action: Action, state: AttemptState) -> None:
         known = [answer for answer in state["answers"] if answer["seq"] == action.id.seq]
         if known:
-            self._emit(*(_event_of(action.id.job, action.id.attempt, answer) for answer in known))
+            self._emit(*(event_of(action.id.job, action.id.attempt, answer) for answer in known))
         elif action.id.seq < state["newest"]:
             reason = f"action {state['newest']} of this attempt came first"
             self._emit(Failed(action.id, reason, retryable=False))
@@ -377,7 +373,7 @@ class Supervisors:
             state = attempt_process.folder.state()
             if state is None or state["ending"] is None:
                 end_orphans(attempt_process.folder)
-                state = _unbegun(attempt_process) if state is None else attempt_process.folder.close([], LOST)
+                state = unbegun(attempt_process) if state is None else attempt_process.folder.close([], LOST)
         finally:
             os.close(lock)
         self._tell(attempt_process, state["answers"], state["ending"])
@@ -396,7 +392,7 @@ class Supervisors:
             if asked is not None and "moved" in answer:
                 self._rates.learn(answer["moved"]["way"], answer["moved"]["mb"], answer["moved"]["ms"])
             if answer["seq"] != LAST:
-                events.append(_event_of(attempt_process.job, attempt_process.attempt, answer))
+                events.append(event_of(attempt_process.job, attempt_process.attempt, answer))
         if ending is not None and not attempt_process.ended:
             self._forget(attempt_process)
             if ending["outcome"] in OUTCOMES:
@@ -471,16 +467,6 @@ def _lock_after_end(attempt_process: SupervisedAttempt) -> int:
     return lock
 
 
-def _unbegun(attempt_process: SupervisedAttempt) -> AttemptState:
-    """Puts down that a shepherd never came up: its start failed, which is tried again after a pause."""
-    order = attempt_process.folder.order()
-    if order is None:
-        return attempt_process.folder.close([], LOST)
-    reason = f"its shepherd did not come up; {attempt_process.folder.path}/shepherd.log may say why"
-    failed = Answer(term=order["term"], seq=order["seq"], ok=False, reason=reason, retryable=True, node="")
-    return attempt_process.folder.close([failed], Ending(outcome="unstarted", exit_code=0, reason=reason))
-
-
 def _is_asked_for(adopted: Adopted, state: AttemptState) -> bool:
     """Whether the State hears of the end of an attempt: it ended by itself, or as the answer to what is in flight."""
     if state["ending"] is None or state["ending"]["outcome"] in OUTCOMES:
@@ -499,10 +485,3 @@ def _place(task: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _stop_message(term: int, reason: str, grace_ms: int = 0) -> Message:
     return {"do": "stop", "grace_ms": grace_ms, "reason": reason, "term": term, "seq": LAST}
-
-
-def _event_of(job: str, attempt: int, answer: Answer) -> Event:
-    action = ActionId(answer["term"], job, attempt, answer["seq"])
-    if answer["ok"]:
-        return Done(action)
-    return Failed(action, answer["reason"], answer["retryable"], answer["node"])

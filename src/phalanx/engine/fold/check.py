@@ -9,7 +9,7 @@ from phalanx.cluster.queues import settled, with_unit
 from phalanx.engine.fold import check_cells as cells_check
 from phalanx.engine.fold import reconfigure
 from phalanx.engine.fold.amend import may_be_resized
-from phalanx.engine.quota.quotas import said
+from phalanx.engine.quota.shortfall import said
 from phalanx.engine.state.errors import NeverFitsError
 from phalanx.engine.state.records import (
     AttemptRecord,

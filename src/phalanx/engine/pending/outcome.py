@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx.engine.pending.queue import PendingClass
-from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.records import JobRecord
 from phalanx.protocol.reason import Reason
 

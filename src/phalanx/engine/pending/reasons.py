@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.engine.pending.queue import PendingClass
 from phalanx.engine.plan.builder import PlanBuilder
-from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.records import JobRecord
 from phalanx.engine.state.state import State
 from phalanx.placement.place import lack

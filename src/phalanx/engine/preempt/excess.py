@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.engine.quota.quotas import GPUS
+from phalanx.engine.quota.account import GPUS
 from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import nothing_kept

@@ -14,7 +14,7 @@ from phalanx.engine.preempt.clearable import ClearableNodes
 from phalanx.engine.preempt.excess import Excess
 from phalanx.engine.preempt.pruning import spare_together
 from phalanx.engine.preempt.way import Context, Way
-from phalanx.engine.quota.quotas import GPUS
+from phalanx.engine.quota.account import GPUS
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, gpu_permille_of
 from phalanx.engine.transaction.suspension import loss_gpu_ms
 from phalanx.engine.transaction.transaction import Transaction

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from phalanx.cluster.queues import ancestors
-from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.state.records import OVERDUE, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.engine.transaction.transaction import Transaction

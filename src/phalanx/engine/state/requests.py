@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
-from phalanx.engine.quota.quotas import EVERY, GPUS, Most
+from phalanx.engine.quota.account import EVERY, GPUS
+from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.records import JobRecord
 from phalanx.placement.cells.ask import priority_of
 from phalanx.placement.fit import Ask, Fit

@@ -12,7 +12,8 @@ from phalanx.cluster.cluster import Cluster, Health
 from phalanx.cluster.device import Portion
 from phalanx.cluster.queues import Queue
 from phalanx.cluster.topology import Topology
-from phalanx.engine.quota.quotas import Quotas, Shortfall
+from phalanx.engine.quota.quotas import Quotas
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.quota.spending import Spending
 from phalanx.engine.state.cells import Tenancy
 from phalanx.engine.state.classes import ClassIndex, index_of

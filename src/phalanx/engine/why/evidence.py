@@ -10,7 +10,9 @@ from typing import NamedTuple
 from phalanx.cluster.bits import members
 from phalanx.cluster.cluster import NODE, Cluster, Health
 from phalanx.cluster.maintenance import Maintenance
-from phalanx.engine.quota.quotas import QueueAccount, Quotas, Shortfall
+from phalanx.engine.quota.account import QueueAccount
+from phalanx.engine.quota.quotas import Quotas
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.reserve.quota_reservations import QuotaReservation
 from phalanx.engine.state.records import FOREVER_MS, AttemptRecord, JobRecord, usage_of
 from phalanx.engine.state.state import State

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from phalanx.engine.quota.quotas import Shortfall
+from phalanx.engine.quota.shortfall import Shortfall
 from phalanx.engine.reserve.profile import Underway
 from phalanx.engine.reserve.quota_reservations import QuotaReservations
 from phalanx.engine.reserve.reservations import Reservations
