@@ -25,6 +25,7 @@ class Painter {
   #canvas;
   #request = 0;
   #picture = {};
+  #all = null;
   scene = {};
 
   constructor(canvas) {
@@ -41,11 +42,13 @@ class Painter {
     const { clientWidth, clientHeight } = this.#canvas;
     this.#canvas.width = clientWidth * this.ratio;
     this.#canvas.height = clientHeight * this.ratio;
-    this.draw();
+    // A map that shows all goes on to show all; one that was moved stays where it is.
+    if (this.view && this.view === this.#all) this.fit();
+    else this.draw();
   }
 
   fit() {
-    this.view = fitted(this.scene.layout, this.#canvas.clientWidth, this.#canvas.clientHeight);
+    this.view = this.#all = fitted(this.scene.layout, this.#canvas.clientWidth, this.#canvas.clientHeight);
     this.draw();
   }
 
