@@ -675,12 +675,19 @@ def test_the_documents_tell_the_limits() -> None:
     docs = Path(__file__).parents[3] / "docs"
     guide = (docs / "guides" / "server.md").read_text()
     slots = OpenConnections()
-    for row, kind in (("`exec`", slots.execs), ("followed logs", slots.followers), ("event streams", slots.streams)):
+    kinds = (
+        ("`exec`", slots.execs),
+        ("connections of `forward`", slots.forwards),
+        ("followed logs", slots.followers),
+        ("event streams", slots.streams),
+    )
+    for row, kind in kinds:
         line = next(line for line in guide.splitlines() if line.startswith(f"| {row}"))
         assert line.endswith(f"| {kind.per_user} | {kind.per_worker} |")
+    execs, forwards, followers, streams = (kind for _, kind in kinds)
     told = (
-        f"a user has at most {slots.execs.per_user} commands, {slots.followers.per_user} followed logs and "
-        f"{slots.streams.per_user} event streams open, and all users together "
-        f"{slots.execs.per_worker}, {slots.followers.per_worker} and {slots.streams.per_worker}"
+        f"a user has at most {execs.per_user} commands, {forwards.per_user} forwarded ports, "
+        f"{followers.per_user} followed logs and {streams.per_user} event streams open, "
+        f"and all users together {execs.per_worker}, {forwards.per_worker}, {followers.per_worker} and {streams.per_worker}"
     )
     assert told in (docs / "reference" / "rest.md").read_text().replace("\n", " ")
