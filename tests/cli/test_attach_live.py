@@ -102,12 +102,13 @@ def test_it_is_audited(phalanx: Phalanx, shell: str) -> None:
 
 def test_a_stranger_is_not_let_in(phalanx: Phalanx, shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     phalanx("users", "add", "mallory", "--role", "member")
-    token = phalanx("tokens", "add", "mine", "--user", "mallory").out.strip()
-    monkeypatch.setenv("PHALANX_TOKEN", token)
-    for verb in ("attach", "exec"):
-        shown = phalanx(verb, shell)
-        assert (shown.code, shown.out) == (Exit.REFUSED, "")
-        assert "belongs to" in shown.err
+    token = phalanx("tokens", "add", "of-mallory", "--user", "mallory").out.strip()
+    with monkeypatch.context() as mallory:
+        mallory.setenv("PHALANX_TOKEN", token)
+        for verb in ("attach", "exec"):
+            shown = phalanx(verb, shell)
+            assert (shown.code, shown.out) == (Exit.REFUSED, "")
+            assert "belongs to" in shown.err
 
 
 def test_a_task_without_a_terminal_says_what_to_do_instead(phalanx: Phalanx, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def test_a_length_in_no_unit_that_there_is_is_refused_and_changes_nothing(phalan
 def test_another_users_job_is_refused(
     phalanx: Phalanx, job: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    token = phalanx("tokens", "add", "mine", "--user", "oscar").out.strip()
+    token = phalanx("tokens", "add", "of-oscar", "--user", "oscar").out.strip()
     monkeypatch.setenv("PHALANX_TOKEN", token)
     result = phalanx(*(word.format(job=job) for word in words))
     assert (result.code, result.out) == (Exit.REFUSED, ""), result.err

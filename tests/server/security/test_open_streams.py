@@ -688,6 +688,7 @@ def test_the_documents_tell_the_limits() -> None:
     told = (
         f"a user has at most {execs.per_user} commands, {forwards.per_user} forwarded ports, "
         f"{followers.per_user} followed logs and {streams.per_user} event streams open, "
-        f"and all users together {execs.per_worker}, {forwards.per_worker}, {followers.per_worker} and {streams.per_worker}"
+        f"and all users together {execs.per_worker}, {forwards.per_worker}, {followers.per_worker} "
+        f"and {streams.per_worker}"
     )
     assert told in (docs / "reference" / "rest.md").read_text().replace("\n", " ")
