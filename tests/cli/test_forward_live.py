@@ -134,8 +134,10 @@ def test_a_stranger_is_not_let_through(
     phalanx: Phalanx, server: Server, echo: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     phalanx("users", "add", "trudy", "--role", "member")
-    monkeypatch.setenv("PHALANX_TOKEN", phalanx("tokens", "add", "mine", "--user", "trudy").out.strip())
-    shown = phalanx("forward", echo[0], f"0:{echo[1]}")
+    token = phalanx("tokens", "add", "of-trudy", "--user", "trudy").out.strip()
+    with monkeypatch.context() as trudy:
+        trudy.setenv("PHALANX_TOKEN", token)
+        shown = phalanx("forward", echo[0], f"0:{echo[1]}")
     assert (shown.code, "belongs to" in shown.err) == (Exit.REFUSED, True)
 
 

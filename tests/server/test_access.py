@@ -77,6 +77,7 @@ MATRIX: dict[tuple[str, str], tuple[Any, set[str]]] = {
     ("GET", "/jobs/{job}/attempts"): (None, RED),
     ("GET", "/jobs/{job}/why"): (None, RED),
     ("GET", "/jobs/{job}/logs"): (None, RED),
+    ("GET", "/jobs/{job}/log-lines"): (None, RED),
     ("POST", "/jobs/{job}:hold"): ({}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs/{job}:release"): ({}, RED_OPERATORS | {"ada"}),
     ("POST", "/jobs/{job}:checkpoint"): ({}, RED_OPERATORS | {"ada"}),
