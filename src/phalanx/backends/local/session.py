@@ -159,8 +159,8 @@ class Attachment(Session):
         self._rank = rank
 
     def resize(self, rows: int, columns: int) -> None:
-        """Sets the size of the task's terminal."""
-        self._wire.send({"do": "resize terminal", "rank": self._rank, "rows": rows, "columns": columns})
+        """Sets the size of the task's terminal, unless its shepherd is too busy to hear of it."""
+        self._wire.send_now({"do": "resize terminal", "rank": self._rank, "rows": rows, "columns": columns})
 
 
 def attach(data: Path, job: str, attempt: int, rank: int, size: tuple[int, int]) -> Attachment:

@@ -20,7 +20,7 @@ class Wire:
     """One end of a connection. Writing waits for a slow reader, but not for ever."""
 
     def __init__(self, end: socket.socket) -> None:
-        end.settimeout(STUCK_S)
+        end.setblocking(False)
         self._end = end
         self._unread = b""
         self.files: list[int] = []
@@ -32,6 +32,7 @@ class Wire:
         """Sends a message; False if the other end is gone."""
         line = json.dumps(message).encode() + b"\n"
         try:
+            self._end.settimeout(STUCK_S)
             if files:
                 sent = socket.send_fds(self._end, [line], list(files))
                 self._end.sendall(line[sent:])
@@ -39,13 +40,28 @@ class Wire:
                 self._end.sendall(line)
         except OSError:
             return False
+        finally:
+            # One that was closed here stays closed.
+            with suppress(OSError):
+                self._end.setblocking(False)
         return True
 
-    def receive(self) -> list[Message] | None:
-        """The messages that have come; None once the other end is gone. Files that came with them are in `files`."""
+    def send_now(self, message: Message) -> bool:
+        """Sends a short message that may be lost; False if the other end does not take it now, or is gone."""
         try:
-            data, files, _, _ = socket.recv_fds(self._end, 1 << 16, FILES_MAX, socket.MSG_DONTWAIT)
-        except (BlockingIOError, TimeoutError):
+            # The kernel takes what is so short as a whole, or nothing of it.
+            return self._end.send(json.dumps(message).encode() + b"\n") > 0
+        except OSError:
+            return False
+
+    def receive(self) -> list[Message] | None:
+        """The messages that have come; None once the other end is gone. Files that came with them are in `files`.
+
+        It never waits: with a timeout, a socket would wait for it, whatever the flags say.
+        """
+        try:
+            data, files, _, _ = socket.recv_fds(self._end, 1 << 16, FILES_MAX)
+        except BlockingIOError:
             return []
         except OSError:
             return None
