@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import closing
 
 import pytest
 
-from phalanx.backends.local.ports import Listener, listeners, own_listener, sockets_of
+from phalanx.backends.local.ports import Listener, held_of, listeners, own_listener
 
 OWN, OTHER = 1, 2
 
@@ -25,7 +26,7 @@ def test_what_this_process_listens_on_is_found_by_its_socket(host: str) -> None:
         [found] = listeners(port)
         assert found.inode == os.fstat(end.fileno()).st_ino
         assert found.host == host
-        assert found.inode in sockets_of([os.getpid()])
+        assert held_of({found.inode, OWN}, [os.getpid()], time.monotonic() + 10) == {found.inode}
         with closing(socket.create_connection(found.address, 10)):
             pass
     assert listeners(port) == []
@@ -52,3 +53,9 @@ def test_a_listener_is_ones_own_only_if_no_other_could_be_reached_instead(
 ) -> None:
     listener = own_listener(found, {OWN})
     assert (listener.address[0] if listener else None) == reached
+
+
+def test_sockets_are_looked_for_until_a_moment_and_no_longer() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as end:
+        inode = os.fstat(end.fileno()).st_ino
+        assert held_of({inode}, [os.getpid()], time.monotonic() - 1) == set()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Container, Iterable, Sequence
+import time
+from collections.abc import Container, Iterable, Sequence, Set
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -66,15 +67,17 @@ def own_listener(found: Sequence[Listener], own: Container[int]) -> Listener | N
     return None
 
 
-def sockets_of(pids: Iterable[int]) -> set[int]:
-    """The inodes of all sockets that processes have open."""
+def held_of(inodes: Set[int], pids: Iterable[int], until_s: float) -> set[int]:
+    """Of some sockets those that processes have open, as far as they are found by a moment (`time.monotonic`)."""
     found: set[int] = set()
     for pid in pids:
         # One that has gone, or keeps others out, has none that we could speak for.
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as files:
+            for file in files:
+                if found == inodes or time.monotonic() > until_s:
+                    return found
                 with suppress(FileNotFoundError):
-                    link = os.readlink(f"/proc/{pid}/fd/{name}")
-                    if link.startswith("socket:["):
-                        found.add(int(link[8:-1]))
+                    link = os.readlink(file.path)
+                    if link.startswith("socket:[") and (inode := int(link[8:-1])) in inodes:
+                        found.add(inode)
     return found

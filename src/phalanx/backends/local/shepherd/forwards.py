@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 
-from phalanx.backends.local.ports import Listener, listeners, own_listener, sockets_of
+from phalanx.backends.local.ports import Listener, held_of, listeners, own_listener
 from phalanx.backends.local.processes import descendants
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.wire import Message, Wire
 
-CONNECT_S = 1.0
-"""How long a listener of this machine may take to take a connection. Nothing else happens meanwhile."""
+CONNECT_S = 0.1
+"""How long a listener of this machine may take to take a connection. Nothing else happens meanwhile, so that a task
+could put off its end by one that takes none."""
+
+LOOK_S = 0.2
+"""How long is looked for the sockets of a task: it may have millions of open files. Nothing else happens meanwhile."""
 
 
 def connect_to_port(message: Message, wire: Wire, task: Task | None) -> None:
@@ -43,6 +48,9 @@ def _connected(task: Task, port: int) -> socket.socket | None:
     end = socket.socket(before.family, socket.SOCK_STREAM)
     try:
         end.settimeout(CONNECT_S)
+        # Anybody may listen at an address of another machine (IP_FREEBIND), and would be connected to that machine.
+        # From there nobody can come who is not here.
+        end.bind((before.address[0], 0))
         end.connect(before.address)
         end.settimeout(None)
         if _own_listener(task, port) == before:
@@ -55,4 +63,8 @@ def _connected(task: Task, port: int) -> socket.socket | None:
 
 
 def _own_listener(task: Task, port: int) -> Listener | None:
-    return own_listener(listeners(port), sockets_of(each.pid for each in descendants(os.getpid()) if task.owns(each)))
+    found = listeners(port)
+    if not found:
+        return None
+    own = (each.pid for each in descendants(os.getpid()) if task.owns(each))
+    return own_listener(found, held_of({each.inode for each in found}, own, time.monotonic() + LOOK_S))
