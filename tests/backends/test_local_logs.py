@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -135,3 +136,13 @@ def test_the_shepherd_notes_when_a_log_was_last_written_to(tmp_path: Path) -> No
         clock.look()
     assert shown(MergedLogs(tmp_path, Selection())) == [(7_000, 0, "one"), (9_000, 0, "two"), (9_000, 0, "set back")]
     assert Path(f"{log}.times").stat().st_size == 3 * 16
+
+
+def test_millions_of_returns_are_passed_over_quickly_and_end_no_line(tmp_path: Path) -> None:
+    log = Log(tmp_path, "0.out")
+    log.write(1_000, b"a" + b"\r" * (16 << 20) + b"b\r\r\nc")
+    before_s = time.monotonic()
+    found = list(MergedLogs(tmp_path, Selection()).lines(is_last=True))
+    assert time.monotonic() - before_s < 5
+    assert [line.text for line in found] == [b"a", b"b", b"", b"c"]
+    assert found[-1].end == log.path.stat().st_size

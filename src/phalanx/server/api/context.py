@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from phalanx.server.accounts.tokens import digest_of
 from phalanx.server.api.admission.renewals import Renewals
 from phalanx.server.api.engine import Engine
 from phalanx.server.api.figures import HttpFigures
+from phalanx.server.api.file_threads import FileThreads
 from phalanx.server.api.overview.board import Board
 from phalanx.server.api.streams.slots import OpenConnections
 from phalanx.server.clock import wall_ms
@@ -34,9 +34,6 @@ from phalanx.server.store.reasons import Waiting
 Found = TypeVar("Found")
 
 ACCOUNTS_KEPT = 10_000
-FILE_THREADS = 4
-"""How many threads of a worker read log files. A disk that hangs stops logs only, never reads of the store."""
-
 GPU_TYPES_MS = 200
 """How old what is known of GPU types may be: they change seldom, and are asked for with every submission."""
 
@@ -61,9 +58,7 @@ class Context:
     cache_epoch: CacheEpoch
     heartbeat: Heartbeat
     connections: OpenConnections = field(default_factory=OpenConnections)
-    _files: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
-    )
+    _files: FileThreads = field(default_factory=FileThreads)
     passwords: PasswordChecker = field(default_factory=PasswordChecker)
     renewals: Renewals = field(init=False)
     board: Board = field(default_factory=Board)
@@ -84,9 +79,9 @@ class Context:
         with self.database.reading() as connection:
             return query(connection, *arguments)
 
-    async def of_file(self, look: Callable[..., Found], *arguments: object) -> Found:
-        """Reads from a file of a job beside everything else, on threads that nothing else uses."""
-        return await asyncio.get_running_loop().run_in_executor(self._files, look, *arguments)
+    async def of_file(self, user: str, look: Callable[..., Found], *arguments: object) -> Found:
+        """Reads from a file of a job for a user beside everything else, on threads that nothing else uses."""
+        return await self._files.run(user, look, *arguments)
 
     async def account(self, token: str) -> Account | None:
         """The account that a token stands for. Known ones are kept while no account changes."""

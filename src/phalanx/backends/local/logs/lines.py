@@ -12,6 +12,9 @@ from phalanx.backends.local.logs.times import LogTimes
 LINE_BYTES_MAX = 1 << 16
 """What is longer comes in parts."""
 
+_RETURNS = re.compile(rb"\r+(?=\r)")
+"""Returns before another end no line, however many there are."""
+
 _END = re.compile(rb"\r\n|\n|\r")
 """A bar of progress writes over itself after a carriage return: each state of it is a line of its own."""
 
@@ -48,6 +51,7 @@ class LineReader:
     def next(self, is_last: bool) -> LogLine | None:
         """The next line; None if there is no whole one. What `is_last` needs no end to be a line."""
         while True:
+            self._pass_over_returns()
             found = _END.search(self._unread, self._looked)
             if found and (found.end() < len(self._unread) or found.group() != b"\r"):
                 line = self._take(found.start(), found.end())
@@ -68,6 +72,12 @@ class LineReader:
         self._looked = 0
         at_ms = self.times.at_ms(self._begin)
         return LogLine(at_ms, self.log.rank, self.log.stream, self._begin, content, whole)
+
+    def _pass_over_returns(self) -> None:
+        if found := _RETURNS.match(self._unread):
+            self._unread = self._unread[found.end() :]
+            self._begin += found.end()
+            self._looked = 0
 
     def _read(self) -> bool:
         # A carriage return may yet turn out to be half of an end.

@@ -57,12 +57,12 @@ async def show_series(
     end_ms = wall_ms() if until is None else until
     start_ms = since
     if start_ms is None and kind == "job":
-        start_ms = await context.of_file(first_ms, path, known)
+        start_ms = await context.of_file(account.user, first_ms, path, known)
     if start_ms is None:
         start_ms = max(end_ms - HOUR_MS, 0)
     if start_ms > end_ms:
         raise Refusal("invalid", f"expected since to be before until, got {start_ms} and {end_ms}")
-    step_ms, found = await context.of_file(read_points, path, known, start_ms, end_ms)
+    step_ms, found = await context.of_file(account.user, read_points, path, known, start_ms, end_ms)
     if not wanted:
         wanted = list(dict.fromkeys([*NAMES[kind], *(name for point in found for name in point.values)]))
     return as_json({"scope": known, **downsampled(found, wanted, step_ms, (start_ms, end_ms), points)})

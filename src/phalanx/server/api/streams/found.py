@@ -47,7 +47,7 @@ async def read_found_logs(
     path = Path(paths[found], f"{rank}.{stream}")
     if not path.is_file():
         raise Refusal("not_found", f"{found} has no task of rank {rank} that has printed anything")
-    return StreamingResponse(read_log(context, path, 0), media_type="text/plain; charset=utf-8")
+    return StreamingResponse(read_log(context, account.user, path, 0), media_type="text/plain; charset=utf-8")
 
 
 async def _seen(account: Account, context: Context) -> list[FoundAttempt]:

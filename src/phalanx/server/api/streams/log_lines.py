@@ -50,14 +50,14 @@ async def read_log_lines(
     number = number_of(item, attempt)
     selection = Selection(rank, stream, since_ms, tail)
     folder = context.options.file("jobs", item["id"], str(number))
-    logs = await context.of_file(MergedLogs, folder, selection, not follow)
-    undated = await context.of_file(logs.undated) if since_ms is not None else None
+    logs = await context.of_file(account.user, MergedLogs, folder, selection, not follow)
+    undated = await context.of_file(account.user, logs.undated) if since_ms is not None else None
     if undated is not None:
         raise Refusal(
             "conflict",
             f"attempt {item['id']}/{number} was begun by a version that kept no times of its lines: leave out since_ms",
         )
-    body = _lines(context, logs, item["id"], number, follow)
+    body = _lines(context, account.user, logs, item["id"], number, follow)
     standing = Standing(context, request.state.token, lambda account: account.sees(item["queue"]))
     slots = context.connections.followers if follow else None
     headers = {"X-Phalanx-Attempt": str(number)}
@@ -65,7 +65,7 @@ async def read_log_lines(
 
 
 async def _lines(
-    context: Context, logs: MergedLogs, job: str, attempt: int, follow: bool
+    context: Context, user: str, logs: MergedLogs, job: str, attempt: int, follow: bool
 ) -> AsyncGenerator[bytes, None]:
     ended, known = not follow, None
     while True:
@@ -73,7 +73,7 @@ async def _lines(
             known = context.engine.news.seq
             ended = await has_ended(context, job, attempt)
         lines = logs.lines(is_last=ended)
-        while piece := await context.of_file(_piece, lines):
+        while piece := await context.of_file(user, _piece, lines):
             yield piece
         if ended:
             return

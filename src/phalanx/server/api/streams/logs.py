@@ -41,13 +41,14 @@ async def read_logs(
     item = await find(job, account, context)
     number = number_of(item, attempt)
     path = context.options.file("jobs", item["id"], str(number), f"{rank}.{stream}")
-    if not follow and not await context.of_file(path.is_file):
+    if not follow and not await context.of_file(account.user, path.is_file):
         raise Refusal(
             "not_found", f"attempt {item['id']}/{number} has no task of rank {rank} that has printed anything"
         )
     if tail is not None:
-        offset = max(await context.of_file(_size, path) - tail, 0)
-    body = _follow(context, path, offset, item["id"], number) if follow else read_log(context, path, offset)
+        offset = max(await context.of_file(account.user, _size, path) - tail, 0)
+    user = account.user
+    body = _follow(context, user, path, offset, item["id"], number) if follow else read_log(context, user, path, offset)
     headers = {"X-Phalanx-Offset": str(offset), "X-Phalanx-Attempt": str(number)}
     standing = Standing(context, request.state.token, lambda account: account.sees(item["queue"]))
     slots = context.connections.followers if follow else None
@@ -64,25 +65,27 @@ def number_of(item: dict[str, Any], attempt: int | None) -> int:
     return number
 
 
-async def read_log(context: Context, path: Path, offset: int) -> AsyncGenerator[bytes, None]:
+async def read_log(context: Context, user: str, path: Path, offset: int) -> AsyncGenerator[bytes, None]:
     """What is there now; what is printed meanwhile is for the next request."""
-    end = await context.of_file(_size, path)
+    end = await context.of_file(user, _size, path)
     while offset < end:
-        piece = await context.of_file(_piece, path, offset, min(PIECE_BYTES, end - offset))
+        piece = await context.of_file(user, _piece, path, offset, min(PIECE_BYTES, end - offset))
         if not piece:
             return
         yield piece
         offset += len(piece)
 
 
-async def _follow(context: Context, path: Path, offset: int, job: str, attempt: int) -> AsyncGenerator[bytes, None]:
+async def _follow(
+    context: Context, user: str, path: Path, offset: int, job: str, attempt: int
+) -> AsyncGenerator[bytes, None]:
     ended, known = False, None
     while True:
         # An attempt ends by a record of the journal, so that there is nothing to look up before the next.
         if context.engine.news.seq != known:
             known = context.engine.news.seq
             ended = await has_ended(context, job, attempt)
-        piece = await context.of_file(_piece, path, offset, PIECE_BYTES)
+        piece = await context.of_file(user, _piece, path, offset, PIECE_BYTES)
         if piece:
             yield piece
             offset += len(piece)
