@@ -29,7 +29,7 @@ WorkerContext = Annotated[Context, Depends(context_of)]
 async def account_of(request: Request, context: WorkerContext, credentials: Credentials) -> Account:
     """The account behind a request; without one it is refused."""
     token = credentials.credentials if credentials is not None else ""
-    account = await _account_of_token(context, token) if token else await session_of(request, context)
+    account = await account_of_token(context, token) if token else await session_of(request, context)
     if account is None:
         raise Refusal("unauthenticated", "expected a valid token in the header 'Authorization: Bearer TOKEN'")
     if not token:
@@ -48,7 +48,7 @@ async def session_of(request: Request, context: Context) -> Account | None:
     return account if account is not None and account.session_until_ms is not None else None
 
 
-async def _account_of_token(context: Context, token: str) -> Account | None:
+async def account_of_token(context: Context, token: str) -> Account | None:
     """The account of a token. A session is for the browser that opened it: by the header it is worthless."""
     account = await context.account(token) if len(token) <= TOKEN_MAX else None
     return account if account is not None and account.session_until_ms is None else None

@@ -13,6 +13,7 @@ from fastapi import WebSocket
 
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.admission.owner import need_acting_as
+from phalanx.server.api.auth import account_of_token
 from phalanx.server.api.context import Context
 from phalanx.server.api.jobs import changeable, hand_over
 from phalanx.server.api.streams.standing import Standing
@@ -63,7 +64,7 @@ async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
 
 async def _account(websocket: WebSocket, context: Context) -> tuple[str, Account]:
     scheme, _, token = websocket.headers.get("authorization", "").partition(" ")
-    account = await context.account(token) if scheme.lower() == "bearer" and token else None
+    account = await account_of_token(context, token) if scheme.lower() == "bearer" and token else None
     if account is None:
         raise Refusal("unauthenticated", "expected a valid token in the header 'Authorization: Bearer TOKEN'")
     return token, account
