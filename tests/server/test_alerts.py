@@ -146,7 +146,7 @@ def test_a_stuck_job_is_told_to_a_webhook_and_stopped(folder: Path, hook: tuple[
     word = "stopped by the alert rule hung"
     assert entry["detail"] == word
     assert server.client.get(f"/jobs/{job['id']}").json()["end_reason"] == word
-    assert server.client.get(f"/jobs/{job['id']}/why").json()["why"] == f"it is cancelled: {word}"
+    assert server.client.get(f"/jobs/{job['id']}/why").json()["why"] == f"it was cancelled: {word}"
     with server.client.stream("GET", "/events", params={"since": -1, "follow": False}) as events:
         assert word in "".join(events.iter_text())
     eventually(lambda: server.client.get("/alerts").json()["items"] == [])

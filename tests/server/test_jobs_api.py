@@ -152,7 +152,7 @@ def test_a_job_that_is_over_has_no_forecast_and_says_how_it_ended(rehearsal: Ser
     rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
     rehearsal.wait(job["id"], "cancelled")
     told = rehearsal.client.get(f"/jobs/{job['id']}/why").json()
-    assert (told["why"], told["reason"], told["forecast"]) == ("it is cancelled", None, None)
+    assert (told["why"], told["reason"], told["forecast"]) == ("it was cancelled", None, None)
 
 
 def test_the_array_of_another_tenant_cannot_be_cancelled(rehearsal: Server) -> None:

@@ -41,6 +41,12 @@ REASON_WORDS = {
 }
 """A reason in a few words, where it stands at the end of a line about something else."""
 
+OVER_WORDS = {
+    JobState.SUCCEEDED: "it succeeded",
+    JobState.FAILED: "it failed",
+    JobState.CANCELLED: "it was cancelled",
+}
+
 NEVER = "no part of this cluster could ever hold it"
 
 
@@ -66,7 +72,8 @@ def _because(explanation: Explanation, end_reason: str) -> str:
     match explanation.reason:
         case None:
             state = explanation.state.value
-            return f"it is {state}: {end_reason}" if end_reason not in ("", state) else f"it is {state}"
+            words = OVER_WORDS.get(explanation.state, f"it is {state}")
+            return f"{words}: {end_reason}" if end_reason not in ("", state) else words
         case Reason.HELD:
             return "it is held; release it to let it start"
         case Reason.SCALED_TO_ZERO:
