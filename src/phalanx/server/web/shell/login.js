@@ -19,8 +19,8 @@ const Password = ({ user }) => html`
 const Token = () => html`
   <label for="token">Token</label>
   <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required aria-describedby="token-help" />
-  <p id="token-help" class="hint">The admin's is in the file <code>admin.token</code> of the server's data folder; <code>phalanx up</code>
-  prints where that is. Others make one with <code>phalanx tokens</code>.</p>
+  <p id="token-help" class="hint">The admin's is in the file <code>admin.token</code> of the server's data folder; <code>phalanx up</code> prints where
+  that is. Others make one with <code>phalanx tokens</code>.</p>
 `;
 
 export const Login = ({ ended }) => {
@@ -62,7 +62,7 @@ export const Login = ({ ended }) => {
         <p class="complaint" role="alert">${problem}</p>
         <button class="main" disabled=${busy}>${busy ? "Logging in…" : "Log in"}</button>
       </form>
-      <p class="hint">New here? The one who runs the server makes users with <code>phalanx users add</code>.</p>
+      <p class="hint">New here? Ask the admin of the server for an account, made with <code>phalanx users add</code>.</p>
     </main>
   `;
 };
