@@ -16,9 +16,9 @@ LOOK_S = 1.0
 
 @click.command()
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...", shell_complete=node_names)
-@click.option("--reason", default="", help="For those who ask why.")
+@click.option("--reason", default="", help="Shown by `nodes`.")
 @click.option("--evict", is_flag=True, help="Have the jobs that run there start elsewhere.")
-@click.option("--by", metavar="TIME", help="With --evict: wait so long for them to end by themselves: +30m.")
+@click.option("--by", metavar="TIME", help="With --evict: until then they may end by themselves: +30m.")
 def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> None:
     """Have the nodes NODE... take no new work. What runs there goes on, unless it is evicted."""
     if by is not None and not evict:

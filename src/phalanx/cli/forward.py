@@ -40,7 +40,7 @@ class PortTaken(PhalanxError):  # noqa: N818
 @click.option("--task", "--rank", "rank", type=click.IntRange(0), default=0, show_default=True, help="Of which task.")
 @click.option("--address", default=LOOPBACK[0], show_default=True, help="Where to listen on this machine.")
 def forward(job: str, ports: str, rank: int, address: str) -> int:
-    """Listen on a port of this machine, and connect whoever comes to PORT of a task of the job ID.
+    """Listen on a port of this machine, and forward connections to PORT of a task of the job ID.
 
     LOCAL 0 is any free port. Ends with the job: with 0 if it succeeded, 100 if it failed, 103 if it was cancelled, and
     101 if it no longer runs and is not over.

@@ -48,11 +48,13 @@ class Printed:
 @click.command()
 @job_argument
 @click.option("--rank", "--task", type=click.IntRange(0), metavar="N", help="The task.  [default: 0]")
-@click.option("--all-ranks", is_flag=True, help="All tasks: their lines in the order of time, each after its task.")
+@click.option(
+    "--all-ranks", is_flag=True, help="All tasks: their lines in the order of time, each with its task in front."
+)
 @click.option(
     "--stream",
     type=click.Choice(["out", "err"]),
-    help="Only what it printed to one of them. Default: both, each to where it was printed to.",
+    help="Only stdout or only stderr. Default: both, each to the same stream here.",
 )
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="An older attempt than the newest.")
 @click.option("--timestamps", is_flag=True, help="Before each line when it was written, in UTC.")

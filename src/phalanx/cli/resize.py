@@ -12,7 +12,7 @@ from phalanx.cli.output import Output, output_option
 @click.command()
 @job_argument
 @click.argument("replicas", type=click.IntRange(0), metavar="N")
-@click.option("--min", "minimum", type=click.IntRange(1), help="The least it can do with. Default: as it said.")
+@click.option("--min", "minimum", type=click.IntRange(1), help="The fewest it can run with. Default: unchanged.")
 @click.option("--role", default="", help="Which role, of a gang of several.")
 @output_option
 def resize(job: str, replicas: int, minimum: int | None, role: str, output: Output) -> int:

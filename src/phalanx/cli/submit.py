@@ -71,13 +71,13 @@ OPTIONS = (
     ),
     click.option("--name", help="A name, which works in place of the id while it is unique."),
     click.option("--queue", shell_complete=queue_names, help="The queue."),
-    click.option("--priority", type=int, help="Higher goes first, where the policy minds it."),
+    click.option("--priority", type=int, help="Higher goes first, where the policy uses it."),
     click.option("--gpus", type=click.IntRange(0), help="GPUs of each task."),
     click.option("--gpu-type", help="A kind of GPU."),
     click.option("--tasks", metavar="N|MIN:MAX", help="So many equal tasks, started together; 2:8 is elastic."),
     click.option("--cpus", type=click.FloatRange(0), help="CPUs of each task."),
     click.option("--memory-gb", type=click.FloatRange(0), help="Memory of each task."),
-    click.option("--kind", type=click.Choice(["training", "service", "interactive"])),
+    click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Default: training."),
     click.option("--image", help="A container image to run in."),
     click.option("--env", multiple=True, metavar="NAME=VALUE", help="A variable of the job's environment."),
     click.option("--workdir", metavar="DIR", help="The folder to start in. Default: this one, if the server is here."),
@@ -90,7 +90,7 @@ OPTIONS = (
     click.option("--max-run", metavar="TIME", help="Stop it after so long."),
     click.option("--max-wait", metavar="TIME", help="Have it go first once it has waited so long."),
     click.option("--begin", metavar="TIME", help="Not before this time: +2h, 2030-01-31T08:00Z."),
-    click.option("--deadline", metavar="TIME", help="Wanted by this time; says whether it can be met."),
+    click.option("--deadline", metavar="TIME", help="Wanted by this time; submitting says if it can be met."),
     click.option("--node", shell_complete=node_names, help="Only on this node."),
     click.option("--node-selector", multiple=True, metavar="KEY=VALUE", help="Only on nodes with this label."),
     click.option(
@@ -103,11 +103,11 @@ OPTIONS = (
         "--dependency", multiple=True, metavar="KIND:ID[,…]", help="As sbatch has it: afterok:12:13,afterany:14."
     ),
     click.option(
-        "--keep-unmet", is_flag=True, help="Stay pending where a dependency ends otherwise. Default: cancelled."
+        "--keep-unmet", is_flag=True, help="Stay pending if a dependency cannot be met. Default: be cancelled."
     ),
     click.option("--array", metavar="INDICES", help="Many members: 0-31, or 0-31%4 for four at a time."),
-    click.option("--retries", type=click.IntRange(0), help="Start it again so often after a failure."),
-    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE"),
+    click.option("--retries", type=click.IntRange(0), help="Start it again up to so many times after failures."),
+    click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label, for `jobs --label`."),
 )
 
 

@@ -25,7 +25,11 @@ class ListenError(PhalanxError):
 
 
 @click.command()
-@click.option("--data", metavar="DIR", help="Where everything is kept. Default: ~/.local/state/phalanx.")
+@click.option(
+    "--data",
+    metavar="DIR",
+    help="Where everything is kept. Default: ~/.local/state/phalanx; /var/lib/phalanx for root.",
+)
 @click.option(
     "--listen", default="127.0.0.1:8470", show_default=True, metavar="HOST:PORT", help="Port 0: any that is free."
 )

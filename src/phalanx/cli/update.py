@@ -11,7 +11,7 @@ from phalanx.cli.output import Output, output_option
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
-@click.option("--priority", type=int, help="Higher goes first, where the policy minds it.")
+@click.option("--priority", type=int, help="Higher goes first, where the policy uses it.")
 @click.option("--queue", shell_complete=queue_names, help="Move them to another queue.")
 @click.option("--duration", metavar="TIME", help="How long they will take, as a guess: 90s, 4h; none: unknown.")
 @click.option("--max-run", metavar="TIME", help="Stop them after so long; none: never.")

@@ -17,7 +17,7 @@ from phalanx.cli.why_live import why_live
     "--forecast/--no-forecast",
     "ahead",
     default=None,
-    help="Say when it will start, by running ahead several times; left out, where that takes little time.",
+    help="Say when it will start, by running ahead several times. Default: only if that is quick.",
 )
 @output_option
 def why(job: str, state_path: str | None, ahead: bool | None, output: Output) -> None:
