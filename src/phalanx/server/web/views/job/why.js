@@ -48,7 +48,7 @@ const Counts = ({ why }) => {
 const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
 const Start = ({ why }) => {
-  const { forecast } = why;
+  const forecast = why.forecast?.early_ms ? why.forecast : null;
   if (forecast && forecast.early_ms === forecast.late_ms) {
     return html`<p>It is expected to start at about <strong><${At} ms=${forecast.early_ms} /></strong> (<${Ago} ms=${forecast.early_ms} />).</p>`;
   }
@@ -61,7 +61,7 @@ const Start = ({ why }) => {
     return html`<p>It is expected to start at <strong><${At} ms=${why.expected_start_ms} /></strong> (<${Ago} ms=${why.expected_start_ms} />), ${by}.</p>`;
   }
   if (why.expected_not_before_ms) return html`<p>It starts not before <strong><${At} ms=${why.expected_not_before_ms} /></strong>.</p>`;
-  return html`<p>${why.no_forecast || "When it starts cannot be told."}</p>`;
+  return html`<p>When it starts is not known${why.no_forecast && `: ${why.no_forecast}`}.</p>`;
 };
 
 const Changes = ({ why, job, choose }) => {
