@@ -55,5 +55,6 @@ def _follow(client: Client, job: str) -> None:
 
 def _report(job: str, found: dict[str, Any] | None) -> None:
     state = found["state"] if found else "gone"
-    why = f": {found['end_reason']}" if found and state != "succeeded" and found.get("end_reason") else ""
+    reason = found.get("end_reason", "") if found and state != "succeeded" else ""
+    why = f": {reason}" if reason not in ("", state) else ""
     click.echo(f"job {job} {state}{why}", err=True)
