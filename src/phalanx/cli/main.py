@@ -91,12 +91,34 @@ VERBS: dict[str, Verb] = {
 }
 
 
+ELSEWHERE = {
+    "kill": "cancel",
+    "ps": "jobs",
+    "sacct": "history",
+    "sbatch": "submit",
+    "scancel": "cancel",
+    "sinfo": "nodes",
+    "squeue": "jobs",
+    "sreport": "usage",
+    "srun": "run",
+    "status": "jobs",
+}
+"""Commands of Slurm and other schedulers, by the verb that does the same here."""
+
+
 class VerbGroup(click.Group):
     """A group that knows its verbs by name and summary, so that help and a typing error load none of them."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = VERBS.get(cmd_name)
         return verb.load() if verb else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] in ELSEWHERE:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{ELSEWHERE[args[0]]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
