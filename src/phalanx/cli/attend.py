@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
@@ -30,9 +31,10 @@ def attend(client: Client, made: list[dict[str, Any]], follow: bool) -> Iterator
     from phalanx.cli.outcome import wait_for
 
     for member in _members(made):
-        if follow:
-            _follow(client, member)
-        ended = Ended(*wait_for(client, member))
+        with _left_running(made):
+            if follow:
+                _follow(client, member)
+            ended = Ended(*wait_for(client, member))
         _report(member, ended.job)
         yield ended
 
@@ -40,7 +42,19 @@ def attend(client: Client, made: list[dict[str, Any]], follow: bool) -> Iterator
 def follow_all(client: Client, made: list[dict[str, Any]]) -> None:
     """Prints what the first task of each job prints until the job is over."""
     for member in _members(made):
-        _follow(client, member)
+        with _left_running(made):
+            _follow(client, member)
+
+
+@contextmanager
+def _left_running(made: list[dict[str, Any]]) -> Iterator[None]:
+    """Says on Ctrl-C that it ends the waiting alone, and how to end the jobs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        ids = " ".join(str(job["id"]) for job in made)
+        click.echo(f"\nCtrl-C leaves the job as it is: `phalanx cancel {ids}` cancels it", err=True)
+        raise
 
 
 def _members(made: list[dict[str, Any]]) -> list[str]:

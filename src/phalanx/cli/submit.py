@@ -187,7 +187,10 @@ def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
 @job_options
 @click.pass_context
 def run(ctx: click.Context, /, **given: Any) -> int:
-    """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one."""
+    """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one.
+
+    Ctrl-C ends the waiting and leaves the job as it is.
+    """
     from phalanx.cli.attend import attend
 
     if given["template"] == "list":
