@@ -48,6 +48,17 @@ def test_verbs_of_every_day_load_nothing_heavy(
     phalanx("cancel", job)
 
 
+@pytest.mark.parametrize("verb", ["why", "when"])
+def test_nor_do_those_that_ask_of_a_job_whose_start_is_unknown(
+    server: Server, phalanx: Phalanx, tmp_path: Path, verb: str
+) -> None:
+    runs = phalanx("submit", "-o", "json", "--gpus", "4", "--tasks", "2", "--", "sleep", "60").data["id"]
+    job = phalanx("submit", "-o", "json", "--gpus", "1", "--", "true").data["id"]
+    assert "no forecast" in phalanx("why", job).out
+    assert loaded_by(server, tmp_path, verb, job) == []
+    phalanx("cancel", job, runs)
+
+
 def test_a_job_of_options_is_submitted_without_reading_any_file_format(server: Server, tmp_path: Path) -> None:
     assert loaded_by(server, tmp_path, "submit", "--gpus", "1", "--tasks", "2", "--env", "A=b", "--", "true") == []
 

@@ -56,6 +56,11 @@ def why_live(job: str, output: Output) -> None:
     emit_one(row, [column for column in COLUMNS if column.key in ALWAYS or row.get(column.key)], output)
 
 
+def no_forecast(reason: str) -> str:
+    """Instead of when a job is expected to start."""
+    return f"unknown: there is no forecast ({reason})"
+
+
 def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
     """When it will start: the interval of the newest forecast while that can still be, else one moment.
 
@@ -65,8 +70,6 @@ def expected_start(told: dict[str, Any], at_ms: int) -> str | None:
         return str(told["starts_when"])
     forecast, unknown = told.get("forecast"), told.get("no_forecast")
     if unknown:
-        from phalanx.words.start import no_forecast
-
         early_ms = forecast["early_ms"] if forecast is not None else None
         after = f"not before {clock(early_ms)}; then " if early_ms is not None and early_ms > at_ms else ""
         return after + no_forecast(unknown)

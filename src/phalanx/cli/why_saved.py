@@ -10,6 +10,7 @@ import msgspec
 from phalanx.cli.exit import Exit
 from phalanx.cli.output import STATE, Column, Output, emit_one
 from phalanx.cli.saved import experience_from, state_from
+from phalanx.cli.why_live import no_forecast
 from phalanx.engine.state.errors import UnknownJobError
 from phalanx.engine.state.state import State
 from phalanx.engine.why.explain import Explanation
@@ -22,7 +23,7 @@ from phalanx.words.evidence import evidence
 from phalanx.words.preemption import preempted_words
 from phalanx.words.reason import because, because_in
 from phalanx.words.replica_price import price_words
-from phalanx.words.start import expected, how_late, no_forecast, nothing_known, starts_when
+from phalanx.words.start import expected, how_late, nothing_known, starts_when
 
 if TYPE_CHECKING:
     from phalanx.simulate.experience import Experience

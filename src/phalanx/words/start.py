@@ -61,11 +61,6 @@ def starts_when(state: State, explanation: Explanation) -> str:
             return ""
 
 
-def no_forecast(reason: str) -> str:
-    """Instead of when a job is expected to start."""
-    return f"unknown: there is no forecast ({reason})"
-
-
 def how_late(policy: Policy) -> str:
     """Instead of the end of an interval that no forecasts before it bear out."""
     return (
