@@ -188,7 +188,7 @@ def test_of_others_jobs_a_plan_tells_only_the_queue() -> None:
     world.run(a_job("secret", 8, queue="blue", duration_ms=None, preemptible=False))
     world.submit(a_job("secret2", 8, queue="blue"))
     told = planned(world, a_job("mine", 1, queue="red"), "red")
-    assert told["why"] == "it is behind a job of queue blue, which does not fit and lets nobody pass"
+    assert told["why"] == "it is behind a job of queue blue, which does not fit and may not be passed"
     assert planned(world, a_job("mine", 1, queue="red"), "")["why"].startswith("it is behind job secret2")
 
 

@@ -127,7 +127,7 @@ def test_of_a_job_that_says_no_length_nothing_is_promised() -> None:
     world.submit(a_job("a", 6, deadline_ms=2 * HOUR_MS))
     assert not said(world, "a").length_known
     assert deadline_words(world.state, "a") == (
-        "job a does not say how long it takes (duration): nobody knows whether it meets its deadline"
+        "job a does not say how long it takes (duration): whether it meets its deadline is unknown"
     )
 
 

@@ -105,7 +105,7 @@ def test_the_expected_start_is_told_where_few_wait(journal: str) -> None:
     # a says 100 s, of which jobs take a fifth at least, and a start takes 10 s by the usual costs.
     forecast = data("b", "--state", journal)["forecast"]
     assert (forecast["early_ms"], forecast["middle_ms"]) == (20_000, 110_000)
-    line = "EXPECTED START  not before in 10s, in half of 19 runs by 1m 40s; nobody can tell how late (under fifo:skip"
+    line = "EXPECTED START  not before in 10s, in half of 19 runs by 1m 40s; how late is unknown (under fifo:skip"
     assert line in told("b", "--state", journal)
 
 

@@ -145,7 +145,7 @@ def test_two_causes_are_told_one_after_the_other() -> None:
     world.run(a_job("a", 6))
     world.submit(a_job("h", 4), a_job("j", 3))
     answer = why(world.state, "j")
-    assert because(answer) == "it is behind job h, which does not fit and lets nobody pass"
+    assert because(answer) == "it is behind job h, which does not fit and may not be passed"
     assert sooner(answer) == "it would start now if job a of queue default (6 GPUs) ended"
     then = "if the policy let it pass those before it, it would still wait: too few GPUs are free"
     assert evidence(answer, 0)["then"] == then
@@ -156,7 +156,7 @@ def test_jobs_that_may_not_be_known_are_told_by_their_queue() -> None:
     world.run(a_job("a", 6, queue="x"))
     world.submit(a_job("h", 4, queue="x"), a_job("j", 3, queue="y"))
     answer = redacted(why(world.state, "j"), ("y",))
-    assert because(answer) == "it is behind a job of queue x, which does not fit and lets nobody pass"
+    assert because(answer) == "it is behind a job of queue x, which does not fit and may not be passed"
     assert sooner(answer) == "it would start now if 1 job of queue x (6 GPUs) ended"
 
 

@@ -103,7 +103,7 @@ def test_describe_shows_tables_notes_and_bars(call: Call) -> None:
     assert "JOBS                         3\n" in out
     assert "note: jobs without GPUs, left out: 1" in out
     assert "OF GPU TIME" in out
-    assert "GPUs that would be busy if nobody waited, in steps of 1s" in out
+    assert "GPUs that would be busy if no job waited, in steps of 1s" in out
     assert "        7s  ########################################  5.0 GPUs, 1 jobs submitted" in out
 
 

@@ -125,7 +125,7 @@ def _show_queues(queues: list[dict[str, Any]], output: Output) -> None:
 def _show_load(load: dict[str, Any]) -> None:
     """A bar for each stretch of time, the longest for the most GPUs."""
     width = time_words(load["bucket_s"])
-    click.echo(f"\nGPUs that would be busy if nobody waited, in steps of {width} from the first submission")
+    click.echo(f"\nGPUs that would be busy if no job waited, in steps of {width} from the first submission")
     most = max(bucket["gpus"] for bucket in load["buckets"])
     for bucket in load["buckets"]:
         bar = "#" * round(BAR_WIDTH * bucket["gpus"] / most) if most else ""

@@ -98,7 +98,7 @@ def _interval(made: dict[str, Any], at_ms: int) -> str:
     if made["late_ms"] is None:
         half = "" if made["middle_ms"] is None else f", in half of {made['runs']} runs by {clock(made['middle_ms'])}"
         since = "any moment" if made["early_ms"] <= at_ms else f"not before {clock(made['early_ms'])}"
-        return f"{since}{half}; how late nobody can tell, {age}"
+        return f"{since}{half}; how late is unknown, {age}"
     early, late = clock(made["early_ms"]), clock(made["late_ms"])
     between = early if early == late else f"{early} to {late}"
     if made["early_ms"] <= at_ms:

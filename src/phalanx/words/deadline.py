@@ -42,7 +42,7 @@ def deadline_words(state: State, job: str, visible_queues: Container[str] = Ever
     if found is None:
         return ""
     if not found.length_known:
-        return f"job {job} does not say how long it takes (duration): nobody knows whether it meets its deadline"
+        return f"job {job} does not say how long it takes (duration): whether it meets its deadline is unknown"
     if not found.can_be_met:
         return f"job {job} cannot meet its deadline: {_in_the_way(state, job, found)}"
     endangered = (state.jobs[other].job for other in found.endangers)

@@ -11,7 +11,7 @@ from phalanx.words.phrases import counted, listed, moment
 def name_of(other: Other | None) -> str:
     """A job, as far as it may be known."""
     if other is None:
-        return "somebody"
+        return "another job"
     return f"job {other.job}" if other.job else a_job_of(other.queue)
 
 
@@ -20,7 +20,7 @@ def names_of(others: tuple[Other, ...]) -> str:
     named = tuple(other.job for other in others if other.job)
     hidden = tuple(a_job_of(other.queue) for other in others if not other.job)
     jobs = f"{'job' if len(named) == 1 else 'jobs'} {listed(named)}" if named else ""
-    return " and ".join(filter(None, (jobs, listed(hidden)))) or "somebody"
+    return " and ".join(filter(None, (jobs, listed(hidden)))) or "another job"
 
 
 def a_job_of(queue: str) -> str:

@@ -27,13 +27,13 @@ REASON_WORDS = {
     Reason.ARRAY_LIMIT: "enough members of its array run",
     Reason.BUDGET: "its budget is used up",
     Reason.QUOTA: "its quota is used up",
-    Reason.BEHIND: "it is behind one that lets nobody pass",
+    Reason.BEHIND: "it is behind a job that no other may pass",
     Reason.UNHEALTHY: "too many nodes are not healthy",
     Reason.GPUS: "too few GPUs are free",
     Reason.AMOUNT: "too few CPUs, NICs or too little memory is free beside the GPUs",
     Reason.TOPOLOGY: "no one domain has room for all of it",
     Reason.FRAGMENTED: "too few of the free GPUs lie together",
-    Reason.RESERVED: "what it takes is reserved for somebody else",
+    Reason.RESERVED: "what it needs is reserved for another job",
     Reason.MAINTENANCE: "nodes it takes are closed for maintenance soon",
     Reason.MAKING_ROOM: "others have to leave first",
     Reason.PREPARING: "its devices are being cut",
@@ -89,7 +89,7 @@ def _because(explanation: Explanation, end_reason: str) -> str:
         case Reason.ARRAY_LIMIT:
             return "as many members of its array run as may at a time"
         case Reason.BEHIND:
-            return f"it is behind {name_of(explanation.behind)}, which does not fit and lets nobody pass"
+            return f"it is behind {name_of(explanation.behind)}, which does not fit and may not be passed"
         case Reason.QUOTA if explanation.virtual_cluster is not None:
             return lacking_in_cells(explanation, explanation.virtual_cluster)
         case Reason.BUDGET if explanation.budgets:

@@ -64,7 +64,7 @@ def starts_when(state: State, explanation: Explanation) -> str:
 def how_late(policy: Policy) -> str:
     """Instead of the end of an interval that no forecasts before it bear out."""
     return (
-        f"nobody can tell how late (under {policy.spec} jobs that come later may delay it, and fewer than {ENOUGH} "
+        f"how late is unknown (under {policy.spec} jobs that come later may delay it, and fewer than {ENOUGH} "
         "jobs have started here of which an interval was told)"
     )
 

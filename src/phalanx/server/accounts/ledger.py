@@ -285,4 +285,4 @@ def _keep_an_admin(connection: Connection, without: str) -> None:
         select(grants.c.user).join(users, users.c.name == grants.c.user).where(root_admin & users.c.disabled.is_(False))
     ).scalars()
     if list(admins) == [without]:
-        raise Refusal("conflict", f"{without} is the last admin: make somebody else one first")
+        raise Refusal("conflict", f"{without} is the last admin: make another user one first")

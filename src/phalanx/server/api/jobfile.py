@@ -60,7 +60,7 @@ _properties: dict[str, Any] = {
     "name": {"type": "string"},
     "kind": {"type": "string", "enum": ["training", "service", "interactive"]},
     "queue": {"type": "string"},
-    "user": {"type": "string", "description": "Operators may submit for somebody else."},
+    "user": {"type": "string", "description": "Operators may submit for other users."},
     "priority": {"type": "integer", "minimum": -1_000_000, "maximum": 1_000_000},
     "command": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
     "image": {"type": "string"},

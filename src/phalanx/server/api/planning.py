@@ -58,7 +58,9 @@ async def plan(body: PlanBody, request: Request, account: SignedIn, context: Wor
 async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Show two futures of the live state: as it is, and with something changed."""
     if not account.sees(""):
-        raise Refusal("forbidden", "what-if tells of everybody's jobs: it needs the role viewer of the whole cluster")
+        raise Refusal(
+            "forbidden", "what-if tells of all users' jobs: it needs the role viewer of the whole cluster"
+        )
     jobs = await _jobs(body.jobs, request, account, context)
     base, changed = await asyncio.gather(
         ask(context, account.user, Foresee()),
@@ -82,7 +84,7 @@ async def snapshot(account: SignedIn, context: WorkerContext) -> Response:
     Each value of a variable of a job is `…` in it, and its digest begins anew.
     """
     if not account.may(Role.ADMIN):
-        raise Refusal("forbidden", "a snapshot holds everybody's jobs: only an admin may take one")
+        raise Refusal("forbidden", "a snapshot holds the jobs of all users: only an admin may take one")
     return Response(await ask(context, account.user, TakeSnapshot()), media_type="application/octet-stream")
 
 

@@ -64,7 +64,7 @@ async def debug_bundle(account: SignedIn, context: WorkerContext) -> Response:
     Each value of a variable of a job is `…` in it.
     """
     if not account.may(Role.ADMIN):
-        raise Refusal("forbidden", "a bundle holds everybody's jobs: only an admin may take one")
+        raise Refusal("forbidden", "a bundle holds the jobs of all users: only an admin may take one")
     parts = await _parts(context, account.user)
     figures = await run_in_threadpool(_metrics, context)
     made = await context.read(bundle, context.options, parts, figures)

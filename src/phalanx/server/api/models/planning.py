@@ -61,12 +61,12 @@ class WhyModel(Answered):
     ruled_out: dict[str, int]
     gpus_free: int | None
     gpus_needed: int | None
-    behind: dict[str, Any] | None = Field(description="The job before it that lets nobody pass.")
+    behind: dict[str, Any] | None = Field(description="The job before it that may not be passed.")
     waits_for: list[dict[str, Any]] = Field(description="Jobs that must leave or end first.")
     not_before_ms: int | None
     fits_now: bool
     expected_start_ms: int | None = Field(
-        description="If all take as long as they say, or as is usual; null if nobody can tell. Where there is a "
+        description="If all take as long as they say, or as is usual; null if unknown. Where there is a "
         "forecast that is not over yet, believe that: it knows how far what jobs say is off."
     )
     expected_not_before_ms: int | None = Field(
@@ -82,7 +82,7 @@ class WhyModel(Answered):
     )
     starts_when: str = Field(description="What its start depends on, where that says more than a moment; or empty.")
     no_forecast: str = Field(
-        description="Why nobody can tell when it starts: it waits for jobs of whose lengths nothing is known, or "
+        description="Why its start is unknown: it waits for jobs of whose lengths nothing is known, or "
         "looking ahead failed; or empty. What `forecast` tells besides is only before which moment it does not start."
     )
     explanation: dict[str, Any] = Field(

@@ -58,7 +58,7 @@ async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
         raise Refusal("conflict", f"job {item['id']} is {item['state']}: this needs a job that runs")
     await need_acting_as(item["user"], account, context)
     if context.options.backend != "local":
-        raise Refusal("conflict", f"the backend {context.options.backend} lets nobody into its tasks")
+        raise Refusal("conflict", f"the backend {context.options.backend} allows no commands in its tasks")
     return Entry(context, token, account, item, websocket.client.host if websocket.client else "")
 
 
