@@ -58,9 +58,7 @@ async def plan(body: PlanBody, request: Request, account: SignedIn, context: Wor
 async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context: WorkerContext) -> Response:
     """Show two futures of the live state: as it is, and with something changed."""
     if not account.sees(""):
-        raise Refusal(
-            "forbidden", "what-if tells of all users' jobs: it needs the role viewer of the whole cluster"
-        )
+        raise Refusal("forbidden", "what-if tells of all users' jobs: it needs the role viewer of the whole cluster")
     jobs = await _jobs(body.jobs, request, account, context)
     base, changed = await asyncio.gather(
         ask(context, account.user, Foresee()),
