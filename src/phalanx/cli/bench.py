@@ -24,14 +24,21 @@ class UnknownBenchmarkError(PhalanxError):
 @click.command()
 @click.argument("name", required=False)
 @click.option(
-    "--only", metavar="PART", multiple=True, help="Run this part of the benchmark; may be given several times."
+    "--only",
+    metavar="PART",
+    multiple=True,
+    help="Run only this part of the benchmark; repeatable. Default: all parts that need not be named.",
 )
-@click.option("--quick", is_flag=True, help="Run it small, to see that it works: the figures then mean nothing.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Run at a small size to check that the benchmark works; its figures are not meaningful.",
+)
 @output_option
 def bench(name: str | None, only: tuple[str, ...], quick: bool, output: Output) -> None:
-    """Run the benchmark NAME and print what it measured beside its targets; without NAME, list the benchmarks.
+    """Run the benchmark NAME and print its results beside their targets; without NAME, list the benchmarks.
 
-    A target is the most that a value may be.
+    A target is the largest value that is allowed.
     """
     if name is None:
         emit(

@@ -41,21 +41,29 @@ POLICY = Column("policy")
     shell_complete=policy_names,
     multiple=True,
     metavar="NAME[:key=value,…]",
-    help="Give it once for each policy; ./mine.py:NAME is one, too. A suite has all that are built in.",
+    help="A policy to compare, or ./mine.py:NAME; repeatable. Default with --suite: all built-in ones.",
 )
-@click.option("--suite", type=click.Choice(SUITES), help="Run all policies on several workloads, loads and seeds.")
-@click.option("--keep", metavar="DIR", help="Where a suite keeps its results, and goes on from.  [default: suite-NAME]")
-@click.option("--jobs", type=click.IntRange(2), help="Jobs of each run of a suite; fewer are quicker, and less sure.")
-@click.option("--philly", metavar="FILE", help="A real trace for the workload philly of a suite, of any format.")
-@click.option("--openb-pods", metavar="FILE", help="Real pods for the workload openb of a suite; with --openb-nodes.")
-@click.option("--openb-nodes", metavar="FILE", help="The nodes that these pods ran on.")
-@click.option("--markdown", metavar="FILE", help="Write what a suite came to as a page of text with tables.")
+@click.option("--suite", type=click.Choice(SUITES), help="Compare the policies on several workloads, loads and seeds.")
+@click.option(
+    "--keep", metavar="DIR", help="With --suite: store results here and run only those missing. Default: suite-NAME."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(2),
+    help="With --suite: jobs per run; fewer are faster and less precise. Default: 400.",
+)
+@click.option("--philly", metavar="FILE", help="With --suite: a recorded trace of any format for the workload philly.")
+@click.option(
+    "--openb-pods", metavar="FILE", help="With --suite: recorded pods for the workload openb; needs --openb-nodes."
+)
+@click.option("--openb-nodes", metavar="FILE", help="With --suite: the nodes that the pods of --openb-pods ran on.")
+@click.option("--markdown", metavar="FILE", help="With --suite: write the results as a Markdown page with tables.")
 @output_option
 def compare(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
-    """Run a trace under several policies and put the outcomes side by side; the best of a column has a star.
+    """Run a trace under several policies and compare the results; a star marks the best of each column.
 
-    Runs share the processors of this machine. Ctrl-C ends them and shows those that are finished. A policy that goes
-    wrong is named at the end, and those of the others are shown.
+    Runs share the CPUs of this machine. Ctrl-C ends them and shows the finished ones. A policy that fails is named at
+    the end, and the results of the other policies are shown.
     """
     check_targets(given, ("report", "markdown"))
     if given["suite"] is not None:

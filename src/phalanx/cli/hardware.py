@@ -67,11 +67,17 @@ ONE_INSTANCE_COLUMNS = INSTANCE_COLUMNS[:7]
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--instances", "show_instances", is_flag=True, help="List instance types; with NAME, those that hold it.")
+@click.option(
+    "--instances",
+    "show_instances",
+    is_flag=True,
+    help="List instance types; with NAME, those that have this accelerator.",
+)
 @output_option
 def hardware(name: str | None, show_instances: bool, output: Output) -> None:
-    """List the accelerators known here, or show NAME, one of them or an instance type, with the source and date of
-    each figure.
+    """List the known accelerators, or show the accelerator or instance type NAME.
+
+    NAME is shown with the source and date of each figure.
     """
     if name is None:
         emit_instances(instances(), output) if show_instances else emit_accelerators(output)

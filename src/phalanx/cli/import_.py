@@ -30,7 +30,7 @@ class UnknownFormatError(PhalanxError):
     help="One document after another, a list, or names only.",
 )
 def import_(format_: str, file: str, output: str) -> None:
-    """Read FILE, written for another scheduler, and print it as native files.
+    """Convert FILE, written for another scheduler, to files of phalanx and print them.
 
     FORMAT is `openpai` (a job of protocol version 2), `hived` (a configuration, or a pod with HiveD's annotation),
     `volcano` or `kai` (manifests of queues, which become `queues` of a cluster file; what has no counterpart there is

@@ -67,7 +67,7 @@ def output_option(function: Decorated) -> Decorated:
         type=click.Choice(get_args(Output)),
         default="table",
         show_default=True,
-        help="How to print: for people (wide has more columns), for programs, or names only.",
+        help="Format: table or wide (more columns) to read, json or yaml for programs, name for names only.",
     )(function)
 
 

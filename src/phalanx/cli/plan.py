@@ -55,22 +55,29 @@ class Refused(PhalanxError):  # noqa: N818
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
-    "--cluster", "cluster_path", metavar="FILE", help="Plan on this cluster, empty. Default: the live server."
+    "--cluster",
+    "cluster_path",
+    metavar="FILE",
+    help="Plan on the cluster of this file, with no jobs on it. Default: the live server.",
 )
 @click.option(
     "--policy",
     default="",
     shell_complete=policy_names,
     metavar="NAME[:key=value,…]",
-    help="Or ./mine.py:NAME. Default: the cluster's.",
+    help="With --cluster: the policy, or ./mine.py:NAME. Default: the policy of the cluster file.",
 )
-@click.option("--at", metavar="TIME", help="Decide at this time: 2030-01-31T08:00Z or +2h. Default: now.")
-@click.option("--save", metavar="FILE", help="Write the state after the plan, for `phalanx why --state`.")
+@click.option(
+    "--at", metavar="TIME", help="With --cluster: plan for this time: 2030-01-31T08:00Z or +2h. Default: now."
+)
+@click.option(
+    "--save", metavar="FILE", help="With --cluster: write the state after the plan, for `phalanx why --state`."
+)
 @output_option
 def plan(
     files: tuple[str, ...], cluster_path: str | None, policy: str, at: str | None, save: str | None, output: Output
 ) -> None:
-    """Decide where the jobs of FILE... would go on a cluster, in the order given, and change nothing."""
+    """Show where the jobs of FILE... would be placed, in the order given; submit nothing."""
     if cluster_path is None:
         if policy or save or at:
             raise click.UsageError("--policy, --at and --save go with --cluster; the live server has its own")

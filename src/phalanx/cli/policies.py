@@ -40,7 +40,7 @@ class NoSuchPolicy(PhalanxError):  # noqa: N818
 @click.argument("names", nargs=-1, metavar="[POLICY]...")
 @output_option
 def policies(names: tuple[str, ...], output: Output) -> None:
-    """Compare all policies, or those named: NAME, or yours as ./FILE.py:NAME."""
+    """Compare all policies, or those given: NAME, or your own as ./FILE.py:NAME."""
     if names:
         chosen = [_found(name) for name in names]
     else:

@@ -22,11 +22,16 @@ class Contradiction(PhalanxError):  # noqa: N818
 
 @click.command()
 @click.argument("journal", metavar="FILE")
-@click.option("--verify", is_flag=True, help="Decide again at every decision and compare the plans.")
-@click.option("--from", "start", metavar="SNAPSHOT", help="The state before the first record of FILE.")
+@click.option("--verify", is_flag=True, help="Repeat every decision and compare the plan with that of the journal.")
+@click.option(
+    "--from",
+    "start",
+    metavar="SNAPSHOT",
+    help="Start from this snapshot. Default: the start snapshot of the bundle, or an empty state.",
+)
 @output_option
 def replay(journal: str, verify: bool, start: str | None, output: Output) -> None:
-    """Fold the journal FILE, or that of a debug bundle, into a state and say what it comes to."""
+    """Rebuild the state from FILE, a journal or a debug bundle, and print a summary of it."""
     state = start_of(journal) if start is None else snapshot_from(start)
     before = state.seq
     try:

@@ -37,32 +37,72 @@ WIDE = ("p95_wait", "makespan", "goodput", "jain", "mean_late", "premium_sla", "
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 _OPTIONS = (
-    click.option("--cluster", metavar="FILE", help="A cluster file, a Tiresias cluster CSV or a Philly machine list."),
-    click.option("--trace", metavar="FILE", help="A trace of any format known here, or synthetic:jobs=1000,load=0.9,…"),
+    click.option(
+        "--cluster",
+        metavar="FILE",
+        help="The cluster: a cluster file, a Tiresias cluster CSV or a Philly machine list.",
+    ),
+    click.option(
+        "--trace", metavar="FILE", help="The trace: a file of any supported format, or synthetic:jobs=1000,load=0.9,…"
+    ),
     click.option(
         "--placement",
         type=click.Choice(PLACEMENTS),
         default="topology",
         show_default=True,
-        help="How to choose among places; count takes the cluster as one number of GPUs.",
+        help="How nodes are chosen; count treats the cluster as one pool of GPUs without nodes.",
     ),
     click.option(
-        "--costs", default="default", show_default=True, help="What starts and stops take: default, none, start=30s,…"
+        "--costs",
+        default="default",
+        show_default=True,
+        help="How long starts, stops and checkpoints take: default, none, start=30s,…",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="For synthetic traces and random placement."),
-    click.option("--faults", metavar="FILE", help="A CSV of at_s,node,health[,reason]: nodes that fail and come back."),
-    click.option("--throughputs", metavar="FILE", help="JSON of steps a second by model, batch, GPUs and GPU type."),
     click.option(
-        "--estimates", metavar="MODEL", help="What jobs say they take: exact, factor=1.3, spread=0.3, f=4, round."
+        "--seed",
+        type=int,
+        default=0,
+        show_default=True,
+        help="Seed of synthetic traces, random placement and estimates.",
     ),
-    click.option("--until", metavar="TIME", help="Stop at this virtual time, such as 12h or 3d."),
-    click.option("--load", type=float, help="Bring the trace to this offered load on the cluster."),
-    click.option("--vary", metavar="KEY=FROM:TO:STEP", help="Run for several values, such as load=0.5:1.2:0.1."),
     click.option(
-        "--seeds", type=click.IntRange(1), default=1, help="Run for so many seeds and tell how sure the figures are."
+        "--faults",
+        metavar="FILE",
+        help="Node failures and recoveries: a CSV with the columns at_s,node,health[,reason].",
     ),
-    click.option("--workers", type=click.IntRange(1), help="Processes for several runs; default: one a processor."),
-    click.option("--report", metavar="FILE", help="Write a page with charts, one HTML file that opens offline."),
+    click.option(
+        "--throughputs",
+        metavar="FILE",
+        help="Measured throughputs: JSON of steps per second by model, batch size, GPUs and GPU type.",
+    ),
+    click.option(
+        "--estimates",
+        metavar="MODEL",
+        help="Estimated durations: exact, factor=1.3, spread=0.3, f=4 or round. Default: as in the trace.",
+    ),
+    click.option(
+        "--until",
+        metavar="TIME",
+        help="Stop at this virtual time, such as 12h or 3d. Default: the end of the run.",
+    ),
+    click.option(
+        "--load",
+        type=float,
+        help="Scale the trace to this offered load, requested over available GPU time. Default: no scaling.",
+    ),
+    click.option(
+        "--vary", metavar="KEY=FROM:TO:STEP", help="Run once for each value of a range, such as load=0.5:1.2:0.1."
+    ),
+    click.option(
+        "--seeds",
+        type=click.IntRange(1),
+        default=1,
+        help="Run with this many seeds and print confidence intervals. Default: 1.",
+    ),
+    click.option(
+        "--workers", type=click.IntRange(1), help="Number of processes that share several runs. Default: one per CPU."
+    ),
+    click.option("--report", metavar="FILE", help="Write an HTML page with charts; it needs no network."),
     skip_bad_rows_option,
 )
 

@@ -90,17 +90,21 @@ class ResumeError(PhalanxError):
     shell_complete=policy_names,
     multiple=True,
     metavar="NAME[:key=value,…]",
-    help="One; or ./mine.py:NAME. Default: the cluster's.",
+    help="The policy, or your own as ./mine.py:NAME. Default: the policy of the cluster file.",
 )
-@click.option("--save", metavar="FILE", help="Write the run as it is at its end, or at --until, to go on from there.")
-@click.option("--resume", metavar="FILE", help="Go on with a saved run.")
-@click.option("--per-job", metavar="FILE", help="Write a CSV with a line for each job.")
-@click.option("--journal", metavar="FILE", help="Write every record, for `phalanx replay` and `phalanx why`.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    help="Save the run at its end, at --until or at Ctrl-C, for --resume and `phalanx what-if --state`.",
+)
+@click.option("--resume", metavar="FILE", help="Continue a run saved by --save.")
+@click.option("--per-job", metavar="FILE", help="Write a CSV with one line per job.")
+@click.option("--journal", metavar="FILE", help="Write the journal, for `phalanx replay` and `phalanx why --state`.")
 @output_option
 def simulate(policies: tuple[str, ...], output: Output, **given: Any) -> int | None:
-    """Run a trace on a cluster under a policy in virtual time, by the scheduler that runs clusters.
+    """Run a trace on a cluster under a policy in virtual time, with the scheduler that the server uses.
 
-    Ctrl-C ends it early and shows what it had come to.
+    Ctrl-C ends the run early and shows its results up to then.
     """
     policy = one_policy(policies, "simulate runs one; to see several side by side: phalanx compare")
     check_targets(given, TARGETS)

@@ -28,14 +28,14 @@ COLUMNS = (
 
 @click.command()
 @click.argument("curve", metavar="FILE")
-@click.option("--rate", type=click.FloatRange(0, 1e9), required=True, help="Requests a second, at the peak.")
-@click.option("--latency", required=True, metavar="TIME", help="Within which they are to be answered: 800ms, 2s.")
+@click.option("--rate", type=click.FloatRange(0, 1e9), required=True, help="Peak load in requests per second.")
+@click.option("--latency", required=True, metavar="TIME", help="Target latency of a request: 800ms, 2s.")
 @click.option(
     "--quantile",
     type=click.FloatRange(0, 1),
     default=0.95,
     show_default=True,
-    help="The part of them that is to be.",
+    help="Share of requests that must meet --latency, between 0 and 1.",
 )
 @click.option(
     "--simulate",
@@ -44,13 +44,13 @@ COLUMNS = (
     default=200_000,
     show_default=True,
     metavar="N",
-    help="Check the best sizes by N simulated requests; 0: not at all.",
+    help="Check the smallest sizes with N simulated requests; 0: no check.",
 )
 @output_option
 def size(curve: str, rate: float, latency: str, quantile: float, requests: int, output: Output) -> int:
-    """Say how many GPUs a service needs, by the throughput that was measured of one replica.
+    """Calculate how many GPUs a service needs, from the measured throughput of one replica.
 
-    FILE is CSV with the columns gpus (1 if left out), concurrency and requests_per_s. The fewest GPUs come first.
+    FILE is a CSV with the columns gpus (1 if left out), concurrency and requests_per_s. The fewest GPUs come first.
     """
     from phalanx.cli.files import text_of
     from phalanx.document.units import duration_ms

@@ -16,5 +16,5 @@ def state_option(function: Decorated) -> Decorated:
         "--state",
         "state_path",
         metavar="FILE",
-        help="A journal, a snapshot, a debug bundle, or a run saved by `simulate --save`. Default: the live server.",
+        help="Read a journal, a snapshot, a debug bundle or a run of `simulate --save`. Default: the live server.",
     )(function)

@@ -45,7 +45,7 @@ QUEUES_SHOWN_MAX = 15
 BAR_WIDTH = 40
 
 skip_bad_rows_option = click.option(
-    "--skip-bad-rows", is_flag=True, help="Drop and count rows that cannot be read, instead of stopping at the first."
+    "--skip-bad-rows", is_flag=True, help="Drop and count rows that cannot be read. Default: stop at the first."
 )
 
 
@@ -64,7 +64,7 @@ def tell_bad_rows(found: Trace) -> None:
 
 @click.group()
 def trace() -> None:
-    """Describe traces, make synthetic ones, and turn those of others into ours."""
+    """Describe traces, generate synthetic ones, and convert other formats to phalanx's."""
 
 
 @trace.command()
@@ -72,7 +72,7 @@ def trace() -> None:
 @skip_bad_rows_option
 @output_option
 def describe(file: str, skip_bad_rows: bool, output: Output) -> None:
-    """Say what is in the trace FILE: jobs, sizes, durations, queues, and load over time."""
+    """Describe the trace FILE: its jobs, their sizes and durations, its queues, and its load over time."""
     read = read_trace(file, skip_bad_rows)
     tell_bad_rows(read)
     found = description(read)
@@ -146,25 +146,51 @@ def time_words(seconds: float) -> str:
 
 @trace.command()
 @click.argument("out", metavar="OUT")
-@click.option("--jobs", type=int, required=True, help="How many jobs.")
-@click.option("--gpus", type=int, required=True, help="GPUs of the cluster that the load is of; no job asks for more.")
-@click.option("--load", type=float, required=True, help="Offered load: GPU time asked for over GPU time there is.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds make equal traces.")
+@click.option("--jobs", type=int, required=True, help="Number of jobs.")
 @click.option(
-    "--shape", type=click.Choice(list(SHAPES)), default="philly", show_default=True, help="What jobs are like."
+    "--gpus", type=int, required=True, help="Number of GPUs of the cluster that --load refers to; no job requests more."
 )
-@click.option("--queues", type=int, default=8, show_default=True, help="How many queues, the first the largest.")
-@click.option("--users-per-queue", type=int, default=8, show_default=True, help="How many users each queue has.")
-@click.option("--sweeps", type=float, default=0.0, metavar="SHARE", help="Share of jobs in sweeps, 0 to 1.")
-@click.option("--failed", type=float, metavar="SHARE", help="Share of jobs that fail; default: the shape's.")
 @click.option(
-    "--cancelled", type=float, metavar="SHARE", help="Share of jobs that are cancelled; default: the shape's."
+    "--load", type=float, required=True, help="Offered load: requested GPU time divided by available GPU time."
 )
-@click.option("--services", type=int, default=0, help="How many of the jobs are services that never end.")
-@click.option("--elastic", type=float, default=0.0, metavar="SHARE", help="Share of jobs that are elastic, 0 to 1.")
-@click.option("--deadlines", type=float, default=0.0, metavar="SHARE", help="Share of jobs with a deadline, 0 to 1.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed; equal seeds give equal traces.")
+@click.option(
+    "--shape",
+    type=click.Choice(list(SHAPES)),
+    default="philly",
+    show_default=True,
+    help="Workload that job sizes and durations are modelled on.",
+)
+@click.option("--queues", type=int, default=8, show_default=True, help="Number of queues; the first is the largest.")
+@click.option("--users-per-queue", type=int, default=8, show_default=True, help="Number of users of each queue.")
+@click.option(
+    "--sweeps",
+    type=float,
+    default=0.0,
+    metavar="SHARE",
+    help="Share of jobs that belong to sweeps, 0 to 1. Default: 0.",
+)
+@click.option(
+    "--failed", type=float, metavar="SHARE", help="Share of jobs that fail, 0 to 1. Default: that of --shape."
+)
+@click.option(
+    "--cancelled",
+    type=float,
+    metavar="SHARE",
+    help="Share of jobs that are cancelled, 0 to 1. Default: that of --shape.",
+)
+@click.option("--services", type=int, default=0, help="Number of jobs that are services, which never end. Default: 0.")
+@click.option(
+    "--elastic", type=float, default=0.0, metavar="SHARE", help="Share of jobs that are elastic, 0 to 1. Default: 0."
+)
+@click.option(
+    "--deadlines", type=float, default=0.0, metavar="SHARE", help="Share of jobs with a deadline, 0 to 1. Default: 0."
+)
 def make(out: str, seed: int, **spec: Any) -> None:
-    """Make a synthetic trace at exactly the offered load asked for, and write it to OUT, as CSV or .parquet."""
+    """Generate a synthetic trace with exactly the given offered load.
+
+    OUT is CSV, or Parquet if its name ends in .parquet.
+    """
     made = synthesize(Synthetic(**spec), seed)
     write_trace(made, out)
     span = time_words(span_ms(made) / 1000)
@@ -177,7 +203,10 @@ def make(out: str, seed: int, **spec: Any) -> None:
 @click.argument("out", metavar="OUT")
 @skip_bad_rows_option
 def convert(file: str, out: str, skip_bad_rows: bool) -> None:
-    """Read the trace IN, of any format known here, and write it to OUT in our columns, as CSV or .parquet."""
+    """Convert the trace IN, of any supported format, to phalanx's own columns.
+
+    OUT is CSV, or Parquet if its name ends in .parquet.
+    """
     found = read_trace(file, skip_bad_rows)
     write_trace(found, out)
     _tell(found, out)

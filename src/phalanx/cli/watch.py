@@ -18,9 +18,7 @@ EVERY_S = 2.0
 
 def watch_option(function: Decorated) -> Decorated:
     """Gives a verb `--watch`."""
-    return click.option("-w", "--watch", is_flag=True, help=f"Show it again every {EVERY_S:.0f} s, until Ctrl-C.")(
-        function
-    )
+    return click.option("-w", "--watch", is_flag=True, help=f"Refresh every {EVERY_S:.0f} s until Ctrl-C.")(function)
 
 
 def shown(show: Callable[[], None], watch: bool) -> None:

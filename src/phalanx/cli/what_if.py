@@ -56,18 +56,26 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 @click.command("what-if")
 @state_option
-@click.option("--fail", "fail", multiple=True, metavar="NODE", help="This node fails now; may be given several times.")
-@click.option("--job", "jobs", multiple=True, metavar="FILE", help="This job is submitted now; likewise.")
+@click.option("--fail", "fail", multiple=True, metavar="NODE", help="Let this node fail now; repeatable.")
+@click.option("--job", "jobs", multiple=True, metavar="FILE", help="Submit the job of this file now; repeatable.")
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     shell_complete=policy_names,
     metavar="NAME",
-    help="This policy decides from now on.",
+    help="Switch to this policy now.",
 )
-@click.option("--add-nodes", metavar="N[:NODE]", help="N more nodes come now, like NODE or like most.")
-@click.option("--until", metavar="TIME", help="Follow both futures to this virtual time instead of to their end.")
+@click.option(
+    "--add-nodes",
+    metavar="N[:NODE]",
+    help="Add N nodes now, equal to NODE. Default: equal to the most common kind of node.",
+)
+@click.option(
+    "--until",
+    metavar="TIME",
+    help="With a saved run: end both forecasts at this virtual time. Default: the end of each.",
+)
 @output_option
 def what_if(
     state_path: str | None,
@@ -78,9 +86,9 @@ def what_if(
     until: str | None,
     output: Output,
 ) -> None:
-    """Show two futures side by side, of the live server or a saved one: as it is, and with something happening now.
+    """Compare two forecasts of the live server or of a saved state: without and with a change that happens now.
 
-    Nodes can fail or come, jobs can be submitted, and another policy can take over.
+    A change is a node that fails, added nodes, a submitted job, or another policy.
     """
     policy = one_policy(policies, "what-if shows one future beside that as it is")
     if not fail and not jobs and policy is None and add_nodes is None:
