@@ -16,7 +16,7 @@ COLUMNS = (Column("rule"), Column("subject"), Column("since"), Column("value"), 
 @watch_option
 @output_option
 def alerts(watch: bool, output: Output) -> None:
-    """List the alerts that fire now: by which rule, about which job or node, and what follows."""
+    """List the firing alerts: the rule, the job or node, and the action of the rule."""
     client = connect()
 
     def show() -> None:

@@ -25,16 +25,16 @@ NAMED_MAX = 20
     "--policy",
     shell_complete=policy_names,
     metavar="NAME[:key=value,…]",
-    help="Have another policy decide, and leave the rest as it is.",
+    help="Change only the policy.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Make the change without asking.")
 @click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
 @output_option
 def apply(file: str | None, policy: str | None, yes: bool, dry_run: bool, output: Output) -> None:
-    """Show how the cluster file FILE differs from what the server has and what that would stop; then change it.
+    """Change the cluster, its queues or its policy to those of FILE, after showing the difference.
 
-    A FILE that only has `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the
-    rest as it is.
+    Shows which jobs the change would stop, and asks before it makes the change. FILE is a cluster file. A FILE with
+    only `queues`, `policy`, `maintenance`, `defragment` or `patience` changes these and leaves the rest as it is.
     """
     if bool(file) == bool(policy):
         raise click.UsageError("expected FILE, or --policy NAME to change no more than that")

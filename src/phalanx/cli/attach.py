@@ -13,19 +13,20 @@ DETACH = "ctrl-p,ctrl-q"
 
 @click.command()
 @job_argument
-@click.option("--task", "--rank", "rank", type=click.IntRange(0), default=0, show_default=True, help="To which task.")
+@click.option(
+    "--task", "--rank", "rank", type=click.IntRange(0), default=0, show_default=True, help="Number of the task."
+)
 @click.option(
     "--detach-keys",
     default=DETACH,
     show_default=True,
     metavar="KEYS",
-    help="Keys that detach when they are pressed one after the other: letters, and ctrl- with one.",
+    help="Key sequence that detaches: letters, or ctrl- and a letter, separated by commas.",
 )
 def attach(job: str, rank: int, detach_keys: str) -> int | None:
-    """Attach to the terminal of a task of the interactive job ID: see what it prints, type into it.
+    """Attach this terminal to a task of the interactive job ID.
 
-    Detaching leaves the job as it is; Ctrl-C goes to the task. Ends with the exit code of the task, with 0 when you
-    detach.
+    Ctrl-C goes to the task. Detaching leaves the job running. The exit code is that of the task, or 0 after detaching.
     """
     keys = DetachKeys(keys_of(detach_keys))
     at_terminal = is_terminal()

@@ -21,11 +21,11 @@ COLUMNS = (
 
 
 @click.command()
-@click.option("--user", default="", help="Only what one user did.")
-@click.option("--target", default="", help="Only what was done to one job, node, user, …")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
+@click.option("--user", default="", help="Only changes by this user.")
+@click.option("--target", default="", help="Only changes of this job, node, user or other target.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of entries.")
 @output_option
 def audit(user: str, target: str, limit: int, output: Output) -> None:
-    """List every change that was asked for, the newest first: who, what, when, from where, and how it came out."""
+    """List the requested changes, newest first: time, user, change, target, outcome and origin."""
     found = connect().items("/audit", limit, user=user, target=target)
     emit([{**entry, "at": clock(entry["at_ms"])} for entry in found], COLUMNS, output)

@@ -18,10 +18,10 @@ COLUMNS = (Column("backend"), Column("capability"), Column("here"), Column("why_
 
 
 @click.command()
-@click.option("--live", is_flag=True, help="Those of the server, not those of this machine.")
+@click.option("--live", is_flag=True, help="List the backends of the server. Default: those of this machine.")
 @output_option
 def backends(live: bool, output: Output) -> None:
-    """List the backends with their capabilities on this machine. What one lacks, the engine plans without."""
+    """List the backends and their capabilities on this machine. Plans use no capability that is missing."""
     offers = _offers_of_server() if live else _offers_of_machine()
     emit([row for name, lacks in offers.items() for row in _rows(name, lacks)], COLUMNS, output)
 

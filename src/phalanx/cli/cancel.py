@@ -13,5 +13,5 @@ from phalanx.cli.output import Output, output_option
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def cancel(jobs: tuple[str, ...], output: Output) -> int:
-    """Cancel the jobs ID...: they are given notice, and are gone after their grace at the latest."""
+    """Cancel the jobs ID.... Running tasks get SIGTERM and are killed when their grace period ends."""
     return change_jobs(jobs, "cancel", output)

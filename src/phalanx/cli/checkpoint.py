@@ -43,9 +43,11 @@ DIFFERENCE_COLUMNS = (
 
 COPY_COLUMNS = (Column("lost"), Column("survived"), Column("of"), Column("probability"))
 
-step_option = click.option("--step", type=int, help="Which step; default: the newest that is intact.")
+step_option = click.option("--step", type=int, help="The step. Default: the newest intact one.")
 trusted_option = click.option(
-    "--trusted", is_flag=True, help="Let objects of any class be loaded, which can run code from the file."
+    "--trusted",
+    is_flag=True,
+    help="Load objects of any class. Code in the file can then run: use it only for files you trust.",
 )
 
 
@@ -55,10 +57,10 @@ class TorchMissing(PhalanxError):  # noqa: N818
 
 @click.group()
 def checkpoint() -> None:
-    """Look at checkpoints at rest: list, verify, copy, reshard and compare them; and what copies in memory are worth.
+    """List, verify, copy, reshard and compare stored checkpoints.
 
-    PATH is a directory or any URL that fsspec knows (s3://…, gs://…): a collection of steps, the directory of one
-    step, or one that torch.distributed.checkpoint wrote.
+    PATH is a directory or a URL that fsspec supports (s3://…, gs://…). It holds a collection of steps, one step, or a
+    checkpoint of torch.distributed.checkpoint.
     """
 
 
@@ -66,7 +68,7 @@ def checkpoint() -> None:
 @click.argument("path", metavar="PATH")
 @output_option
 def ls(path: str, output: Output) -> None:
-    """List the steps at PATH, oldest first. Reads their commit marks only."""
+    """List the steps at PATH, oldest first. Reads only their commit marks."""
     with torch_needed():
         from phalanx.train.checkpoint.store.errors import NoSuchStep
         from phalanx.train.checkpoint.store.medium import is_url, open_medium
@@ -124,13 +126,13 @@ def step_row(step: Step) -> dict[str, object]:
 
 @checkpoint.command()
 @click.argument("path", metavar="PATH")
-@click.option("--step", type=int, help="Only this step.")
-@click.option("--shallow", is_flag=True, help="Look at marks, manifests and sizes, and read no data.")
+@click.option("--step", type=int, help="Verify only this step. Default: all steps.")
+@click.option("--shallow", is_flag=True, help="Check only commit marks, manifests and sizes; read no data.")
 @output_option
 def verify(path: str, step: int | None, shallow: bool, output: Output) -> int:
-    """Read every byte of every step at PATH and compare it with what was written.
+    """Verify the checksums of every step at PATH.
 
-    Says which step a load would take. Exits with 1 where a committed step is damaged or no step is intact.
+    Names the step that a load would use. The exit code is 1 if a committed step is damaged or no step is intact.
     """
     with torch_needed():
         from phalanx.train.checkpoint.store.medium import open_medium
@@ -196,12 +198,16 @@ def verified_alone(path: str, *, deep: bool) -> dict[str, object]:
     type=click.Choice(["step", "safetensors"]),
     default="step",
     show_default=True,
-    help="As a step with all it holds, or the tensors as safetensors files.",
+    help="Copy the whole step, or only its tensors as safetensors files.",
 )
-@click.option("--prefix", default="", help="With --to safetensors: only names that begin so, and without it.")
+@click.option(
+    "--prefix",
+    default="",
+    help="With --to safetensors: copy only tensors with this prefix, and remove it from their names.",
+)
 @output_option
 def cp(path: str, destination: str, step: int | None, form: str, prefix: str, output: Output) -> None:
-    """Copy a step from PATH into the collection DESTINATION, checking every byte on the way.
+    """Copy a step from PATH into the collection DESTINATION and verify every byte.
 
     With --to safetensors, DESTINATION is a directory for `model.safetensors`, or for several files and their index.
     """
@@ -224,9 +230,9 @@ def cp(path: str, destination: str, step: int | None, form: str, prefix: str, ou
 @checkpoint.command()
 @click.argument("path", metavar="PATH")
 @click.argument("destination", metavar="DESTINATION")
-@click.option("--ranks", type=click.IntRange(min=1), required=True, help="For how many ranks.")
+@click.option("--ranks", type=click.IntRange(min=1), required=True, help="Number of ranks to write for.")
 @step_option
-@click.option("--as-step", type=click.IntRange(min=0), help="Its number at DESTINATION; default: the one it has.")
+@click.option("--as-step", type=click.IntRange(min=0), help="Step number at DESTINATION. Default: unchanged.")
 @trusted_option
 @output_option
 def reshard(
@@ -238,9 +244,9 @@ def reshard(
     trusted: bool,
     output: Output,
 ) -> None:
-    """Write a checkpoint anew, as that many ranks would have written it, each with its rows of every tensor.
+    """Rewrite a step for another number of ranks, each with its rows of every tensor.
 
-    Loading needs no resharding before: any number of ranks loads what any other saved.
+    Loading does not need this: any number of ranks can load what any other number saved.
     """
     with torch_needed():
         from phalanx.train.checkpoint.store import chosen
@@ -255,7 +261,7 @@ def reshard(
 def diff(path: str, other: str | None, output: Output) -> int:
     """Compare the checkpoints at PATH and OTHER, or the two newest steps at PATH, tensor by tensor and bit by bit.
 
-    Exits with 1 where they differ.
+    The exit code is 1 if they differ.
     """
     with torch_needed():
         from phalanx.train.checkpoint.store import differences
@@ -267,14 +273,14 @@ def diff(path: str, other: str | None, output: Output) -> int:
 
 
 @checkpoint.command()
-@click.option("--machines", type=click.IntRange(min=1), required=True, help="How many machines train together.")
+@click.option("--machines", type=click.IntRange(min=1), required=True, help="Number of machines of the training job.")
 @click.option(
     "--copies",
     "copy_count",
     type=click.IntRange(min=1),
     default=2,
     show_default=True,
-    help="How many machines hold each snapshot in memory, its own included.",
+    help="Number of machines that hold each snapshot in memory, including its own.",
 )
 @click.option(
     "--lost",
@@ -282,14 +288,14 @@ def diff(path: str, other: str | None, output: Output) -> int:
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Up to how many machines lost at once.",
+    help="Largest number of machines lost at once.",
 )
 @output_option
 def copies(machines: int, copy_count: int, lost_most: int, output: Output) -> None:
-    """Tell how likely it is that the memory of peers alone brings a training back, before anything is started.
+    """Calculate how likely a training job can restore from the memory of its peers when machines are lost.
 
-    For each number of machines lost at once: in how many of the ways to lose them every snapshot has a copy left.
-    Counted exactly, for the placement that the peer tier makes.
+    For each number of machines lost at once: the share of combinations that leave a copy of every snapshot. The count
+    is exact for the placement that the peer tier uses. Starts nothing.
     """
     from math import comb
 

@@ -12,9 +12,12 @@ from click.shell_completion import get_completion_class
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL.
 
+    Load it in the startup file of the shell:
+
     \b
     eval "$(phalanx completion bash)"    in ~/.bashrc
     eval "$(phalanx completion zsh)"     in ~/.zshrc
+    phalanx completion fish | source     in ~/.config/fish/config.fish
     """
     script = get_completion_class(shell)
     assert script is not None, f"click knows no {shell}"

@@ -16,7 +16,7 @@ TOKEN_SHOWN = 6
 @click.pass_context
 @output_option
 def config(ctx: click.Context, output: Output) -> None:
-    """Show the contexts of the config file. Tokens are never printed whole."""
+    """Show the contexts of the config file. Tokens are shortened."""
     if ctx.invoked_subcommand is not None:
         return
     known = load_config()
@@ -36,7 +36,7 @@ def config(ctx: click.Context, output: Output) -> None:
 @config.command()
 @click.argument("name")
 def use(name: str) -> None:
-    """Talk to the server of the context NAME from now on."""
+    """Use the server of the context NAME from now on."""
     known = _with(name)
     known.current = name
     save_config(known)
@@ -45,7 +45,7 @@ def use(name: str) -> None:
 @config.command()
 @click.argument("name")
 def remove(name: str) -> None:
-    """Forget the context NAME and its token."""
+    """Remove the context NAME and its token from the config file."""
     known = _with(name)
     del known.contexts[name]
     if known.current == name:
@@ -55,13 +55,13 @@ def remove(name: str) -> None:
 
 @config.command()
 def path() -> None:
-    """Print where the config file is."""
+    """Print the path of the config file."""
     click.echo(config_path())
 
 
 @config.command()
 def addr() -> None:
-    """Print the address that verbs talk to now."""
+    """Print the address of the server that verbs use now."""
     click.echo(current_context().addr)
 
 

@@ -14,7 +14,7 @@ DEFAULT = "phalanx-bundle.zip"
 
 @click.group()
 def debug() -> None:
-    """Take things along to look into elsewhere."""
+    """Collect logs, metrics and the journal for a bug report."""
 
 
 @debug.command()
@@ -22,8 +22,8 @@ def debug() -> None:
 def bundle(file: str) -> None:
     """Write the journal, the state, logs, metrics and versions of the server to FILE, phalanx-bundle.zip by default.
 
-    Commands of jobs are in it; values of their variables, secrets, tokens and passwords are not. Only an admin may take
-    one.
+    The bundle holds the commands of jobs. It holds no values of environment variables, no secrets, tokens or passwords.
+    Needs the role admin.
     """
     target, part = Path(file), Path(f"{file}.part")
     try:

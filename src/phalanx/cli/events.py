@@ -17,17 +17,18 @@ BESIDE = ("seq", "now_ms", "type", "job")
 
 @click.command()
 @click.option(
-    "--since", type=click.IntRange(0), metavar="SEQ", help="Begin after this record, not with what comes next."
+    "--since",
+    type=click.IntRange(0),
+    metavar="SEQ",
+    help="Start after the record with this sequence number. Default: with the next event.",
 )
-@click.option("--job", default="", metavar="ID", help="Only about one job.")
-@click.option("--type", "kind", default="", metavar="TYPE", help="Only of one type, such as AttemptEnded.")
-@click.option(
-    "--no-follow", is_flag=True, help="End with what has happened by now; from the beginning, unless --since."
-)
-@click.option("--limit", type=click.IntRange(1), help="End after so many.")
+@click.option("--job", default="", metavar="ID", help="Only events of this job.")
+@click.option("--type", "kind", default="", metavar="TYPE", help="Only events of this type, such as AttemptEnded.")
+@click.option("--no-follow", is_flag=True, help="Print past events and exit; from the first event, or after --since.")
+@click.option("--limit", type=click.IntRange(1), help="Exit after this many events. Default: no limit.")
 @output_option
 def events(since: int | None, job: str, kind: str, no_follow: bool, limit: int | None, output: Output) -> None:
-    """Print events as they happen, until Ctrl-C: one a line, as text or JSON."""
+    """Print events as they happen, until Ctrl-C, one per line as text or JSON."""
     client, told = connect(), 0
     if job:
         job = client.get(job_path(job))["id"]

@@ -12,9 +12,9 @@ from phalanx.cli.line import AllKeys, attended, is_terminal, open_line, piped, s
 @click.command(context_settings={"ignore_unknown_options": True})
 @job_argument
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-@click.option("--rank", "--task", type=click.IntRange(0), default=0, show_default=True, help="Beside which task.")
+@click.option("--rank", "--task", type=click.IntRange(0), default=0, show_default=True, help="Number of the task.")
 def exec(job: str, command: tuple[str, ...], rank: int) -> int | None:  # noqa: A001
-    """Run COMMAND (a shell, if none is given) beside a task of the job ID, in its surroundings. It is audited."""
+    """Run COMMAND, by default a shell, beside a task of the job ID in its environment. It is audited."""
     at_terminal = is_terminal()
     argv = command or (("sh", "-i") if at_terminal else ("sh",))
     query = [("rank", str(rank)), *(("arg", word) for word in argv)]

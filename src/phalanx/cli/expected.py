@@ -20,8 +20,9 @@ FINAL = ("succeeded", "failed", "cancelled")
 @job_argument
 @output_option
 def when(job: str, output: Output) -> None:
-    """Say when the job ID is expected to start; of one that runs when it is expected to end, of one that is over when
-    it did. `phalanx why ID` says what that depends on.
+    """Show when the pending job ID is expected to start, or when the running job ID is expected to end.
+
+    For a finished job, show when it ended. `phalanx why ID` explains what the start depends on.
     """
     client = connect()
     found = client.get(job_path(job))

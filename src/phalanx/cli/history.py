@@ -39,15 +39,21 @@ COLUMNS = (
 
 @click.command()
 @click.option(
-    "--since", default="1d", show_default=True, metavar="TIME", help="Ended since then: 24h, 30d, 2030-01-31T08:00Z."
+    "--since",
+    default="1d",
+    show_default=True,
+    metavar="TIME",
+    help="Only jobs that ended since then: 24h, 30d, 2030-01-31T08:00Z.",
 )
-@click.option("--user", default="", help="Only of one user.")
-@click.option("--queue", default="", shell_complete=queue_names, help="Only of a queue and those below it.")
-@click.option("--name", default="", help="Only of one name.")
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
+@click.option("--user", default="", help="Only jobs of this user.")
+@click.option(
+    "--queue", default="", shell_complete=queue_names, help="Only jobs of this queue and the queues below it."
+)
+@click.option("--name", default="", help="Only jobs with this name.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @output_option
 def history(since: str, user: str, queue: str, name: str, limit: int, output: Output) -> None:
-    """List jobs that are over, those submitted last first. GPU-HOURS are the job's GPUs times the time that it ran."""
+    """List finished jobs, last submitted first. GPU-HOURS is the number of GPUs times the hours that the job ran."""
     since_ms = past(since, "--since")
     listed = connect().items("/jobs", LOOKED_AT_MAX, state=FINAL, user=user, queue=queue, name=name)
     rows = []

@@ -13,5 +13,5 @@ from phalanx.cli.output import Output, output_option
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def hold(jobs: tuple[str, ...], output: Output) -> int:
-    """Have the waiting jobs ID... not start until they are released."""
+    """Hold the pending jobs ID...: they do not start until they are released."""
     return change_jobs(jobs, "hold", output)

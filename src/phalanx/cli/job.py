@@ -60,7 +60,7 @@ ATTEMPT_COLUMNS = (
 @watch_option
 @output_option
 def job(job: str, watch: bool, output: Output) -> None:
-    """Show the job ID: what it asks for, where it stands, and every attempt at it. Of an array: its members."""
+    """Show the job ID: its request, its state and its attempts; of an array, its members."""
     client = connect()
 
     def show() -> None:

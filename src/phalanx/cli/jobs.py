@@ -33,17 +33,24 @@ FOUND_COLUMNS = (
 
 @click.command()
 @click.option("--all", "with_ended", is_flag=True, help="Include finished jobs.")
-@click.option("--state", default="", metavar="STATE[,…]", help="Only these states: pending, running, …")
-@click.option("--queue", default="", shell_complete=queue_names, help="Only a queue and those below it.")
-@click.option("--user", default="", help="Only of one user.")
-@click.option("--name", default="", help="Only of one name.")
-@click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Only of one kind.")
-@click.option("--label", default="", metavar="KEY=VALUE", help="Only with a label.")
-@click.option("--array", "array_of", default="", metavar="ID", help="Only the members of an array.")
 @click.option(
-    "--found", is_flag=True, help="Instead, attempts that a store restored from a backup does not know, and their logs."
+    "--state",
+    default="",
+    metavar="STATE[,…]",
+    help="Only jobs in these states: pending, running, … Default: all that are not finished.",
 )
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many, newest first.")
+@click.option(
+    "--queue", default="", shell_complete=queue_names, help="Only jobs of this queue and the queues below it."
+)
+@click.option("--user", default="", help="Only jobs of this user.")
+@click.option("--name", default="", help="Only jobs with this name.")
+@click.option("--kind", type=click.Choice(["training", "service", "interactive"]), help="Only jobs of this kind.")
+@click.option("--label", default="", metavar="KEY=VALUE", help="Only jobs with this label.")
+@click.option("--array", "array_of", default="", metavar="ID", help="Only members of this array.")
+@click.option(
+    "--found", is_flag=True, help="List instead the attempts, with their logs, that are missing from a restored backup."
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of jobs.")
 @watch_option
 @output_option
 def jobs(
@@ -60,9 +67,10 @@ def jobs(
     watch: bool,
     output: Output,
 ) -> None:
-    """List jobs, the newest first. Finished jobs are left out, unless --all or --state asks for them.
-    AGE is the time since a job was submitted, RAN the time that all its attempts together ran.
-    PREEMPTIONS is shown where a job was preempted; `phalanx why ID` says for which job last.
+    """List jobs, newest first. Finished jobs are listed only with --all or --state.
+
+    AGE is the time since submission. RAN is the run time of all attempts together. PREEMPTIONS is shown if a listed job
+    was preempted; `phalanx why ID` names the job that it was last preempted for.
     """
     states = state or ("" if with_ended else LIVE)
     client = connect()

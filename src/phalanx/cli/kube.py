@@ -18,13 +18,26 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--kubeconfig", metavar="FILE", help="How to reach the API server. [KUBECONFIG, the pod's, ~/.kube/config]"
+    "--kubeconfig",
+    metavar="FILE",
+    help="Kubeconfig file. Default: $KUBECONFIG, the service account of the pod, or ~/.kube/config.",
 )
-@click.option("--context", metavar="NAME", help="The context of the kubeconfig.")
-@click.option("--scheduler-name", default="phalanx", show_default=True, help="Schedules pods that name this one.")
-@click.option("--policy", default="phalanx", show_default=True, metavar="NAME", help="What decides.")
-@click.option("--topology", multiple=True, metavar="LABEL", help="Labels that name domains of nodes, outermost first.")
-@click.option("--journal", metavar="FILE", help="Where events and decisions are written; an older one is replaced.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig. Default: its current context.")
+@click.option(
+    "--scheduler-name", default="phalanx", show_default=True, help="Schedule the pods with this schedulerName."
+)
+@click.option("--policy", default="phalanx", show_default=True, metavar="NAME", help="The policy.")
+@click.option(
+    "--topology",
+    multiple=True,
+    metavar="LABEL",
+    help="Node label of a topology level; repeatable, outermost first. Default: the common labels.",
+)
+@click.option(
+    "--journal",
+    metavar="FILE",
+    help="Write events and decisions to this file; an existing one is replaced. Default: no journal.",
+)
 def kube(
     kubeconfig: str | None,
     context: str | None,
@@ -33,7 +46,7 @@ def kube(
     topology: tuple[str, ...],
     journal: str | None,
 ) -> None:
-    """Schedule the pods of a Kubernetes cluster that name this scheduler: gangs whole, or not at all."""
+    """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
     from phalanx.kube.access import find_access
     from phalanx.kube.nodes import TOPOLOGY_LABELS
     from phalanx.kube.scheduler import Settings

@@ -14,7 +14,14 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
 
 @click.command(context_settings={"ignore_unknown_options": True, "auto_envvar_prefix": None})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--nnodes", metavar="N|MIN:MAX", envvar="PET_NNODES", default="1", show_default=True, help="Agents.")
+@click.option(
+    "--nnodes",
+    metavar="N|MIN:MAX",
+    envvar="PET_NNODES",
+    default="1",
+    show_default=True,
+    help="Number of agents, one per node.",
+)
 @click.option(
     "--nproc-per-node",
     "--nproc_per_node",
@@ -22,25 +29,30 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     envvar="PET_NPROC_PER_NODE",
     default="1",
     show_default=True,
-    help="Ranks of this agent: a number, gpu, cpu or auto.",
+    help="Number of ranks on this node: a number, gpu, cpu or auto.",
 )
-@click.option("--standalone", is_flag=True, help="One node, whatever the environment says.")
+@click.option("--standalone", is_flag=True, help="Use one node; ignore --nnodes, the endpoint and their variables.")
 @click.option(
     "--rdzv-endpoint",
     "--rdzv_endpoint",
     metavar="HOST:PORT",
     envvar="PET_RDZV_ENDPOINT",
-    help="Where agents find one another: the address of one of them.",
+    help="Address of one agent, where the agents meet. Needed with several nodes. Default port: 29400.",
 )
 @click.option(
-    "--rdzv-id", "--rdzv_id", metavar="NAME", envvar="PET_RDZV_ID", default="none", help="The run's name, on all nodes."
+    "--rdzv-id",
+    "--rdzv_id",
+    metavar="NAME",
+    envvar="PET_RDZV_ID",
+    default="none",
+    help="Name of the run, equal on all nodes. Default: 'none'.",
 )
 @click.option(
     "--rdzv-backend",
     "--rdzv_backend",
     metavar="NAME",
     envvar="PET_RDZV_BACKEND",
-    help="Taken for torchrun's sake: agents always agree among themselves.",
+    help="Accepted for compatibility with torchrun; has no effect.",
 )
 @click.option(
     "--rdzv-conf",
@@ -48,11 +60,28 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     metavar="KEY=S,…",
     envvar="PET_RDZV_CONF",
     default="",
-    help="last_call_timeout, join_timeout and lease, in seconds.",
+    help="Times in seconds. Default: last_call_timeout=2,join_timeout=600,lease=5.",
 )
-@click.option("--master-addr", "--master_addr", envvar="PET_MASTER_ADDR", help="The endpoint's host.")
-@click.option("--master-port", "--master_port", type=int, envvar="PET_MASTER_PORT", help="The endpoint's port.")
-@click.option("--local-addr", "--local_addr", envvar="PET_LOCAL_ADDR", default="", help="This node's address.")
+@click.option(
+    "--master-addr",
+    "--master_addr",
+    envvar="PET_MASTER_ADDR",
+    help="Host of the endpoint, if --rdzv-endpoint is not given.",
+)
+@click.option(
+    "--master-port",
+    "--master_port",
+    type=int,
+    envvar="PET_MASTER_PORT",
+    help="Port of the endpoint, with --master-addr. Default: 29400.",
+)
+@click.option(
+    "--local-addr",
+    "--local_addr",
+    envvar="PET_LOCAL_ADDR",
+    default="",
+    help="Address of this node. Default: found by the route to the endpoint.",
+)
 @click.option(
     "--max-restarts",
     "--max_restarts",
@@ -60,11 +89,22 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     envvar="PET_MAX_RESTARTS",
     default=3,
     show_default=True,
-    help="Restarts after failures, of all agents together.",
+    help="Number of restarts after failures, counted over all agents.",
 )
-@click.option("--standby", metavar="N", type=int, default=0, show_default=True, help="Warm processes of this agent.")
 @click.option(
-    "--preload", metavar="MODULE,…", default="torch", show_default=True, help="What standby processes import."
+    "--standby",
+    metavar="N",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Number of standby processes on this node, which make restarts faster.",
+)
+@click.option(
+    "--preload",
+    metavar="MODULE,…",
+    default="torch",
+    show_default=True,
+    help="Modules that standby processes import in advance.",
 )
 @click.option(
     "--hang-timeout",
@@ -72,7 +112,7 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     type=float,
     default=600.0,
     show_default=True,
-    help="Ranks that told steps and tell none for so long have failed.",
+    help="Seconds without a reported step after which ranks count as failed. Starts with the first step.",
 )
 @click.option(
     "--shutdown-timeout",
@@ -82,14 +122,18 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     envvar="TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
     default=30.0,
     show_default=True,
-    help="Time between SIGTERM and SIGKILL.",
+    help="Seconds between SIGTERM and SIGKILL.",
 )
-@click.option("--retry-program-errors", is_flag=True, help="Start again also after errors of the program itself.")
-@click.option("--quiet", "-q", is_flag=True, help="Tell of failures alone.")
+@click.option(
+    "--retry-program-errors",
+    is_flag=True,
+    help="Restart also after errors of the program, such as ImportError. Default: fail at once.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Log only failures.")
 def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str) -> int:
-    """Start COMMAND as the ranks of a training, one agent a node, and start them again after failures.
+    """Start COMMAND as the ranks of a training job on this node, and restart them after failures.
 
-    The environment of ranks and the options are those of torchrun:
+    Run it once on each node. Options and the environment of ranks are those of torchrun:
 
         phalanx launch --nproc-per-node 8 -- python train.py
     """

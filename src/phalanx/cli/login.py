@@ -16,18 +16,30 @@ DAY_S = 86_400
 
 @click.command()
 @click.argument("addr", required=False, metavar="[ADDR]")
-@click.option("--context", "name", default="default", show_default=True, help="The name to keep it under.")
-@click.option("--user", help="Log in with a password, which is asked for.")
-@click.option("--token-stdin", is_flag=True, help="Take a token from standard input instead.")
+@click.option(
+    "--context", "name", default="default", show_default=True, help="Name of the context that stores address and token."
+)
+@click.option("--user", help="Log in as this user; asks for the password.")
+@click.option(
+    "--token-stdin", is_flag=True, help="Read a token from standard input instead of logging in with a password."
+)
 @click.option(
     "--scope",
     "scopes",
     type=click.Choice(["read", "write", "admin"]),
     multiple=True,
-    help="With --user: what the token may be used for. Default: all that you may do.",
+    help="With --user: scope of the token; repeatable. Default: all that your roles allow.",
 )
-@click.option("--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long it is to last.")
-@click.option("--ca-file", default="", metavar="FILE", help="Certificates to trust beside the system's.")
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    default=30,
+    show_default=True,
+    help="With --user: lifetime of the token in days.",
+)
+@click.option(
+    "--ca-file", default="", metavar="FILE", help="CA certificates to trust in addition to those of the system."
+)
 def login(
     addr: str | None,
     name: str,
@@ -37,7 +49,7 @@ def login(
     days: int,
     ca_file: str,
 ) -> None:
-    """Log in to the server at ADDR and keep the token in the config file, which only you can read."""
+    """Log in to the server at ADDR and store the token in the config file, which only you can read."""
     if scopes and (token_stdin or not user):
         raise click.UsageError("--scope goes with --user; the scopes of a token are those it was made with")
     found = current_context()

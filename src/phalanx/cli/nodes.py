@@ -30,12 +30,16 @@ NODES_MAX = 100_000
 
 
 @click.command()
-@click.option("--health", type=click.Choice(["healthy", "suspect", "draining", "failed"]), help="Only these.")
+@click.option(
+    "--health",
+    type=click.Choice(["healthy", "suspect", "draining", "failed"]),
+    help="Only nodes of this health. Default: all.",
+)
 @state_option
 @watch_option
 @output_option
 def nodes(health: str | None, state_path: str | None, watch: bool, output: Output) -> None:
-    """List the nodes of the cluster."""
+    """List the nodes with their health, their GPUs and the jobs on them."""
     if state_path is not None:
         shown(lambda: _show([_row(node) for node in _saved(state_path, health)], output), watch)
         return

@@ -35,7 +35,7 @@ CELL_COLUMNS = (Column("free"), Column("opportunistic"), Column("cells", "FREE C
 @watch_option
 @output_option
 def queues(state_path: str | None, watch: bool, output: Output) -> None:
-    """List the queues: the jobs of each and of those inside, the GPUs these have and want, and what it is allotted."""
+    """List the queues with their jobs, GPUs in use, GPUs wanted and quotas; a queue includes those below it."""
     if state_path is not None:
         shown(lambda: show(_saved(state_path), output), watch)
         return

@@ -13,5 +13,5 @@ from phalanx.cli.output import Output, output_option
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def release(jobs: tuple[str, ...], output: Output) -> int:
-    """Let the held jobs ID... start again."""
+    """Release the held jobs ID..., so that they can start."""
     return change_jobs(jobs, "release", output)

@@ -13,9 +13,9 @@ from phalanx.cli.output import Output, output_option
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def requeue(jobs: tuple[str, ...], output: Output) -> int:
-    """Stop the running jobs ID... with notice and their grace, and have them wait for their next start.
+    """Stop the running jobs ID..., with their grace period, and queue them again.
 
-    They keep their place among the submissions, and go on from their newest checkpoint, if they save any.
+    They keep their submission time, and continue from their newest checkpoint if they save any.
     """
     return change_jobs(jobs, "requeue", output)
 
@@ -24,9 +24,9 @@ def requeue(jobs: tuple[str, ...], output: Output) -> int:
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def suspend(jobs: tuple[str, ...], output: Output) -> int:
-    """Have the jobs ID... give up their GPUs, and not start again until they are resumed.
+    """Suspend the jobs ID...: they free their GPUs and do not start until they are resumed.
 
-    They are stopped with notice and their grace, and go on from their newest checkpoint, if they save any.
+    They are stopped with their grace period, and continue from their newest checkpoint if they save any.
     """
     return change_jobs(jobs, "suspend", output)
 
@@ -35,5 +35,5 @@ def suspend(jobs: tuple[str, ...], output: Output) -> int:
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
 @output_option
 def resume(jobs: tuple[str, ...], output: Output) -> int:
-    """Let the suspended jobs ID... start again."""
+    """Resume the suspended jobs ID..., so that they can start again."""
     return change_jobs(jobs, "resume", output)

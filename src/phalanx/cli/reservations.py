@@ -22,7 +22,7 @@ COLUMNS = (Column("job"), AT, Column("in"), Column("where", "NODES"))
 @watch_option
 @output_option
 def reservations(state_path: str | None, watch: bool, output: Output) -> None:
-    """List the reservations: which job gets which nodes, and when, by what is known now."""
+    """List the reservations: which job gets which nodes, and when, as planned now."""
     if state_path is not None:
         shown(lambda: _show_saved(state_path, output), watch)
         return

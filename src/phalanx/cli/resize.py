@@ -12,9 +12,12 @@ from phalanx.cli.output import Output, output_option
 @click.command()
 @job_argument
 @click.argument("replicas", type=click.IntRange(0), metavar="N")
-@click.option("--min", "minimum", type=click.IntRange(1), help="The fewest it can run with. Default: unchanged.")
-@click.option("--role", default="", help="Which role, of a gang of several.")
+@click.option("--min", "minimum", type=click.IntRange(1), help="Minimum number of replicas. Default: unchanged.")
+@click.option("--role", default="", help="Role to resize, if the job has several.")
 @output_option
 def resize(job: str, replicas: int, minimum: int | None, role: str, output: Output) -> int:
-    """Give the job ID N replicas: at once if it waits; if it is elastic and runs, it shrinks to N or grows up to N."""
+    """Set the number of replicas of the job ID to N.
+
+    A pending job starts with N. A running job must be elastic: it shrinks to N, or grows up to N when GPUs are free.
+    """
     return change_jobs([job], "resize", output, {"replicas": replicas, "min": minimum, "role": role})

@@ -20,10 +20,10 @@ LOOK_S = 0.2
 
 @click.command()
 @job_argument
-@click.option("--timeout", default="5m", show_default=True, metavar="TIME", help="Give up after so long: 90s, 1h.")
-@click.option("--no-wait", is_flag=True, help="Return when the job was asked, not when its work is durable.")
+@click.option("--timeout", default="5m", show_default=True, metavar="TIME", help="Maximum time to wait: 90s, 1h.")
+@click.option("--no-wait", is_flag=True, help="Return once the job was asked, without waiting for the checkpoint.")
 def save(job: str, timeout: str, no_wait: bool) -> int:
-    """Ask the running job ID to save its work now, and wait until what it has done by now is durable.
+    """Ask the running job ID to save a checkpoint now, and wait until it is durable.
 
     The job must report its progress, as phalanx.train.checkpoint does.
     """

@@ -18,16 +18,19 @@ from phalanx.cli.when import clock
 COLUMNS = (Column("name"), Column("granted", "GRANTS"), Column("has_value", "VALUE"), Column("updated"))
 
 queue_option = click.option(
-    "--queue", default="", shell_complete=queue_names, help="Jobs of this queue and all below it; - is every queue."
+    "--queue",
+    default="",
+    shell_complete=queue_names,
+    help="Jobs of this queue and the queues below it; - for all queues.",
 )
-user_option = click.option("--user", default="", help="Jobs of this user; with --queue, of this user there.")
+user_option = click.option("--user", default="", help="Jobs of this user; with --queue, only in that queue.")
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 @output_option
 def secrets(ctx: click.Context, output: Output) -> None:
-    """List the secrets that your jobs may use; see also `secrets set|grant|revoke|delete`. Values are never shown."""
+    """List the secrets that your jobs may use, or manage them with a subcommand. Values are never shown."""
     if ctx.invoked_subcommand is None:
         _list(output)
 
@@ -35,17 +38,19 @@ def secrets(ctx: click.Context, output: Output) -> None:
 @secrets.command("list")
 @output_option
 def list_(output: Output) -> None:
-    """List the secrets that your jobs may use, for an admin all of them; those without a grant no job may use."""
+    """List the secrets that your jobs may use; an admin sees all. No job may use a secret without a grant."""
     _list(output)
 
 
 @secrets.command("set")
 @click.argument("name")
-@click.option("--from-file", "path", metavar="FILE", help="Take the value from FILE. Default: asked for, or a pipe.")
+@click.option(
+    "--from-file", "path", metavar="FILE", help="Read the value from FILE. Default: from a pipe, or typed at a prompt."
+)
 def set_(name: str, path: str | None) -> None:
-    """Set the value of the secret NAME, which jobs get as the variable NAME. Its grants stay as they are.
+    """Set the value of the secret NAME, which jobs get as the environment variable NAME. Grants are unchanged.
 
-    The value is never an argument: other users of this machine could see it there.
+    The value cannot be an argument, because other users of this machine could see it.
     """
     made = connect().change("PUT", _path(name), {"value": _value(name, path)})
     advice = "" if made["grants"] else f"; no job may use it before `phalanx secrets grant {name} --queue QUEUE`"
@@ -57,7 +62,7 @@ def set_(name: str, path: str | None) -> None:
 @queue_option
 @user_option
 def grant(name: str, queue: str, user: str) -> None:
-    """Let jobs of a queue, of a user, or of a user in a queue use the secret NAME."""
+    """Allow jobs of a queue, of a user, or of a user in a queue to use the secret NAME."""
     _need_one(queue, user)
     given = {key: value for key, value in (("queue", queue), ("user", user)) if value}
     connect().change("PUT", f"{_path(name)}/grants", given)
@@ -69,7 +74,10 @@ def grant(name: str, queue: str, user: str) -> None:
 @queue_option
 @user_option
 def revoke(name: str, queue: str, user: str) -> None:
-    """Take a grant of the secret NAME away, as it was given. Jobs that wait and name it end when they would start."""
+    """Revoke a grant of the secret NAME; use the same options as `grant`.
+
+    Pending jobs that need it fail at their next start. Running tasks keep the value.
+    """
     _need_one(queue, user)
     connect().change("DELETE", f"{_path(name)}/grants", queue=queue, user=user)
     click.echo(f"{_words(queue, user)} may not use {name} any more, unless by another grant", err=True)

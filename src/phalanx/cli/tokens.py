@@ -28,7 +28,7 @@ DAY_S = 86_400
 @click.pass_context
 @output_option
 def tokens(ctx: click.Context, output: Output) -> None:
-    """List the tokens you may see; see also `tokens add|revoke`. The tokens themselves are told once, when made."""
+    """List the tokens you may see, or manage them with a subcommand. The text of a token is shown only when created."""
     if ctx.invoked_subcommand is None:
         rows = [
             {
@@ -51,14 +51,16 @@ def tokens(ctx: click.Context, output: Output) -> None:
     multiple=True,
     default=("read", "write"),
     show_default=True,
-    help="What it may be used for.",
+    help="Scope of the token; repeatable.",
 )
 @click.option(
-    "--days", type=click.IntRange(1, 3650), help="How long it lasts. Default: 30, or as long as your own token."
+    "--days", type=click.IntRange(1, 3650), help="Lifetime in days. Default: 30, at most that of your own token."
 )
-@click.option("--user", default="", help="Whose it is to be; only an admin makes tokens for others. Default: yours.")
+@click.option(
+    "--user", default="", help="User of the token; another user than yourself needs the role admin. Default: you."
+)
 def add(name: str, scopes: tuple[str, ...], days: int | None, user: str) -> None:
-    """Make a token called NAME and print it. It ends, at the latest, with the token it is made with: yours."""
+    """Create the token NAME and print it. It expires no later than the token you are logged in with."""
     body: dict[str, Any] = {"name": name, "scopes": list(scopes)}
     if days is not None:
         body["ttl_s"] = days * DAY_S
@@ -72,7 +74,7 @@ def add(name: str, scopes: tuple[str, ...], days: int | None, user: str) -> None
 @tokens.command()
 @click.argument("token_id", metavar="ID")
 def revoke(token_id: str) -> None:
-    """Revoke the token ID, with all tokens that were made with it."""
+    """Revoke the token ID and all tokens that were created with it."""
     others = connect().change("DELETE", f"/tokens/{quote(token_id, safe='')}")["revoked"] - 1
     tokens_made = f" and {others} made with it" if others else ""
     click.echo(f"revoked token {token_id}{tokens_made}", err=True)

@@ -26,9 +26,9 @@ STATE_STYLE = {"running": "green", "starting": "cyan", "stopping": "yellow", "su
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print the screen once and end.")
+@click.option("--once", is_flag=True, help="Print the screen once and exit.")
 def top(once: bool) -> None:
-    """Show nodes and jobs full-screen, every 2 s; `q` ends it."""
+    """Show nodes and jobs full-screen, refreshed every 2 s; `q` quits."""
     from rich.console import Console
     from rich.live import Live
 

@@ -28,19 +28,23 @@ OF_JOBS = (
 
 
 @click.command()
-@click.option("--by", type=click.Choice(["user", "queue", "job"]), default="user", show_default=True)
 @click.option(
-    "--since", default="7d", show_default=True, metavar="TIME", help="From when on: 24h, 30d, 2030-01-31T08:00Z."
+    "--by", type=click.Choice(["user", "queue", "job"]), default="user", show_default=True, help="Sum by this."
 )
-@click.option("--until", metavar="TIME", help="Up to when: likewise. Default: now.")
-@click.option("--user", default="", help="Only of one user.")
-@click.option("--queue", default="", shell_complete=queue_names, help="Only of a queue and those below it.")
+@click.option(
+    "--since", default="7d", show_default=True, metavar="TIME", help="Start of the period: 24h, 30d, 2030-01-31T08:00Z."
+)
+@click.option("--until", metavar="TIME", help="End of the period: 24h, 30d, 2030-01-31T08:00Z. Default: now.")
+@click.option("--user", default="", help="Only jobs of this user.")
+@click.option(
+    "--queue", default="", shell_complete=queue_names, help="Only jobs of this queue and the queues below it."
+)
 @output_option
 def usage(by: str, since: str, until: str | None, user: str, queue: str, output: Output) -> None:
-    """Sum up GPU-hours held, the most first.
+    """Sum up the allocated GPU-hours by user, queue or job, largest first.
 
-    LOST is what was stopped before it was saved. BUSY is how busy the GPUs were by what jobs report (gpu_busy), IDLE
-    the GPU-hours that this leaves; a dash where no job reports it.
+    LOST is work that was stopped before it was saved. BUSY is the GPU utilisation that jobs report (gpu_busy). IDLE is
+    the GPU-hours that were not busy. Both are a dash if no job reports utilisation.
     """
     since_ms, until_ms = past(since, "--since"), past(until, "--until") if until else now_ms()
     if since_ms >= until_ms:

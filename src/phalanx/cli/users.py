@@ -20,22 +20,28 @@ ROLES = click.Choice(["admin", "operator", "member", "viewer"])
 @click.pass_context
 @output_option
 def users(ctx: click.Context, output: Output) -> None:
-    """List the users with their roles; see also `users add|remove|grant|revoke|password|disable|enable|unix-user`."""
+    """List the users with their roles, or manage them with a subcommand."""
     if ctx.invoked_subcommand is None:
         emit([_row(user) for user in connect().get("/users")["items"]], COLUMNS, output)
 
 
 @users.command()
 @click.argument("name")
-@click.option("--password", is_flag=True, help="Ask for a password. Without one, the user logs in by tokens only.")
-@click.option("--role", type=ROLES, help="A role to begin with.")
+@click.option(
+    "--password",
+    is_flag=True,
+    help="Set a password at a prompt. Default: no password; the user logs in with tokens only.",
+)
+@click.option("--role", type=ROLES, help="Role of the user. Default: none.")
 @click.option(
     "--queue",
     default="",
     shell_complete=queue_names,
-    help="Where the role holds: a queue and all below it. Default: everywhere.",
+    help="Queue in which the role holds, with the queues below it. Default: the whole cluster.",
 )
-@click.option("--unix-user", default="", help="The Unix user that their tasks run as. Default: none of their own.")
+@click.option(
+    "--unix-user", default="", help="Unix user that runs the tasks of this user. Default: that of `up --job-user`."
+)
 def add(name: str, password: bool, role: str | None, queue: str, unix_user: str) -> None:
     """Add the user NAME."""
     client = connect()
@@ -52,7 +58,7 @@ def add(name: str, password: bool, role: str | None, queue: str, unix_user: str)
 @users.command()
 @click.argument("name")
 def remove(name: str) -> None:
-    """Remove the user NAME with all tokens."""
+    """Remove the user NAME and the tokens of this user."""
     connect().change("DELETE", f"/users/{quote(name, safe='')}")
     click.echo(f"removed {name}; waiting jobs are cancelled, those that run go on", err=True)
 
@@ -60,7 +66,12 @@ def remove(name: str) -> None:
 @users.command()
 @click.argument("name")
 @click.argument("role", type=ROLES)
-@click.option("--queue", default="", shell_complete=queue_names, help="A queue and all below it. Default: everywhere.")
+@click.option(
+    "--queue",
+    default="",
+    shell_complete=queue_names,
+    help="Queue of the role, with the queues below it. Default: the whole cluster.",
+)
 def grant(name: str, role: str, queue: str) -> None:
     """Give the user NAME a role."""
     connect().change("PUT", _role_path(name, queue), {"role": role})
@@ -69,9 +80,14 @@ def grant(name: str, role: str, queue: str) -> None:
 
 @users.command()
 @click.argument("name")
-@click.option("--queue", default="", shell_complete=queue_names, help="A queue and all below it. Default: everywhere.")
+@click.option(
+    "--queue",
+    default="",
+    shell_complete=queue_names,
+    help="Queue of the role, with the queues below it. Default: the whole cluster.",
+)
 def revoke(name: str, queue: str) -> None:
-    """Take the role of the user NAME at a queue away."""
+    """Remove the role of the user NAME in a queue."""
     connect().change("DELETE", _role_path(name, queue))
     click.echo(f"{name} has no role {_where(queue)} any more", err=True)
 
@@ -79,7 +95,7 @@ def revoke(name: str, queue: str) -> None:
 @users.command()
 @click.argument("name")
 def password(name: str) -> None:
-    """Set the password of the user NAME, which is asked for: your own after the current one, another's as an admin."""
+    """Set the password of the user NAME at a prompt. Your own needs the current one; another user's, the role admin."""
     client = connect()
     body = {}
     if client.get("/me")["user"] == name:
@@ -92,7 +108,7 @@ def password(name: str) -> None:
 @users.command()
 @click.argument("name")
 def disable(name: str) -> None:
-    """Shut the user NAME out: no token and no password lets them in, and their waiting jobs are held."""
+    """Disable the user NAME: tokens and password are refused, and pending jobs are held."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": True})
     click.echo(f"{name} is shut out; waiting jobs are held, those that run go on", err=True)
 
@@ -100,7 +116,7 @@ def disable(name: str) -> None:
 @users.command()
 @click.argument("name")
 def enable(name: str) -> None:
-    """Let the user NAME in again. Jobs that were held are let go by `phalanx release`."""
+    """Enable the user NAME again. Release held jobs with `phalanx release`."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": False})
     click.echo(f"{name} may come in again; `phalanx release JOB` lets held jobs start", err=True)
 
@@ -109,7 +125,7 @@ def enable(name: str) -> None:
 @click.argument("name")
 @click.argument("unix_user", metavar="UNIX_USER")
 def unix_user(name: str, unix_user: str) -> None:
-    """Have the tasks of the user NAME run as UNIX_USER from their next submission on; '' is none of their own."""
+    """Run the tasks of jobs that the user NAME submits from now on as UNIX_USER; '' removes the setting."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"unix_user": unix_user})
 
 

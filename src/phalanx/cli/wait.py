@@ -16,9 +16,16 @@ from phalanx.document.units import duration_ms
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, metavar="ID...", shell_complete=live_jobs)
-@click.option("--timeout", metavar="TIME", help="Give up after so long, for all together: 90s, 4h, or in seconds.")
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    help="Maximum time to wait for all of them: 90s, 4h, or a number of seconds. Default: no limit.",
+)
 def wait(jobs: tuple[str, ...], timeout: str | None) -> int:
-    """Wait until the jobs or arrays ID... are over; the exit code says how the first that did not succeed came out."""
+    """Wait until the jobs or arrays ID... have ended.
+
+    The exit code shows how the first one that did not succeed ended.
+    """
     deadline_s = None if timeout is None else time.monotonic() + _seconds(timeout)
     client = connect()
     worst = Exit.OK

@@ -13,7 +13,7 @@ COLUMNS = (Column("user"), Column("server"), Column("roles"), Column("scopes"))
 @click.command()
 @output_option
 def whoami(output: Output) -> None:
-    """Show the user that you are to the server, your roles in its queues, and the scopes of your token."""
+    """Show your user on the server, your roles in its queues, and the scopes of your token."""
     client = connect()
     me = client.get("/me")
     row = {**me, "server": client.context.addr}
