@@ -27,7 +27,7 @@ class UnknownBenchmarkError(PhalanxError):
     "--only",
     metavar="PART",
     multiple=True,
-    help="Run only this part of the benchmark; repeatable. Default: all parts that need not be named.",
+    help="Run only this part of the benchmark; repeatable. Default: all, except parts that run only when named.",
 )
 @click.option(
     "--quick",

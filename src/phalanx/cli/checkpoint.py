@@ -292,7 +292,7 @@ def diff(path: str, other: str | None, output: Output) -> int:
 )
 @output_option
 def copies(machines: int, copy_count: int, lost_most: int, output: Output) -> None:
-    """Calculate how likely a training job can restore from the memory of its peers when machines are lost.
+    """Calculate the chance that a training job can restore from the memory of its peers when machines are lost.
 
     For each number of machines lost at once: the share of combinations that leave a copy of every snapshot. The count
     is exact for the placement that the peer tier uses. Starts nothing.

@@ -43,7 +43,11 @@ POLICY = Column("policy")
     metavar="NAME[:key=value,…]",
     help="A policy to compare, or ./mine.py:NAME; repeatable. Default with --suite: all built-in ones.",
 )
-@click.option("--suite", type=click.Choice(SUITES), help="Compare the policies on several workloads, loads and seeds.")
+@click.option(
+    "--suite",
+    type=click.Choice(SUITES),
+    help="Compare the policies on several workloads and loads, with 3 seeds unless --seeds is given.",
+)
 @click.option(
     "--keep", metavar="DIR", help="With --suite: store results here and run only those missing. Default: suite-NAME."
 )

@@ -31,7 +31,7 @@ FAILING = "a1"
 
 @click.command()
 def demo() -> None:
-    """Show the decisions for five jobs on a small cluster where a node fails, and why jobs stay pending."""
+    """Show the decisions for five submissions on a small cluster where a node fails, and why jobs stay pending."""
     run = _run()
     say("Eight nodes of eight H100 in two racks. Five submissions arrive a second apart; policy: priority.\n")
     told_failure = False

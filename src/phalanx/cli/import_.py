@@ -27,14 +27,14 @@ class UnknownFormatError(PhalanxError):
     type=click.Choice(["yaml", "json", "name"]),
     default="yaml",
     show_default=True,
-    help="One document after another, a list, or names only.",
+    help="Format: YAML documents, one JSON list, or names only.",
 )
 def import_(format_: str, file: str, output: str) -> None:
     """Convert FILE, written for another scheduler, to files of phalanx and print them.
 
     FORMAT is `openpai` (a job of protocol version 2), `hived` (a configuration, or a pod with HiveD's annotation),
-    `volcano` or `kai` (manifests of queues, which become `queues` of a cluster file; what has no counterpart there is
-    refused, or named on stderr).
+    `volcano` or `kai` (manifests of queues). Queues become the `queues` of a cluster file. A setting of theirs that
+    phalanx does not have is refused, or named on stderr.
     """
     if format_ not in READERS:
         raise UnknownFormatError(f"there is no format {format_!r} to import (there is: {', '.join(READERS)})")

@@ -37,7 +37,7 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     "--rdzv_endpoint",
     metavar="HOST:PORT",
     envvar="PET_RDZV_ENDPOINT",
-    help="Address of one agent, where the agents meet. Needed with several nodes. Default port: 29400.",
+    help="Rendezvous address: that of one agent. Required with several nodes. Default port: 29400.",
 )
 @click.option(
     "--rdzv-id",
@@ -112,7 +112,7 @@ from phalanx.train.launch.options import Options, endpoint_of, nodes_of, setting
     type=float,
     default=600.0,
     show_default=True,
-    help="Seconds without a reported step after which ranks count as failed. Starts with the first step.",
+    help="Seconds without a reported step after which ranks count as failed; counted from the first step on.",
 )
 @click.option(
     "--shutdown-timeout",

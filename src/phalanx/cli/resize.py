@@ -18,6 +18,7 @@ from phalanx.cli.output import Output, output_option
 def resize(job: str, replicas: int, minimum: int | None, role: str, output: Output) -> int:
     """Set the number of replicas of the job ID to N.
 
-    A pending job starts with N. A running job must be elastic: it shrinks to N, or grows up to N when GPUs are free.
+    A pending job starts with N. A running job must be elastic: it shrinks to N, or grows up to N when no
+    pending job needs the GPUs.
     """
     return change_jobs([job], "resize", output, {"replicas": replicas, "min": minimum, "role": role})

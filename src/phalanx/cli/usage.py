@@ -29,7 +29,11 @@ OF_JOBS = (
 
 @click.command()
 @click.option(
-    "--by", type=click.Choice(["user", "queue", "job"]), default="user", show_default=True, help="Sum by this."
+    "--by",
+    type=click.Choice(["user", "queue", "job"]),
+    default="user",
+    show_default=True,
+    help="Group by user, queue or job.",
 )
 @click.option(
     "--since", default="7d", show_default=True, metavar="TIME", help="Start of the period: 24h, 30d, 2030-01-31T08:00Z."

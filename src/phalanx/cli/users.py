@@ -40,7 +40,9 @@ def users(ctx: click.Context, output: Output) -> None:
     help="Queue in which the role holds, with the queues below it. Default: the whole cluster.",
 )
 @click.option(
-    "--unix-user", default="", help="Unix user that runs the tasks of this user. Default: that of `up --job-user`."
+    "--unix-user",
+    default="",
+    help="Unix user that runs the tasks of this user. Default: chosen by the server, see `up --job-user`.",
 )
 def add(name: str, password: bool, role: str | None, queue: str, unix_user: str) -> None:
     """Add the user NAME."""

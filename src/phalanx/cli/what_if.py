@@ -56,20 +56,26 @@ class NoSuchNode(PhalanxError):  # noqa: N818
 
 @click.command("what-if")
 @state_option
-@click.option("--fail", "fail", multiple=True, metavar="NODE", help="Let this node fail now; repeatable.")
-@click.option("--job", "jobs", multiple=True, metavar="FILE", help="Submit the job of this file now; repeatable.")
+@click.option("--fail", "fail", multiple=True, metavar="NODE", help="Assume that this node fails now; repeatable.")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    metavar="FILE",
+    help="Assume that the job of this file is submitted now; repeatable.",
+)
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     shell_complete=policy_names,
     metavar="NAME",
-    help="Switch to this policy now.",
+    help="Assume that this policy decides from now on.",
 )
 @click.option(
     "--add-nodes",
     metavar="N[:NODE]",
-    help="Add N nodes now, equal to NODE. Default: equal to the most common kind of node.",
+    help="Assume N more nodes from now on, equal to NODE. Default: equal to the most common kind.",
 )
 @click.option(
     "--until",
@@ -88,7 +94,7 @@ def what_if(
 ) -> None:
     """Compare two forecasts of the live server or of a saved state: without and with a change that happens now.
 
-    A change is a node that fails, added nodes, a submitted job, or another policy.
+    A change is a node that fails, added nodes, a submitted job, or another policy. Nothing changes on the server.
     """
     policy = one_policy(policies, "what-if shows one future beside that as it is")
     if not fail and not jobs and policy is None and add_nodes is None:
