@@ -653,7 +653,7 @@ class QuotaEngine(Engine):
 
     def may_ever_have(self, job: Job) -> bool:
         return all(
-            amount <= self.state.quotas.ceiling(job.queue, resource)
+            amount <= self.state.quotas.upper_bound(job.queue, resource)
             for resource, amount in enumerate(need_of(job.gang.roles))
         )
 

@@ -15,7 +15,7 @@ from builders import World, a_job, racked, stops
 from phalanx.cluster.cluster import Cluster, flat
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.state.records import AttemptRecord, Phase
-from phalanx.engine.transaction.transaction import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.protocol.event import JobSubmitted, Progress
 from phalanx.protocol.plan import Plan
 from phalanx.workload.job import Job
@@ -78,10 +78,10 @@ def lower_than(world: World, head: Job) -> list[AttemptRecord]:
 
 
 def _fits_without(world: World, head: Job, victims: tuple[AttemptRecord, ...]) -> bool:
-    with Trial(world.state) as trial:
+    with Transaction(world.state) as transaction:
         for victim in victims:
-            trial.release(victim.bookings)
-        return trial.seat_job(head) is not None
+            transaction.release(victim.bookings)
+        return transaction.seat_job(head) is not None
 
 
 @settings(max_examples=80)

@@ -196,7 +196,7 @@ def test_the_most_a_queue_could_ever_have_is_what_it_may_have_while_nobody_has_a
     for resource in EVERY:
         most = tree.quotas.upper_bound(path, resource)
         assert tree.quotas.shortfall(path, alone(resource, most)) is None or not most
-        shown = tree.quotas.ceilings(path, resource)[0]
+        shown = tree.quotas.upper_bounds(path, resource)[0]
         assert most == shown.most == shown.whole - sum(amount for _, amount in shown.guaranteed)
         assert tree.quotas.shortfall(path, alone(resource, most + 1)) is not None
 

@@ -7,23 +7,23 @@ from random import Random
 import pytest
 from test_pending_properties import History
 
-from phalanx.engine.plan.builder import Draft
+from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.quota.account import EVERY
 from phalanx.protocol.plan import Plan, Verdict
 
 SEEDS = range(24)
 
 
-def withheld(draft: Draft) -> dict[tuple[str, int], int]:
+def withheld(builder: PlanBuilder) -> dict[tuple[str, int], int]:
     """By queue and resource, as quotas have it."""
-    accounts = draft.state.quotas.accounts.items()
+    accounts = builder.state.quotas.accounts.items()
     return {(path, resource): each.withheld[resource] for path, each in accounts for resource in EVERY}
 
 
-def held(draft: Draft) -> dict[tuple[str, int], int]:
+def held(builder: PlanBuilder) -> dict[tuple[str, int], int]:
     """By queue and resource, as the holds have it."""
-    found = dict.fromkeys(withheld(draft), 0)
-    for hold in draft.holds.made:
+    found = dict.fromkeys(withheld(builder), 0)
+    for hold in builder.quota_reservations.made:
         for path, amount in hold.kept:
             found[path, hold.resource] += amount
     return found
@@ -35,12 +35,12 @@ def test_quotas_withhold_what_the_holds_say_also_where_a_step_was_undone(
 ) -> None:
     counted = []
 
-    def plan(draft: Draft, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
-        counted.append((withheld(draft), held(draft)))
-        return finished(draft, verdicts, head, exhaustive)
+    def plan(builder: PlanBuilder, verdicts: tuple[Verdict, ...], head: str, exhaustive: bool) -> Plan:
+        counted.append((withheld(builder), held(builder)))
+        return finished(builder, verdicts, head, exhaustive)
 
-    finished = Draft.plan
-    monkeypatch.setattr(Draft, "plan", plan)
+    finished = PlanBuilder.plan
+    monkeypatch.setattr(PlanBuilder, "plan", plan)
     history = History(Random(seed), ("phalanx", "las", "srtf"), max_wait_ms=3_000)
     for _ in range(8):
         history.decide()

@@ -1,4 +1,4 @@
-"""Ceilings under random histories of jobs that stop and move one another: counting heads out changes no decision."""
+"""Upper bounds under random histories of jobs that stop and move one another: they change no decision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.cluster import Cluster, Node
 from phalanx.engine.decide.cycle import decide
-from phalanx.engine.plan.builder import Draft
-from phalanx.engine.preempt.upper_bound import Ceiling, Ceilings
+from phalanx.engine.plan.builder import PlanBuilder
+from phalanx.engine.preempt.upper_bound import UpperBound, UpperBounds
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import JobRecord, Phase
 from phalanx.engine.state.state import State
@@ -84,18 +84,18 @@ class History:
 @contextmanager
 def nobody_is_counted_out() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ceiling, "fits_beside", lambda *_: True)
-        patch.setattr(Ceiling, "fits_without", lambda *_: True)
+        patch.setattr(UpperBound, "fits_beside", lambda *_: True)
+        patch.setattr(UpperBound, "fits_without", lambda *_: True)
         yield
 
 
 @contextmanager
 def nothing_is_remembered() -> Iterator[None]:
-    def anew(draft: Draft, job: JobRecord) -> Ceiling:
-        return Ceiling(draft.state, job, draft.leaving)
+    def anew(builder: PlanBuilder, job: JobRecord) -> UpperBound:
+        return UpperBound(builder.state, job, builder.leaving)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Draft, "ceiling", anew)
+        patch.setattr(PlanBuilder, "upper_bound", anew)
         yield
 
 
@@ -126,20 +126,20 @@ def test_those_who_save_are_known(rng: Random) -> None:
 def test_some_heads_are_counted_out_and_others_share_a_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     shared: list[bool] = []
-    usual, usual_of = Ceiling.fits_without, Ceilings.of
+    usual, usual_of = UpperBound.fits_without, UpperBounds.of
 
-    def watched(ceiling: Ceiling, up_to: int, fresh: int | None) -> bool:
-        found.append(usual(ceiling, up_to, fresh))
+    def watched(upper_bound: UpperBound, up_to: int, fresh: int | None) -> bool:
+        found.append(usual(upper_bound, up_to, fresh))
         return found[-1]
 
-    def watched_of(ceilings: Ceilings, *arguments: object) -> Ceiling:
-        known = list(ceilings._known.values())
-        ceiling = usual_of(ceilings, *arguments)  # type: ignore[arg-type]
-        shared.append(any(each is ceiling for each in known))
-        return ceiling
+    def watched_of(upper_bounds: UpperBounds, *arguments: object) -> UpperBound:
+        known = list(upper_bounds._known.values())
+        upper_bound = usual_of(upper_bounds, *arguments)  # type: ignore[arg-type]
+        shared.append(any(each is upper_bound for each in known))
+        return upper_bound
 
-    monkeypatch.setattr(Ceiling, "fits_without", watched)
-    monkeypatch.setattr(Ceilings, "of", watched_of)
+    monkeypatch.setattr(UpperBound, "fits_without", watched)
+    monkeypatch.setattr(UpperBounds, "of", watched_of)
     for seed in range(8):
         history = History(Random(seed))
         for _ in range(6):

@@ -16,7 +16,7 @@ from phalanx.cluster.maintenance import Maintenance
 from phalanx.cluster.queues import Queue, Quota
 from phalanx.engine.fold.check import check
 from phalanx.engine.state.journal import Journal
-from phalanx.engine.transaction.transaction import Trial
+from phalanx.engine.transaction.transaction import Transaction
 from phalanx.engine.why.candidates import LONGEST_MS, chains
 from phalanx.engine.why.change import Change, ChangeKind, changed
 from phalanx.engine.why.explain import Explanation, redacted
@@ -356,7 +356,7 @@ def test_gpus_are_blamed_for_where_they_lie_only_if_without_cpus_memory_and_nics
     for answer in asked(world):
         if answer.reason in (Reason.TOPOLOGY, Reason.FRAGMENTED) and not answer.fits_now:
             bare = changed(world.state.jobs[answer.job].asked, Change(ChangeKind.AMOUNTS))
-            with Trial(world.state):
+            with Transaction(world.state):
                 trial = GangTrial(world.state.fit, world.state.packing, bare)
                 assert not trial.seat()
                 trial.undo()
