@@ -45,7 +45,7 @@ class Stopping:
         self._needed: Usage | None = None
 
     def groups(self) -> Iterable[PreemptionGroup]:
-        """Where only quotas have jobs of other queues preempted, groups of queues that give some back; else all."""
+        """Where only quotas have jobs of other queues preempted, groups of queues that give something back; else all."""
         state, head = self.state, self.head
         if not state.quotas and not self._varies:
             return self._giving_way()
