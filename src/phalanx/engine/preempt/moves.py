@@ -69,10 +69,6 @@ class Moving:
         """All: what queues have stays as it is."""
         return candidates
 
-    def may_go_beside(self, spared: list[AttemptRecord]) -> bool:
-        """That is not known: each takes a place that another could have."""
-        return False
-
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Places the head where the victims are, and then the victims on what is free beside."""
         mark = self.transaction.mark()

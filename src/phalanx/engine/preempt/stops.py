@@ -12,7 +12,7 @@ from phalanx.engine.state.state import State
 from phalanx.engine.transaction.suspension import hold_kept
 from phalanx.engine.transaction.transaction import Transaction
 from phalanx.placement.gang import GangTrial
-from phalanx.policy.policy import Targets, nobody, nothing_kept
+from phalanx.policy.policy import Targets, nobody
 from phalanx.policy.view import Usage
 
 
@@ -45,14 +45,14 @@ class Stopping:
         self._needed: Usage | None = None
 
     def groups(self) -> Iterable[PreemptionGroup]:
-        """Where only quotas have jobs of other queues preempted, groups of queues that give something back; else all."""
+        """Where only quotas have jobs of other queues preempted, groups of the queues that borrow; else all."""
         state, head = self.state, self.head
         if not state.quotas and not self._varies:
             return self._giving_way()
         if not state.quotas or state.policy.reclaims is not nobody:
             return state.runs
-        giving = state.quotas.givers_for(head.job.queue, self._needs())
-        queues = dict.fromkeys((head.job.queue, *(each.path for each in giving)))
+        borrowing = state.quotas.borrowers_for(head.job.queue, self._needs())
+        queues = dict.fromkeys((head.job.queue, *(inner.path for each in borrowing for inner in each.within)))
         return [group for queue in queues for group in state.preemptible_gpus.groups.get(queue, ())]
 
     def _giving_way(self) -> list[PreemptionGroup]:
@@ -96,14 +96,6 @@ class Stopping:
         # Where nothing but quota was short, the head need not wait until any victim has left.
         seated = self.transaction.seat(self.head) if self.state.quotas and self.context.upper_bound.fits_now() else None
         return seated or self._seat_without(victims)
-
-    def may_go_beside(self, spared: list[AttemptRecord]) -> bool:
-        """By quota one may go while the head's side has room: the more of those inside it have gone, the more."""
-        state = self.state
-        if state.policy.keeps is not nothing_kept or (state.quotas and state.policy.reclaims is not nobody):
-            return False
-        queues = dict.fromkeys(attempt.job.queue for attempt in spared) if state.quotas else ()
-        return all(state.quotas.has_room_beside(self.head.job.queue, self.head.need, queue) for queue in queues)
 
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
         """As many of the candidates, of queues as near the first first, as may go together."""

@@ -12,7 +12,6 @@ from phalanx.cluster.bits import from_members, members
 from phalanx.engine.preempt.charge import Charge
 from phalanx.engine.preempt.clearable import ClearableNodes
 from phalanx.engine.preempt.excess import Excess
-from phalanx.engine.preempt.pruning import spare_together
 from phalanx.engine.preempt.way import Context, Way
 from phalanx.engine.quota.account import GPUS
 from phalanx.engine.state.records import AttemptRecord, JobRecord, PreemptionGroup, gpu_permille_of
@@ -403,16 +402,20 @@ class VictimSearch:
 
     def _prune(self, victims: list[AttemptRecord], spare_first: list[AttemptRecord]) -> GangTrial:
         """Spares, in the given order, whoever the head can do without."""
-        needed = spare_together(victims, spare_first[: max(SEATINGS_MAX - self._seatings, 0)], self._will_do)
+        needed, seated = victims, None
+        for victim in spare_first:
+            if len(needed) == 1 or self._seatings >= SEATINGS_MAX:
+                break
+            fewer = [other for other in needed if other is not victim]
+            self.transaction.undo_to(self._mark)
+            seated = self._try(fewer)
+            if seated is not None:
+                needed = fewer
         self.transaction.undo_to(self._mark)
         seated = self._try(needed)
         assert seated is not None, f"{self.head.job.id} fitted a moment ago"
         self.chosen = needed
         return seated
-
-    def _will_do(self, fewer: list[AttemptRecord], spared: list[AttemptRecord]) -> bool:
-        self.transaction.undo_to(self._mark)
-        return self._try(fewer) is not None and (len(spared) == 1 or self.way.may_go_beside(spared))
 
     def _cheapest_first(self, victims: Iterable[AttemptRecord]) -> list[AttemptRecord]:
         """Of those who lose as much, who started first comes first; of queues whose running jobs stand in the order the

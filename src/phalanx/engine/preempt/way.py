@@ -45,8 +45,5 @@ class Way(Protocol):
     def together(self, candidates: list[AttemptRecord]) -> list[AttemptRecord]:
         """As many of the candidates, the first first, as may be preempted together."""
 
-    def may_go_beside(self, spared: list[AttemptRecord]) -> bool:
-        """Whether, with victims just seated for, any of those who were spared together could go beside them as well."""
-
     def seat(self, victims: list[AttemptRecord]) -> GangTrial | None:
         """Places the head with the victims out of the way; None if it does not fit then, or they may not all go."""

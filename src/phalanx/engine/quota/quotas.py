@@ -246,20 +246,6 @@ class Quotas:
                 if other is not each and self._borrows_what_lacks(other, path, need):
                     yield other
 
-    def givers_for(self, path: str, need: Usage) -> Iterator[QueueAccount]:
-        """The queues of which one could have something back: in those that borrow for it, whichever borrow as well, on
-        all levels. `could_reclaim` is true of exactly these.
-        """
-        for borrowing in self.borrowers_for(path, need):
-            yield from self._givers_in(borrowing, path, need)
-
-    def _givers_in(self, side: QueueAccount, path: str, need: Usage) -> Iterator[QueueAccount]:
-        if side.queue.reclaimable and self._borrows_what_lacks(side, path, need):
-            yield side
-            for inner in side.inside:
-                if inner.borrows:
-                    yield from self._givers_in(inner, path, need)
-
     def could_reclaim(self, path: str, need: Usage, other: str) -> bool:
         """Whether a queue may reclaim from another, once those further in have given back what they borrow."""
         sides = self._sides(path, other)
@@ -277,15 +263,6 @@ class Quotas:
         if sides is None or not sides[0].has_room(need):
             return False
         return self._returns(path, need, other, sides[1])
-
-    def has_room_beside(self, path: str, need: Usage, other: str) -> bool:
-        """Whether where two queues lie side by side the one would have no more than it deserves with so much more; not
-        where the other may borrow several resources: which of them it gives back depends on what the one lacks.
-        """
-        sides = self._sides(path, other)
-        if sides is None:
-            return True
-        return sides[0].has_room(need) and all(len(each.lendable) <= 1 for each in self.accounts[other].trail[1:])
 
     def _returns(self, path: str, need: Usage, other: str, side: QueueAccount) -> bool:
         """Whether a queue has to give back what its side borrows and another lacks."""
