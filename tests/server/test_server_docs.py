@@ -12,8 +12,9 @@ from running import Server
 
 from phalanx.server.accounts.roles import Role
 from phalanx.server.alerts.rules import FILE_KEYS, RULE_KEYS
-from phalanx.server.api import bodies, models
+from phalanx.server.api import bodies
 from phalanx.server.api.examples import EXAMPLES
+from phalanx.server.api.models import accounts, base, cluster, found, jobs, planning
 from phalanx.server.api.overview import models as overview
 from phalanx.server.api.reference import document, page
 
@@ -69,23 +70,28 @@ def test_the_reference_of_alerts_has_every_key() -> None:
         assert f"| `{key}` |" in text
 
 
+MODULES = (base, jobs, cluster, planning, accounts, found, overview, bodies)
+
+
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_every_example_is_one_of_what_it_stands_for(name: str) -> None:
-    model = next(found for room in (models, overview, bodies) if (found := getattr(room, name, None)))
+    model = next(model for module in MODULES if (model := getattr(module, name, None)))
     model.model_validate(EXAMPLES[name])
 
 
 def test_everything_that_goes_over_the_api_has_an_example() -> None:
-    found = document()
+    described = document()
 
     def shown(content: dict[str, Any]) -> bool:
         schemas = [content["schema"], *content["schema"].get("anyOf", ())]
-        named = [found["components"]["schemas"][each["$ref"].rpartition("/")[2]] for each in schemas if "$ref" in each]
+        named = [
+            described["components"]["schemas"][each["$ref"].rpartition("/")[2]] for each in schemas if "$ref" in each
+        ]
         return "example" in content or any("example" in each for each in (*schemas, *named))
 
     lacking = [
         f"{method} {path} {media}"
-        for path, methods in found["paths"].items()
+        for path, methods in described["paths"].items()
         for method, operation in methods.items()
         for answer in (operation.get("requestBody", {}), *operation["responses"].values())
         for media, content in answer.get("content", {}).items()
