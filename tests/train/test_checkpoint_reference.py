@@ -28,7 +28,7 @@ def test_every_public_name_is_on_the_page() -> None:
 
 
 def test_every_argument_and_member_of_the_checkpointer_is_on_the_page() -> None:
-    arguments = [name for name in inspect.signature(Checkpointer).parameters if name != "meeting"]
+    arguments = [name for name in inspect.signature(Checkpointer).parameters if name != "agreement"]
     members = [name for name in vars(Checkpointer) if not name.startswith("_")]
     assert [name for name in (*arguments, *members) if f"`{name}" not in PAGE] == []
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LOOK_S = 0.2
 """How often the size of the terminal is looked at."""
 
+OPEN_S = 60.0
+"""How long the server may take to open the line. It asks the supervisor of the attempt, on a node that may be busy."""
+
 RIGHT_LOST = 1008
 """The code by which the server closes the line of a caller that may no longer use it."""
 
@@ -60,11 +63,13 @@ def open_line(context: Context, job: str, what: str, query: Sequence[tuple[str, 
     headers = {"Authorization": f"Bearer {context.token}"} if context.token else {}
     try:
         trust = trusted(context) if scheme == "wss" else None
-        return connect(url, additional_headers=headers, max_size=None, ssl=trust)
+        return connect(url, additional_headers=headers, max_size=None, ssl=trust, open_timeout=OPEN_S)
     except InvalidStatus as error:
         raise _refusal(context, job, error.response.status_code, error.response.body or b"") from None
     except ssl.SSLCertVerificationError as error:
         raise untrusted(context, error) from None
+    except TimeoutError:
+        raise Unreachable(f"{context.addr}: no answer within {OPEN_S:g} s; try again in a moment") from None
     except OSError as error:
         raise Unreachable(f"{context.addr}: {error.strerror or error}; start a server with `phalanx up`") from None
 
