@@ -225,3 +225,13 @@ def test_replicas_that_racks_have_no_room_for_are_refused_before_anything_is_boo
     replica = Role("replica", 21, 21, members=(workers(3, 8),), topology=Topology("rack"))
     assert where(fit, of_roles("j", replica)) is None
     assert not booked
+
+
+def test_roles_that_together_exceed_the_nodes_they_may_use_never_fit() -> None:
+    """Each role alone has room, and the cluster has enough GPUs, but not on nodes with the label."""
+    nodes = (Node("a", (), 4, labels=(("zone", "x"),)), Node("b", (), 4))
+    job = of_roles("j", workers(2, 2), replace(workers(1, 2, within("socket")), name="other"))
+    cluster = Cluster(tuple(replace(node, split=(("socket", 2),)) for node in nodes), (NODE, "socket"))
+    fit = a_fit(cluster)
+    assert ever(fit, job)
+    assert not ever(fit, replace(job, node_selector=(("zone", "x"),)))

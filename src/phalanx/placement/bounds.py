@@ -133,15 +133,19 @@ class Bounds:
         return self._fit.capacity.share_room.free[node] // portion.compute_permille
 
     def _together(self, wanted: Sequence[Wanted]) -> list[tuple[int, list[int]]]:
-        """What tasks of several kinds take in all: of free GPUs, and of each amount."""
+        """What tasks of several kinds take in all: of free GPUs, and of each amount, on the nodes that take them."""
         first, last = self._within
-        gpus = sum(ask.gpus * count for ask, count, _ in wanted if not ask.portions)
-        found = [(gpus, _running(map(int.bit_count, self._supply.free[first:last])))] if gpus else []
-        totals: dict[int, int] = {}
-        for ask, count, _ in wanted:
-            for number, amount in ask.needs:
-                totals[number] = totals.get(number, 0) + amount * count
-        found += [(total, _running(self._supply.amounts[number][first:last])) for number, total in totals.items()]
+        found = []
+        whole = [each for each in wanted if each.ask.gpus and not each.ask.portions]
+        if whole:
+            free = list(map(int.bit_count, self._supply.free[first:last]))
+            gpus = sum(ask.gpus * count for ask, count, _ in whole)
+            found.append((gpus, _running(_only(free, _anywhere(whole) >> first))))
+        for number in dict.fromkeys(number for ask, _, _ in wanted for number, _ in ask.needs):
+            needing = [(each, amount) for each in wanted for other, amount in each.ask.needs if other == number]
+            total = sum(amount * each.tasks for each, amount in needing)
+            nodes = _anywhere(each for each, _ in needing)
+            found.append((total, _running(_only(self._supply.amounts[number][first:last], nodes >> first))))
         return found
 
 
@@ -210,6 +214,14 @@ def domains_within(topology: Topology, level: str, within: Range) -> Iterator[Ra
 def _running(values: Iterable[int]) -> list[int]:
     """Sums of the first none, one, two, … of some values: a domain has the difference of two of them."""
     return list(accumulate(values, initial=0))
+
+
+def _anywhere(wanted: Iterable[Wanted]) -> int:
+    """Nodes that take tasks of any of some kinds."""
+    nodes = 0
+    for _, _, passing in wanted:
+        nodes |= passing
+    return nodes
 
 
 def _only(rooms: list[int], nodes: int) -> list[int]:
