@@ -366,10 +366,29 @@ class State:
         """
         if not self.quotas:
             return False
-        if head.job.queue != attempt.job.queue and attempt.job.id in head.made_way_for:
+        if head.job.queue != attempt.job.queue and self.has_made_way(head, attempt):
             return True
         least_ms = self.quotas.least_run_ms(head.job.queue, attempt.job.queue)
         return attempt.started_ms >= 0 and self.now - attempt.started_ms < least_ms
+
+    def has_made_way(self, head: JobRecord, attempt: AttemptRecord) -> bool:
+        """Whether a job was stopped for an attempt's job, or for one that was stopped for it in turn, and so on.
+
+        Across queues such a job never preempts that one: else jobs of two queues, of which each goes before another of
+        its own queue and may reclaim from one of the other, would stop one another for ever. A cycle of preemptions has
+        a step across queues, unless all its jobs are of one queue, in which the order of the policy excludes it.
+        """
+        if not head.made_way_for:
+            return False
+        found, after = {head.job.id}, [head]
+        while after:
+            for job in after.pop().made_way_for:
+                if job == attempt.job.id:
+                    return True
+                if job not in found and job in self.jobs:
+                    found.add(job)
+                    after.append(self.jobs[job])
+        return False
 
     @property
     def makes_room(self) -> bool:

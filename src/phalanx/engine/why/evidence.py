@@ -201,7 +201,7 @@ def spared_for(state: State, record: JobRecord) -> tuple[Spared, ...]:
 
 def would_yield(state: State, record: JobRecord, attempt: AttemptRecord) -> bool:
     """Whether an attempt would yield to a job, were it not for the time that its queue lets every job run."""
-    if record.job.queue != attempt.job.queue and attempt.job.id in record.made_way_for:
+    if record.job.queue != attempt.job.queue and state.has_made_way(record, attempt):
         return False
     if state.may_yield(record, attempt):
         return True
