@@ -37,6 +37,7 @@ def test_an_unknown_node_is_not_found(phalanx: Phalanx) -> None:
 
 
 def test_queues_and_reservations_are_lists(phalanx: Phalanx) -> None:
+    assert phalanx("users", "grant", "admin", "admin", "--queue", "research/llm").code == 0
     job = phalanx("submit", "--queue", "research/llm", "-o", "name", "--", "sleep", "600").out.strip()
     assert "research/llm" in phalanx("queues", "-o", "name").out.split()
     phalanx("cancel", job)
@@ -322,7 +323,9 @@ def test_which_of_several_files_is_refused_is_told_by_its_name_and_not_by_an_id_
         for files in ([str(good), str(bad)], [str(bad)]):
             result = phalanx(verb, *(part for file in files for part in (*option, file)))
             assert result.code == Exit.REFUSED
-            assert result.err.startswith(f"phalanx: {bad}: Unknown queue 'reserch' of the job. Queues: ")
+            assert result.err.startswith(
+                f"phalanx: {bad}: Unknown queue 'reserch' of the job: did you mean 'research'? Queues: "
+            )
     assert phalanx("apply", str(whole), "--yes").code == 0
 
 

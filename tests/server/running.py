@@ -71,6 +71,12 @@ class Server:
         self._clients.append(client)
         return client
 
+    def with_queues(self, *queues: str) -> Server:
+        """Has queues be there, by a role in each: they have no quotas."""
+        for queue in queues:
+            self.client.put(f"/users/admin/roles/{queue}", json={"role": "admin"}).raise_for_status()
+        return self
+
     def kill(self, part: str = "") -> None:
         """Kills a part of the tree, or `up` and with it all, with no warning."""
         assert self._process is not None

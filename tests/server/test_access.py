@@ -48,6 +48,7 @@ def site(rehearsal: Server) -> Iterator[Site]:
             rehearsal.client.put(f"/users/{name}/roles/{role[0]}", json={"role": role[1]}).raise_for_status()
         body = {"name": "test", "user": name, "scopes": ["read", "write", "admin"]}
         clients[name] = rehearsal.as_user(rehearsal.client.post("/tokens", json=body).json()["token"])
+    rehearsal.with_queues("red/llm")
     jobs = {}
     for user, queue in (("ada", "red/llm"), ("red-operator", "red"), ("eve", "blue")):
         job = {"command": "true", "gpus": 1, "queue": queue, "begin": "+10h", "name": f"job of {user}"}

@@ -23,7 +23,7 @@ BUSY, IDLE, DRAINING, ALLOCATED, RESERVED, FAILED = 2, 0, 4, 1, 3, 5
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     data = tmp_path_factory.mktemp("devices") / "data"
-    server = Server(data, "--backend", "rehearsal", "--nodes", "3", "--gpus", "4").start()
+    server = Server(data, "--backend", "rehearsal", "--nodes", "3", "--gpus", "4").start().with_queues("red", "blue")
     yield server
     server.stop()
 

@@ -226,7 +226,7 @@ def test_a_job_that_takes_no_step_is_stuck_and_one_that_computes_nothing_is_idle
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     data = tmp_path_factory.mktemp("figures") / "data"
-    server = Server(data, "--simulate", "--nodes", "2", "--gpus", "4").start()
+    server = Server(data, "--simulate", "--nodes", "2", "--gpus", "4").start().with_queues("red", "blue")
     yield server
     server.stop()
 

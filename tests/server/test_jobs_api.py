@@ -352,6 +352,7 @@ def test_pages_follow_one_another_without_a_gap(rehearsal: Server) -> None:
 
 def test_lists_are_filtered(rehearsal: Server) -> None:
     label = uuid4().hex
+    rehearsal.with_queues("research", "research/llm", "research-2")
     jobs = [
         {"gpus": 1, "command": "true", "queue": "research/llm", "labels": {"t": label}, "begin": "+1h"},
         {"gpus": 1, "command": "true", "queue": "research-2", "labels": {"t": label}, "begin": "+1h"},
@@ -453,7 +454,7 @@ def test_nodes_can_be_drained_and_let_work_again(rehearsal: Server) -> None:
 def test_the_cluster_and_its_queues_are_shown(rehearsal: Server) -> None:
     cluster = rehearsal.client.get("/cluster").json()
     assert (cluster["nodes"], cluster["gpus"], cluster["policy"]) == (4, 32, "fifo")
-    job = rehearsal.submit(queue="seen/here", gpus=2, begin="+1h")
+    job = rehearsal.with_queues("seen/here").submit(queue="seen/here", gpus=2, begin="+1h")
     queues = {queue["name"]: queue for queue in rehearsal.client.get("/queues").json()["items"]}
     assert queues["seen/here"]["gpus_waiting"] == 2
     rehearsal.client.post(f"/jobs/{job['id']}:cancel").raise_for_status()
@@ -525,3 +526,22 @@ def test_a_forecast_is_made_for_all_who_wait(folder: Path) -> None:
     assert told["runs"] > 1
     assert told["early_ms"] is None or told["early_ms"] > told["at_ms"]
     server.stop()
+
+
+def test_a_queue_that_is_neither_configured_nor_named_by_a_role_nor_in_use_is_refused_with_those_there_are(
+    rehearsal: Server,
+) -> None:
+    job = rehearsal.submit(gpus=1, begin="+1h")["id"]
+    wrong = {"gpus": 1, "command": "true", "queue": "visoin"}
+    said = "Unknown queue 'visoin' of the job. Queues: default"
+    for path, body in (
+        ("/jobs", wrong),
+        ("/jobs:batch", {"jobs": [wrong]}),
+        ("/plan", {"jobs": [wrong]}),
+        (f"/jobs/{job}:update", {"queue": "visoin"}),
+    ):
+        refused = rehearsal.client.post(path, json=body)
+        assert (refused.status_code, refused.json()["message"].startswith(said)) == (422, True), refused.text
+    rehearsal.with_queues("vision")
+    assert "did you mean 'vision'?" in rehearsal.client.post("/jobs", json=wrong).json()["message"]
+    assert rehearsal.submit(**{**wrong, "queue": "vision", "begin": "+1h"})["queue"] == "vision"

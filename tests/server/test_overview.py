@@ -20,7 +20,7 @@ from phalanx.server.store.reasons import Waiting
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     data = tmp_path_factory.mktemp("overview") / "data"
-    server = Server(data, "--backend", "rehearsal", "--nodes", "2", "--gpus", "4").start()
+    server = Server(data, "--backend", "rehearsal", "--nodes", "2", "--gpus", "4").start().with_queues("red", "blue")
     yield server
     server.stop()
 

@@ -17,7 +17,7 @@ from phalanx.server.accounts.tokens import attempt_token
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("lab")
     server = Server(folder / "data", "--backend", "rehearsal", "--nodes", "1", "--gpus", "8").start()
-    yield server
+    yield server.with_queues("red", "red/llm")
     server.stop()
 
 

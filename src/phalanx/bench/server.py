@@ -164,6 +164,7 @@ async def _read_for(server: LiveServer, seconds: float) -> list[float]:
 
 def fill(server: LiveServer, size: Size, tell: Tell) -> None:
     """Has a server hold jobs that are over, that run and that wait."""
+    server.add_queues("research/llm", *(f"team-{number}" for number in range(10)))
     tell(f"server: {size.finished} jobs that end at once")
     _post(server, size.finished, lambda n: {"duration": "1ms", "name": f"job-{n}", "queue": f"team-{n % 10}"})
     _until(server, lambda: not _total(server, "waiting,starting,running,stopping"))

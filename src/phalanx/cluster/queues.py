@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import NamedTuple
 
 GPUS_PERMILLE, CPUS_MILLI, MEMORY_MB = range(3)
@@ -12,6 +13,9 @@ RESOURCES = ("GPUs", "CPUs", "GB of memory")
 
 UNITS = (1000, 1000, 1024)
 """How many of what is counted make one of what people say."""
+
+LISTED_MAX, COMPARED_MAX, NAME_MAX = 20, 1_000, 200
+"""How many queues are listed, and how many are compared, up to which length, with one that there is not."""
 
 
 class Quota(NamedTuple):
@@ -216,6 +220,13 @@ def with_unit(amount: int, resource: int) -> str:
 
 def _said(amount: int, resource: int) -> str:
     return f"{amount / UNITS[resource]:g}"
+
+
+def unknown_queue(queue: str, job: str, known: Sequence[str]) -> str:
+    """The words for a job of a queue that there is not: the one that looks most like it, and those there are."""
+    close = get_close_matches(queue[:NAME_MAX], known[:COMPARED_MAX], n=1)
+    meant = f": did you mean {close[0]!r}?" if close else "."
+    return f"Unknown queue {queue!r} of {job}{meant} Queues: {', '.join(known[:LISTED_MAX])}"
 
 
 def ancestors(path: str) -> Iterator[str]:

@@ -10,6 +10,9 @@ from phalanx.workload.parallel import ParallelPlan, Traffic
 from phalanx.workload.scale import Scale
 from phalanx.workload.sweep import Sweep
 
+DEFAULT_QUEUE = "default"
+"""The queue of a job that names none."""
+
 
 class Kind(StrEnum):
     """What a job is for, and so what may be done to it."""
@@ -132,7 +135,7 @@ class Job:
     gang: Gang
     name: str = ""
     kind: Kind = Kind.TRAINING
-    queue: str = "default"
+    queue: str = DEFAULT_QUEUE
     user: str = ""
     priority: int = 0
     parallel: ParallelPlan | None = None

@@ -67,7 +67,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     server = Server(tmp_path_factory.mktemp("server") / "data", "--simulate", "--nodes", "1", "--gpus", "8").start()
-    site = Site(server, {"admin": server.client}, {})
+    site = Site(server.with_queues("red/llm"), {"admin": server.client}, {})
     for name, (queue, role) in USERS.items():
         server.client.post("/users", json={"name": name}).raise_for_status()
         server.client.put(f"/users/{name}/roles/{queue}", json={"role": role}).raise_for_status()

@@ -54,6 +54,7 @@ def site(size: Size, tell: Tell) -> Iterator[LiveServer]:
         server.start()
         try:
             tell(f"page: {size.gpus} GPUs, {size.jobs} jobs")
+            server.add_queues(*(f"team-{number}" for number in range(QUEUES)))
             _fill(server, size)
             yield server
         finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, isfinite
 
 from phalanx.cluster.cluster import Cluster
-from phalanx.cluster.queues import settled, with_unit
+from phalanx.cluster.queues import settled, unknown_queue, with_unit
 from phalanx.engine.fold import check_cells as cells_check
 from phalanx.engine.fold import reconfigure
 from phalanx.engine.fold.amend import may_be_resized
@@ -312,8 +312,7 @@ def check_labels(policy: Policy, job: Job) -> None:
 def _check_queue(state: State, job: Job) -> None:
     account = state.quotas.accounts.get(job.queue)
     if account is None or not job.queue:
-        known = ", ".join(state.quotas.leaves()[:20])
-        raise ValueError(f"Unknown queue {job.queue!r} of job {job.id}. Queues: {known}")
+        raise ValueError(unknown_queue(job.queue, f"job {job.id}", state.quotas.leaves()))
     if account.inside:
         inside = ", ".join(each.path for each in account.inside[:20])
         raise ValueError(f"job {job.id}: queue {job.queue} has others inside, submit to one of them: {inside}")

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Header, Request, Response
 
 from phalanx.server.accounts.roles import Role
+from phalanx.server.api.admission.queue import need_queue
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import Nothing, ResizeBody, UpdateBody
 from phalanx.server.api.context import Context
@@ -102,6 +103,8 @@ async def update(
             raise Refusal(
                 "forbidden", f"you may not move job {item['id']} to the queue {body.queue!r}: ask an operator of it"
             )
+    if body.queue is not None:
+        await need_queue(body.queue, account, context)
     caller = caller_of(request, account)
     ids = [item["id"] for item in items if not members or item["state"] not in table.FINAL]
     role = account.role_in(body.queue if body.queue is not None else items[0]["queue"]) or Role.VIEWER

@@ -34,8 +34,8 @@ from phalanx.server.store.reasons import Waiting
 Found = TypeVar("Found")
 
 ACCOUNTS_KEPT = 10_000
-GPU_TYPES_MS = 200
-"""How old what is known of GPU types may be: they change seldom, and are asked for with every submission."""
+RECENT_MS = 200
+"""How old what is known of GPU types and queues may be: they change seldom, and every submission asks for them."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,8 @@ class Context:
     waiting: WaitingCounts = field(default_factory=WaitingCounts)
     _accounts: dict[str, tuple[Account, int]] = field(default_factory=dict)
     _accounts_of: int = -1
-    _gpu_types: tuple[int, tuple[str, ...]] = (0, ())
+    known_queues: dict[str, None] = field(default_factory=dict)
+    _cluster: tuple[int, dict[str, Any]] = (0, {})
     _secret: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -111,12 +112,16 @@ class Context:
         """What is known of the cluster as a whole."""
         return await self.read(_cluster)
 
+    async def recent_cluster(self) -> dict[str, Any]:
+        """What is or was known of the cluster a moment ago."""
+        now_ms = wall_ms()
+        if now_ms - self._cluster[0] > RECENT_MS:
+            self._cluster = (now_ms, await self.cluster())
+        return self._cluster[1]
+
     async def gpu_types(self) -> tuple[str, ...]:
         """The GPU types of the cluster, as they are or were a moment ago."""
-        now_ms = wall_ms()
-        if now_ms - self._gpu_types[0] > GPU_TYPES_MS:
-            self._gpu_types = (now_ms, tuple((await self.cluster()).get("gpu_types", ())))
-        return self._gpu_types[1]
+        return tuple((await self.recent_cluster()).get("gpu_types", ()))
 
 
 def _cluster(connection: Connection) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.admission.large import read_large
 from phalanx.server.api.admission.owner import owned
+from phalanx.server.api.admission.queue import need_queue
 from phalanx.server.api.auth import Reporting, SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import AS_TEXT, CheckpointBody, ProgressBody
 from phalanx.server.api.context import Context
@@ -99,7 +100,9 @@ async def submit(
     content = await request.body()
     types = await context.gpu_types()
     read = await read_large(len(content), _reader.one, text_of(content), types, wall_ms())
-    job = await waiting_for(await owned(read, account, context), account, context)
+    job = await owned(read, account, context)
+    await need_queue(job.queue, account, context)
+    job = await waiting_for(job, account, context)
     submission = _submission(account, [job], idempotency_key, content)
     answer = await hand_over(context, caller_of(request, account), submission)
     taken = msgspec.json.decode(answer.body)
@@ -171,10 +174,11 @@ async def submit_batch(
     kinds, named = await read_large(len(content), _reader.batch, content, types, wall_ms())
     names = {name for _, name in named}
     first = {kind: index for index, (kind, _) in reversed(list(enumerate(named)))}
-    jobs = [
-        await waiting_for(await owned(job, account, context), account, context, names, first[kind])
-        for kind, job in enumerate(kinds)
-    ]
+    jobs = []
+    for kind, read in enumerate(kinds):
+        job = await owned(read, account, context)
+        await need_queue(job.queue, account, context, first[kind])
+        jobs.append(await waiting_for(job, account, context, names, first[kind]))
     submission = await read_large(len(content), _submission, account, jobs, idempotency_key, content, named)
     answer = await hand_over(context, caller_of(request, account), submission)
     headers = {"Idempotent-Replay": "true"} if answer.repeated else None

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.admission.large import LargeRoute, read_large
+from phalanx.server.api.admission.queue import need_queue
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.bodies import PlanBody, WhatIfBody
 from phalanx.server.api.context import Context
@@ -90,9 +91,10 @@ async def _jobs(files: list[dict[str, Any] | str], request: Request, account: Ac
     size = len(await request.body())
     types = await context.gpu_types()
     jobs = await read_large(size, _reader.many, files, types, wall_ms())
-    for job in jobs:
+    for index, job in enumerate(jobs):
         if not account.sees(job.queue):
             raise Refusal("forbidden", f"you may not look at the queue {job.queue!r}")
+        await need_queue(job.queue, account, context, index)
     names = {job.name for job in jobs}
     return [await waiting_for(job, account, context, names, index) for index, job in enumerate(jobs)]
 

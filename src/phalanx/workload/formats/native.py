@@ -36,6 +36,7 @@ from phalanx.workload.formats.sweep import HALVING_KEYS, RANGE_KEYS, SWEEP_KEYS,
 from phalanx.workload.gang import Gang
 from phalanx.workload.job import (
     DEFAULT_GRACE_MS,
+    DEFAULT_QUEUE,
     GRACE_MAX_MS,
     PRIORITY_MAX,
     PRIORITY_MIN,
@@ -170,7 +171,7 @@ def read_job(
         gang=of_whole_replicas(gang, plan),
         name=fields.get("name", Field.title, ""),
         kind=kind,
-        queue=fields.get("queue", _read_queue, "default"),
+        queue=fields.get("queue", _read_queue, DEFAULT_QUEUE),
         user=fields.get("user", Field.title, ""),
         priority=fields.get("priority", lambda priority: priority.integer(PRIORITY_MIN, PRIORITY_MAX), 0),
         parallel=plan,
