@@ -588,7 +588,11 @@ def test_when_history_and_usage_tell_of_a_job_that_waits_runs_and_is_over(phalan
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["usage", "--since", "a while"], Exit.USAGE, "--since a while: expected how long ago, such as 24h or 7d"),
+        (
+            ["usage", "--since", "a while"],
+            Exit.USAGE,
+            "--since a while: expected how long ago, with its unit, such as 5m",
+        ),
         (["usage", "--since", "+1h"], Exit.USAGE, "--since +1h: expected how long ago"),
         (["usage", "--since", "1h", "--until", "2h"], Exit.USAGE, "--since 1h: expected a time before 2h"),
         (["history", "--since", "tomorrow"], Exit.USAGE, "--since tomorrow: expected how long ago"),

@@ -24,6 +24,8 @@ def drain(nodes: tuple[str, ...], reason: str, evict: bool, by: str | None) -> N
     if by is not None and not evict:
         raise click.UsageError("--by says when jobs are evicted: add --evict")
     by_ms = moment(by)
+    if by is not None and by_ms < now_ms():
+        raise click.UsageError(f"--by {by}: expected a time to come, such as +30m or 2030-01-31T08:00Z")
     client = connect()
     for node in nodes:
         changed = client.post(f"{_path(node)}:drain", {"reason": reason})

@@ -7,6 +7,8 @@ import time
 import click
 
 UNITS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
+LEAST_MS = 10**12
+"""In 2001: no server has records from before."""
 
 
 def span(duration_ms: float | None) -> str | None:
@@ -41,14 +43,18 @@ def moment(said: str | None) -> int:
 
 
 def past(said: str, option: str) -> int:
-    """A moment in the past: so long ago (`24h`), or a time with its zone."""
-    from phalanx.document.units import duration_ms, time_ms
+    """A moment in the past: so long ago (`24h`), a time with its zone, or seconds since 1970.
 
-    length_ms = duration_ms(said) if not said.strip().isdecimal() else None
+    A small number is refused: five seconds, five minutes and five seconds past 1970 are each as likely meant.
+    """
+    from phalanx.document.units import decimal, duration_ms, time_ms
+
+    length_ms = duration_ms(said) if decimal(said.strip()) is None else None
     at_ms = now_ms() - length_ms if length_ms is not None else time_ms(said, now_ms())
-    if at_ms is None or not 0 <= at_ms <= now_ms():
+    if at_ms is None or not (0 if length_ms is not None else LEAST_MS) <= at_ms <= now_ms():
         raise click.UsageError(
-            f"{option} {said}: expected how long ago, such as 24h or 7d, or a past time with its zone"
+            f"{option} {said}: expected how long ago, with its unit, such as 5m or 24h, or a past time with its zone, "
+            "such as 2030-01-31T08:00Z"
         )
     return at_ms
 
