@@ -388,6 +388,15 @@ def test_submit_says_at_once_that_a_job_can_never_start_and_takes_it_all_the_sam
     phalanx("cancel", job)
 
 
+def test_run_refuses_a_job_that_can_never_start_and_leaves_nothing_pending(phalanx: Phalanx) -> None:
+    result = phalanx("run", "--gpus", "64", "--", "true")
+    job = result.out.split()[-1]
+    assert result.code == Exit.RUN_ERROR
+    assert result.err.startswith(f"phalanx: job {job} can never start: no part of this cluster could ever hold it")
+    assert "`phalanx submit` keeps such a job until the cluster has grown" in result.err
+    assert phalanx("job", job, "-o", "json").data["state"] == "cancelled"
+
+
 def test_a_job_runs_on_while_the_server_is_killed_and_started_again(
     phalanx: Phalanx, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -139,6 +139,8 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         _show(drafts)
         return Exit.OK
     made = _hand_in(ctx, given, client, output)
+    for line in _misfits(client, made):
+        say(line, err=True)
     if wait or follow:
         from phalanx.cli.attend import attend, follow_all
 
@@ -171,7 +173,6 @@ def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: 
     _tell(made, output)
     _tell_of_start(made)
     _tell_of_deadlines(client, texts, made)
-    _tell_of_misfits(client, made)
     return made
 
 
@@ -189,7 +190,8 @@ def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
 def run(ctx: click.Context, /, **given: Any) -> int:
     """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one.
 
-    Ctrl-C ends the waiting and leaves the job as it is.
+    A job that can never start here is cancelled at once; `submit` keeps it until the cluster has grown. Ctrl-C ends the
+    waiting and leaves the job as it is.
     """
     from phalanx.cli.attend import attend
 
@@ -198,6 +200,7 @@ def run(ctx: click.Context, /, **given: Any) -> int:
         return Exit.OK
     client = connect()
     made = _hand_in(ctx, given, client, "table")
+    _need_start(client, made)
     return next((ended.own_code for ended in list(attend(client, made, follow=True)) if ended.code), Exit.OK)
 
 
@@ -238,12 +241,24 @@ def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, An
             say(line, err=True)
 
 
-def _tell_of_misfits(client: Client, made: list[dict[str, Any]]) -> None:
-    """Says at once which jobs can never start on this cluster, and what would let them. They wait all the same."""
+def _need_start(client: Client, made: list[dict[str, Any]]) -> None:
+    """Cancels jobs of which one can never start on this cluster, instead of waiting for it in vain."""
+    lines = list(_misfits(client, made))
+    if lines:
+        for job in made:
+            client.post(job_path(job.get("array_of") or job["id"], ":cancel"))
+        cancelled = "it is cancelled" if len(made) == 1 else "all are cancelled"
+        raise PhalanxError(
+            "\n".join([*lines, f"{cancelled}: `phalanx submit` keeps such a job until the cluster has grown"])
+        )
+
+
+def _misfits(client: Client, made: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each job that can never start on this cluster as it is, with what would let it."""
     for job in made:
         # One of several is looked up when it may not have been decided on yet.
         if job.get("reason") == "never_fits" or (len(made) > 1 and job.get("reason") == "undecided"):
             told = client.get(job_path(job["id"], "/why"))
             if told["reason"] == "never_fits":
                 helps = told["sooner"] or told["evidence"].get("then")
-                say(f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}", err=True)
+                yield f"job {job['id']} can never start: {told['why']}{f'; {helps}' if helps else ''}"
