@@ -541,14 +541,16 @@ def test_a_job_that_is_suspended_gives_up_its_gpus_until_it_is_resumed_and_reque
         return found
 
     until(lambda: shown()["state"] == "running")
-    assert phalanx("suspend", job).code == 0
-    until(lambda: (shown()["state"], shown()["reason"]) == ("waiting", "held"))
+    [suspended] = phalanx("suspend", "--wait", job, "-o", "json").data
+    assert (suspended["state"], suspended["next"]) == ("waiting", f"it starts after `phalanx resume {job}`")
+    assert (shown()["state"], shown()["reason"]) == ("waiting", "held")
     assert (
         phalanx("requeue", job).err == f"phalanx: job {job} is waiting: only a job that has started can be requeued\n"
     )
     assert phalanx("resume", job).code == 0
     until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 2))
-    assert phalanx("requeue", job).code == 0
+    [requeued] = phalanx("requeue", "--wait", job, "-o", "json").data
+    assert requeued["next"] in ("it starts again in its turn", "it runs again, as attempt 3")
     until(lambda: (shown()["state"], shown()["attempts"]) == ("running", 3))
     phalanx("cancel", job)
     until(lambda: shown()["state"] == "cancelled")

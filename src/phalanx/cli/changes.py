@@ -11,6 +11,7 @@ import click
 from phalanx.cli.client import Client, connect, job_path
 from phalanx.cli.exit import Exit
 from phalanx.cli.job_rows import COLUMNS, job_row
+from phalanx.cli.outcome import FINAL
 from phalanx.cli.output import Output, emit
 from phalanx.errors import PhalanxError
 
@@ -20,8 +21,20 @@ LOOK_S, LOOKS_MAX = 0.1, 10
 
 
 def change_jobs(jobs: Sequence[str], verb: str, output: Output, body: object = None) -> int:
-    """Changes jobs and arrays; those that cannot be are named, and the rest is changed all the same."""
+    """Changes jobs and arrays, and shows them."""
     client = connect()
+    changed, code = changed_by(client, jobs, verb, body)
+    if verb == "hold":
+        _tell_started(changed)
+    emit([job_row(acted_upon(client, job) if verb == "cancel" else job) for job in changed], COLUMNS, output)
+    return code
+
+
+def changed_by(client: Client, jobs: Sequence[str], verb: str, body: object = None) -> tuple[list[dict[str, Any]], int]:
+    """The jobs, and the members of arrays, that a verb has changed, and the code of the first that it could not change.
+
+    Those that cannot be changed are named, and the rest is changed all the same.
+    """
     changed: list[dict[str, Any]] = []
     code = int(Exit.OK)
     for job in jobs:
@@ -32,10 +45,7 @@ def change_jobs(jobs: Sequence[str], verb: str, output: Output, body: object = N
                 raise
             click.echo(f"phalanx: {error}", err=True)
             code = code or error.exit_code
-    if verb == "hold":
-        _tell_started(changed)
-    emit([job_row(_acted_upon(client, job) if verb == "cancel" else job) for job in changed], COLUMNS, output)
-    return code
+    return changed, code
 
 
 def _tell_started(jobs: list[dict[str, Any]]) -> None:
@@ -56,10 +66,11 @@ def _all_of(client: Client, job: dict[str, Any]) -> list[dict[str, Any]]:
     return [member for member in found if member["id"] in members]
 
 
-def _acted_upon(client: Client, job: dict[str, Any]) -> dict[str, Any]:
-    """A cancelled job once it is seen that it stops, or as it is after a moment."""
+def acted_upon(client: Client, job: dict[str, Any]) -> dict[str, Any]:
+    """A job that was told to stop once it is seen that it does, or as it is after a moment."""
+    was, attempts = job["state"], job["attempts"]
     for _ in range(LOOKS_MAX):
-        if job["state"] not in ("waiting", "starting", "running", "suspended"):
+        if job["state"] != was or was in ("stopping", *FINAL) or job["attempts"] > attempts:
             break
         time.sleep(LOOK_S)
         job = client.get(job_path(job["id"]))
