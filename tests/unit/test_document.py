@@ -237,6 +237,9 @@ def test_only_true_and_false_are_truth_values(text: str) -> None:
         ("'90'", 90_000),
         ("0.0001", 1),
         ("0", 0),
+        ("00:03:00", 180_000),
+        ("72:00:01", 259_201_000),
+        ("1-12:00:00", 129_600_000),
     ],
 )
 def test_durations_are_read(text: str, duration_ms: int) -> None:
@@ -244,7 +247,11 @@ def test_durations_are_read(text: str, duration_ms: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["4 hours", "-4h", "+4h", "30m1h", "h", "", "[]", ".inf", "1h1h", "4H", "11y", " " * 99]
+    "text",
+    [
+        *("4 hours", "-4h", "+4h", "30m1h", "h", "", "[]", ".inf", "1h1h", "4H", "11y", " " * 99),
+        *("03:00", "1:60:00", "1:00:60", "1-24:00:00", "1-12", "1-12:00", "-1:00:00", "1:0:0"),
+    ],
 )
 def test_what_is_not_a_duration_is_refused(text: str) -> None:
     assert "expected a duration such as 90s, 1h30m, 2d" in error_of(value(text).duration_ms)

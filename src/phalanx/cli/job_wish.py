@@ -87,7 +87,8 @@ def _of_file(path: str, client: Client) -> JobDraft:
     text = text_of(path)
     if path.endswith(PROGRAMS) or text.startswith("#!"):
         runs = f"python {path}" if path.endswith(".py") else f"sh {path}"
-        raise click.UsageError(f"{path} is a program and no job file: run it with `phalanx submit -- {runs}`")
+        unread = "; its #SBATCH lines are not read: give them as options" if "\n#SBATCH" in text else ""
+        raise click.UsageError(f"{path} is a program and no job file: run it with `phalanx submit -- {runs}`{unread}")
     try:
         return JobDraft(text, path)
     except NoTree:

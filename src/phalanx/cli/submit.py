@@ -27,17 +27,25 @@ class JobCommand(click.Command):
     """A command that takes what follows `--` as the command of a job."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
+        is_apart = "--" in args
+        if is_apart:
             at = args.index("--")
             ctx.meta["command"] = args[at + 1 :]
             args = args[:at]
-            return super().parse_args(ctx, args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            # Those of a command are taken for ours where nothing tells them apart.
-            hint = "the command of a job goes after `--`, as in `phalanx submit -- python train.py`"
-            raise click.UsageError(f"{error.format_message()} If it is one of a command: {hint}.", ctx) from None
+            raise click.UsageError(_unknown(error, is_apart), ctx) from None
+
+
+def _unknown(error: click.NoSuchOption, is_apart: bool) -> str:
+    """What is said of an option that there is not. Those of a command are taken for ours where no `--` is between."""
+    from phalanx.cli.slurm_options import hint
+
+    told = hint(error.option_name)
+    words = f"No such option {error.option_name!r}. {told}" if told else error.format_message()
+    apart = "the command of a job goes after `--`, as in `phalanx submit -- python train.py`"
+    return words if is_apart else f"{words} If it is one of a command: {apart}."
 
 
 class RunCommand(JobCommand):

@@ -197,7 +197,7 @@ class Field:
         """A duration such as 90s, 1h30m or 2d; a plain number is seconds."""
         value = units.duration_ms(self._scalar)
         if value is None:
-            raise self.expected("a duration such as 90s, 1h30m, 2d or a number of seconds")
+            raise self.expected("a duration such as 90s, 1h30m, 2d, 03:00:00 (hours first) or a number of seconds")
         if value > units.DURATION_MAX_MS:
             raise self.expected(f"a duration of at most {units.DURATION_MAX_MS // 86_400_000}d")
         return value

@@ -16,6 +16,7 @@ _INTEGER = re.compile(rf"[-+]?{_WHOLE}")
 _NUMBER = re.compile(rf"[-+]?(?:{_WHOLE}(?:\.[0-9]{{0,30}})?|\.[0-9]{{1,30}})(?:[eE][-+]?[0-9]{{1,3}})?")
 _UNIT_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _DURATION = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,12}}(?:\.[0-9]{{1,9}})?){unit})?" for unit in _UNIT_MS))
+_CLOCK = re.compile(r"(?:([0-9]{1,5})-)?([0-9]{1,6}):([0-9]{2}):([0-9]{2})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,7 +31,10 @@ def decimal(text: str) -> Decimal | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """90s, 1h30m, 2d, 250ms; a plain number is seconds. None if the text is not a duration."""
+    """90s, 1h30m, 2d, 250ms, as Slurm has it 03:00:00 and 1-12:00:00; a plain number is seconds.
+
+    None if the text is not a duration: 03:00 could be minutes or hours.
+    """
     text = text.strip()
     if not text or len(text) > _WRITTEN_MAX or text[0] in "+-":
         return None
@@ -39,9 +43,20 @@ def duration_ms(text: str) -> int | None:
         return ceiling(seconds * 1000)
     match = _DURATION.fullmatch(text.replace(" ", ""))
     if match is None:
-        return None
+        return _clock_ms(text)
     parts = [(unit, amount) for unit, amount in match.groupdict().items() if amount]
     return sum(ceiling(Decimal(amount) * _UNIT_MS[unit]) for unit, amount in parts)
+
+
+def _clock_ms(text: str) -> int | None:
+    """Hours, minutes and seconds with colons between, and days with a dash before them."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    if minutes > 59 or seconds > 59 or (match[1] is not None and hours > 23):
+        return None
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def time_ms(text: str, now_ms: int) -> int | None:
