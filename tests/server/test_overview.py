@@ -11,10 +11,25 @@ import pytest
 from running import Server, eventually
 
 from phalanx.server.accounts.roles import Account, Grant, Role
+from phalanx.server.api.overview.attention import failure_words
 from phalanx.server.api.overview.reasons import aggregated
 from phalanx.server.api.overview.timeline import segments_of
 from phalanx.server.store.past import PhaseChange
 from phalanx.server.store.reasons import Waiting
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "end_reason", "words"),
+    [
+        (3, "exit 3: task 0 (worker) on n0", "it failed: exit 3: task 0 (worker) on n0"),
+        (137, "signal SIGKILL: task 1 (worker) on n0", "it failed: signal SIGKILL: task 1 (worker) on n0"),
+        (1, "its health check failed", "it failed with exit code 1: its health check failed"),
+        (1, "", "it failed with exit code 1"),
+        (None, "", "it failed"),
+    ],
+)
+def test_the_text_of_a_failed_job_tells_its_code_once(exit_code: int | None, end_reason: str, words: str) -> None:
+    assert failure_words(exit_code, end_reason) == words
 
 
 @pytest.fixture(scope="module")

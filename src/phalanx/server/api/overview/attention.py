@@ -63,14 +63,20 @@ async def show_fragmentation(account: SignedIn, context: WorkerContext) -> Respo
     return as_json({"now_ms": outlook.now_ms, "levels": levels})
 
 
+def failure_words(exit_code: int | None, end_reason: str) -> str:
+    """How a job failed: with its code only where the reason does not begin with how a task ended."""
+    is_told = exit_code is None or end_reason.startswith(("exit ", "signal "))
+    code = "" if is_told else f" with exit code {exit_code}"
+    return f"it failed{code}{f': {end_reason}' if end_reason else ''}"
+
+
 def _failed(item: dict[str, Any]) -> dict[str, Any]:
-    code = f" (exit code {item['exit_code']})" if item["exit_code"] is not None else ""
     return {
         "kind": "failing",
         "job": item["id"],
         "name": item["name"],
         "queue": item["queue"],
         "user": item["user"],
-        "text": f"it failed{code}: {item['end_reason']}" if item["end_reason"] else f"it failed{code}",
+        "text": failure_words(item["exit_code"], item["end_reason"]),
         "since_ms": item["ended_ms"],
     }
