@@ -20,6 +20,7 @@ from phalanx.protocol.reason import Reason
 from phalanx.simulate.forecast import Forecast, Span
 from phalanx.words.change import offer, sooner
 from phalanx.words.evidence import evidence
+from phalanx.words.phrases import moment
 from phalanx.words.predicate import predicate_words
 from phalanx.words.reason import REASON_WORDS, because, because_in
 from phalanx.words.start import expected
@@ -580,3 +581,11 @@ def test_an_amount_that_is_offered_is_what_a_job_file_has_to_say_to_get_it(memor
     said = words.removeprefix("with ").partition(" ")[0]
     job = read_job(f"command: train\nmemory_gb: {said}\n", "job.yaml")
     assert job.gang.roles[0].task.memory_mb == memory_mb
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "words"),
+    [(0, "in 0s"), (247, "in under 1s"), (12_345, "in 12s"), (59_700, "in 1m 0s"), (5_400_000, "in 1h 30m")],
+)
+def test_a_moment_to_come_is_told_to_the_second(left_ms: int, words: str) -> None:
+    assert moment(1_000 + left_ms, 1_000) == words

@@ -148,4 +148,4 @@ def _next_to_end(holders: Iterable[Other], now_ms: int, in_gpus: bool) -> str:
 
 def _reserved_moment(at_ms: int, now_ms: int) -> str:
     """From when on something is reserved."""
-    return moment(at_ms, now_ms) if at_ms < UNSAID_MS else "once those have left who do not say when they end"
+    return moment(at_ms, now_ms) if at_ms < UNSAID_MS else "once the jobs have ended that do not say when they end"

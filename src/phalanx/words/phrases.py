@@ -7,6 +7,7 @@ from phalanx.simulate.table import duration_text
 NAMES_MAX = 4
 """Names that are listed in a line before the rest is counted."""
 
+MS_PER_S = 1_000
 GPU_TIME_UNITS = (("GPU-hours", 3_600_000), ("GPU-minutes", 60_000), ("GPU-seconds", 1_000))
 
 
@@ -22,8 +23,11 @@ def counted(count: int, thing: str) -> str:
 
 
 def moment(at_ms: int | None, now_ms: int) -> str:
-    """When something comes, from now on; empty if that is unknown."""
-    return "" if at_ms is None else f"in {duration_text(max(at_ms - now_ms, 0) / 1000)}"
+    """When something comes, from now on, to the second; empty if that is unknown."""
+    if at_ms is None:
+        return ""
+    left_ms = max(at_ms - now_ms, 0)
+    return "in under 1s" if 0 < left_ms < MS_PER_S else f"in {duration_text(round(left_ms / MS_PER_S))}"
 
 
 def how_long(until_ms: int | None, since_ms: int) -> str:
