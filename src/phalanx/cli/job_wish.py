@@ -15,11 +15,13 @@ from phalanx.cli.files import text_of
 from phalanx.cli.inherited import inherited
 from phalanx.cli.job_text import Site, site_of
 from phalanx.cli.new_job import NewJob
+from phalanx.cli.plain_file import PlainFile, plain_file
 
 if TYPE_CHECKING:
     from phalanx.cli.job_draft import JobDraft
 
-Draft: TypeAlias = "JobDraft | NewJob"
+Changeable: TypeAlias = "JobDraft | NewJob"
+Draft: TypeAlias = "Changeable | PlainFile"
 
 PLAIN_KEYS = (
     *("name", "queue", "priority", "kind", "image", "workdir"),
@@ -45,16 +47,26 @@ def drafts_of(command: list[str], given: dict[str, Any], client: Client) -> list
         _settle(draft, given["inherit_env"], client)
         return [draft]
     _refuse_others(given["files"], given["template"])
-    drafts: list[Draft] = [_of_file(path, client) for path in given["files"]]
+    if not command and not _says_anything(given):
+        drafts: list[Draft] = [_as_written(path, client) for path in given["files"]]
+    else:
+        drafts = [_of_file(path, client) for path in given["files"]]
     try:
         for each in drafts:
-            _change(each, command, given)
+            if not isinstance(each, PlainFile):
+                _change(each, command, given)
             _settle(each, given["inherit_env"], client)
     except click.UsageError:
         # What is wrong with a file comes before what is wrong with options that change it.
         check_files(given["files"], site_of(client))
         raise
     return drafts
+
+
+def _says_anything(given: dict[str, Any]) -> bool:
+    """Whether an option says something of the job itself."""
+    said = (value for key, value in given.items() if key not in ("files", "inherit_env"))
+    return any(value is not None and value is not False and value != () for value in said)
 
 
 def check_files(files: Sequence[str], site: Site) -> None:
@@ -81,14 +93,15 @@ def _refuse_others(files: Sequence[str], template: str | None) -> None:
         )
 
 
+def _as_written(path: str, client: Client) -> Draft:
+    """A file that no option changes: YAML is read only where its lines do not tell enough."""
+    return plain_file(_job_text(path), path) or _of_file(path, client)
+
+
 def _of_file(path: str, client: Client) -> JobDraft:
     from phalanx.cli.job_draft import JobDraft, NoTree
 
-    text = text_of(path)
-    if path.endswith(PROGRAMS) or text.startswith("#!"):
-        runs = f"python {path}" if path.endswith(".py") else f"sh {path}"
-        unread = "; its #SBATCH lines are not read: give them as options" if "\n#SBATCH" in text else ""
-        raise click.UsageError(f"{path} is a program and no job file: run it with `phalanx submit -- {runs}`{unread}")
+    text = _job_text(path)
     try:
         return JobDraft(text, path)
     except NoTree:
@@ -96,8 +109,18 @@ def _of_file(path: str, client: Client) -> JobDraft:
         raise
 
 
-def _of_options(command: list[str], given: dict[str, Any]) -> Draft:
-    draft: Draft = NewJob()
+def _job_text(path: str) -> str:
+    """The text of a job file; a program is told how it is run."""
+    text = text_of(path)
+    if path.endswith(PROGRAMS) or text.startswith("#!"):
+        runs = f"python {path}" if path.endswith(".py") else f"sh {path}"
+        unread = "; its #SBATCH lines are not read: give them as options" if "\n#SBATCH" in text else ""
+        raise click.UsageError(f"{path} is a program and no job file: run it with `phalanx submit -- {runs}`{unread}")
+    return text
+
+
+def _of_options(command: list[str], given: dict[str, Any]) -> Changeable:
+    draft: Changeable = NewJob()
     if given["template"]:
         from phalanx.cli.job_draft import JobDraft
         from phalanx.cli.templates import template
@@ -111,7 +134,7 @@ def _of_options(command: list[str], given: dict[str, Any]) -> Draft:
     return draft
 
 
-def _change(draft: Draft, command: list[str], given: dict[str, Any]) -> None:
+def _change(draft: Changeable, command: list[str], given: dict[str, Any]) -> None:
     """Has the options count before what the file says."""
     if not isinstance(draft, NewJob):
         for change in given["changes"]:
