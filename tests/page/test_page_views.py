@@ -65,6 +65,14 @@ def test_no_view_keeps_users_out_in_either_theme(admin: Page, server: Server, jo
     assert found == {}
 
 
+def test_the_chart_of_a_young_server_shows_only_the_time_there_is(admin: Page, server: Server) -> None:
+    admin.open(f"{server.url}/ui/overview")
+    admin.see("GPUs, since ")
+    admin.miss("GPUs, the last day")
+    [start] = admin.run("[document.querySelector('.chart path').getAttribute('d').match(/^M([\\d.]+)/)?.[1]]")
+    assert float(start) == 46, "it begins at the left end"
+
+
 def test_everything_can_be_reached_by_the_keyboard(admin: Page, server: Server, jobs: dict[str, str]) -> None:
     admin.open(f"{server.url}/ui/jobs?name=waits")
     admin.see("waits")

@@ -1,21 +1,52 @@
-// GPUs over the last day.
+// GPUs over the last day, or over the time that the server has measured if that is less than half of it.
 import { aboutAll, useData } from "../../core/data.js";
 import { html, useMemo } from "../../core/dom.js";
 import { serverNow } from "../../core/clock.js";
+import { clock } from "../../core/format.js";
 import { Chart } from "../../parts/chart.js";
 import { Loaded } from "../../parts/problem.js";
 
 const DAY_MS = 86_400_000;
+const PAUSE_MS = 10_000;
 const LINES = { gpus_allocated: "--gpu-allocated", gpus_busy: "--gpu-busy", gpus_idle: "--gpu-suspended", gpus_failed: "--gpu-failed" };
 
 const WORDS = { gpus_allocated: "allocated, not busy" };
 
+const valuesOf = (series, name) => series.values[name] ?? [];
+
 const linesOf = (series) =>
-  Object.entries(LINES).map(([name, colour]) => ({ name, label: WORDS[name] ?? name.replace("gpus_", ""), values: series.values[name] ?? [], colour: `var(${colour})` }));
+  Object.entries(LINES).map(([name, colour]) => ({ name, label: WORDS[name] ?? name.replace("gpus_", ""), values: valuesOf(series, name), colour: `var(${colour})` }));
+
+const pathSince = (since_ms) => `/series?scope=cluster&names=${Object.keys(LINES).join(",")}&since=${since_ms}&points=300`;
+
+// The place of the first value; 0 if there is none.
+const firstIn = (series) => {
+  const places = Object.keys(LINES).map((name) => valuesOf(series, name).findIndex((value) => value !== null));
+  const found = places.filter((at) => at >= 0);
+  return found.length > 0 ? Math.min(...found) : 0;
+};
+
+// Since when a young server has measured; null for others.
+const youngSince = (series) => {
+  const after_ms = firstIn(series) * series.step_ms;
+  return after_ms > DAY_MS / 2 ? series.start_ms + after_ms : null;
+};
+
+// Without what is empty before the first value.
+const begun = (series) => {
+  const at = firstIn(series);
+  const values = Object.fromEntries(Object.keys(LINES).map((name) => [name, valuesOf(series, name).slice(at)]));
+  return { ...series, start_ms: series.start_ms + at * series.step_ms, values };
+};
 
 export const History = () => {
-  const since_ms = useMemo(() => Math.floor(serverNow() - DAY_MS), []);
-  const source = useData(`/series?scope=cluster&names=${Object.keys(LINES).join(",")}&since=${since_ms}&points=300`, aboutAll, 10_000);
-  return html`<section class="card"><h2>GPUs, the last day</h2><${Loaded} source=${source}>${(series) =>
-    html`<${Chart} title="GPUs over the last day" start_ms=${series.start_ms} step_ms=${series.step_ms} floor=${0} lines=${linesOf(series)} />`}<//></section>`;
+  const day_ms = useMemo(() => Math.floor(serverNow() - DAY_MS), []);
+  const day = useData(pathSince(day_ms), aboutAll, PAUSE_MS);
+  const young_ms = day.data && youngSince(day.data);
+  const young = useData(young_ms === null ? null : pathSince(young_ms), aboutAll, PAUSE_MS);
+  return html`<section class="card"><${Loaded} source=${young_ms === null ? day : young}>${(found) => {
+    const series = young_ms === null ? found : begun(found);
+    const title = young_ms === null ? "the last day" : `since ${clock(series.start_ms)}`;
+    return html`<h2>GPUs, ${title}</h2><${Chart} title="GPUs, ${title}" start_ms=${series.start_ms} step_ms=${series.step_ms} floor=${0} lines=${linesOf(series)} />`;
+  }}<//></section>`;
 };
