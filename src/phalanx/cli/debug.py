@@ -1,4 +1,4 @@
-"""`phalanx debug`: what somebody else needs to see what happened here."""
+"""`phalanx debug`: what is needed to look into a problem elsewhere."""
 
 from __future__ import annotations
 

@@ -68,13 +68,13 @@ class TermBegun(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody asks for a job. An array's members are submitted one by one."""
+    """A user submits a job. An array's members are submitted one by one."""
 
     job: Job
 
 
 class JobChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants a waiting job to ask for something else; it keeps its place among the submissions.
+    """A user changes what a pending job asks for; it keeps its place among the submissions.
 
     Of an elastic job that runs, how many members its roles may have can be changed, and nothing else.
     """
@@ -83,26 +83,26 @@ class JobChanged(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class JobCancelled(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants a job gone. `reason` says why, where it is not its user who wants it."""
+    """A user cancels a job. `reason` says why, where that is not the job's own user."""
 
     job: str
     reason: str = ""
 
 
 class JobHeld(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants a waiting job not to start for now."""
+    """A user holds a pending job: it does not start for now."""
 
     job: str
 
 
 class JobReleased(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody lets a held job start again."""
+    """A user releases a held job: it may start again."""
 
     job: str
 
 
 class JobRequeued(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Somebody wants the attempt of a job stopped, with notice and grace, and the job to wait for its next one."""
+    """A user has the attempt of a job stopped, with notice and grace; the job is pending for its next one."""
 
     job: str
 
@@ -129,7 +129,7 @@ class Failed(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
 
 
 class Lost(msgspec.Struct, frozen=True, omit_defaults=True, tag=True):
-    """Nobody knows what became of an action."""
+    """It is unknown what became of an action."""
 
     action: ActionId
 

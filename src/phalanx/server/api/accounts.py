@@ -73,7 +73,7 @@ async def checked_user(context: Context, request: Request, name: str, password: 
 
 @router.get("/me", responses=answers(MeModel))
 async def me(account: SignedIn) -> Response:
-    """Show who you are to the server."""
+    """Show the user, the roles and the scopes of the caller."""
     return as_json(shown_account(account))
 
 
@@ -144,7 +144,7 @@ async def take_role(
 
 @router.get("/tokens", responses=answers(TokenListModel))
 async def list_tokens(account: SignedIn, context: WorkerContext) -> Response:
-    """List your tokens; admins see everybody's."""
+    """List your tokens; admins see those of all users."""
     return as_list(await context.read(table.list_tokens, "" if account.may(Role.ADMIN) else account.user))
 
 
@@ -183,7 +183,7 @@ async def list_audit(
     limit: Limit = 100,
     cursor: Cursor = "",
 ) -> Response:
-    """List who did what to what, when and from where, the newest first."""
+    """List the changes with their user, target, time and origin, the newest first."""
     _need_admin(account)
     found = await context.read(table.audit_page, place_of(cursor), limit, user, target)
     return as_list(found, found[-1]["number"] if len(found) == limit else None)

@@ -40,7 +40,7 @@ async def list_nodes(
     limit: Limit = 1_000,
     cursor: Cursor = "",
 ) -> Response:
-    """List the nodes in the order of the cluster file. Everybody who may look at anything may look at nodes."""
+    """List the nodes in the order of the cluster file. Every user with a role may see them."""
     need_eyes(account)
     found = await context.read(table.page, place_of(cursor), limit, health or "")
     place = found[-1]["position"] if len(found) == limit else None
@@ -105,7 +105,7 @@ async def show_cluster(account: SignedIn, context: WorkerContext) -> Response:
 
 @router.get("/policy", responses=answers(PolicyModel))
 async def show_policy(account: SignedIn, context: WorkerContext) -> Response:
-    """Show what decides who goes next, and where."""
+    """Show the policy and the placement in force."""
     need_eyes(account)
     cluster = await context.cluster()
     return as_json({"policy": cluster["policy"], "placement": cluster["placement"]})

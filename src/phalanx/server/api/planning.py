@@ -70,7 +70,7 @@ async def what_if(body: WhatIfBody, request: Request, account: SignedIn, context
 
 @router.get("/reservations", responses=answers(ReservationListModel))
 async def list_reservations(account: SignedIn, context: WorkerContext) -> Response:
-    """List who has been promised which nodes from when on."""
+    """List the reservations: for which job, on which nodes, from when on."""
     items = msgspec.json.decode(await ask(context, account.user, ListReservations()))["items"]
     seen = await _seen(context, account, [item["job"] for item in items])
     return as_list([item for item in items if item["job"] in seen])

@@ -59,7 +59,7 @@ async def list_alerts(account: SignedIn, context: WorkerContext) -> Response:
 
 @router.get("/api/v1/debug/bundle", responses=content("application/zip", READ))
 async def debug_bundle(account: SignedIn, context: WorkerContext) -> Response:
-    """Download what somebody else needs to see what happened here, with a replayable snapshot.
+    """Download logs, settings and a replayable snapshot, by which a problem can be looked into elsewhere.
 
     Each value of a variable of a job is `…` in it.
     """

@@ -17,7 +17,7 @@ class GrantModel(Answered):
 
 
 class MeModel(Answered):
-    """Who you are to the server."""
+    """The user, the roles and the scopes of the caller."""
 
     user: str
     roles: list[GrantModel]
@@ -123,7 +123,7 @@ class SecretListModel(Answered):
 
 
 class AuditModel(Answered):
-    """Who did what to what, when and from where."""
+    """A change: its user, target, time and origin."""
 
     number: int
     at_ms: int

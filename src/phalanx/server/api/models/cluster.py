@@ -98,7 +98,7 @@ class ClusterModel(Answered):
 
 
 class PolicyModel(Answered):
-    """What decides who goes next, and where."""
+    """The policy and the placement in force."""
 
     policy: str
     placement: str

@@ -58,8 +58,8 @@ class JobModel(Answered):
     nodes: list[str]
     submitted_ms: int
     told_start_ms: int | None = Field(
-        description="The start that its submitter was told to expect; null if none was told: nobody asked, it started "
-        "at once, or it could not be foreseen in time."
+        description="The start that its submitter was told to expect; null if none was told: it was not "
+        "asked for, the job started at once, or it could not be foreseen in time."
     )
     started_ms: int | None = Field(description="When it first ran.")
     running_since_ms: int | None = Field(description="Since when its present attempt runs; null if it does not.")

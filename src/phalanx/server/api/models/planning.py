@@ -70,12 +70,12 @@ class WhyModel(Answered):
         "forecast that is not over yet, believe that: it knows how far what jobs say is off."
     )
     expected_not_before_ms: int | None = Field(
-        description="Where it is not known when it will start, since too many others start before: not before this."
+        description="Where it is not known when it will start, since too many jobs start before it: not before this."
     )
     forecast: dict[str, int | None] | None = Field(
-        description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon, or nobody "
-        "can tell how late), in half before middle_ms, by so many runs of the state ahead, made at at_ms; null if none "
-        "has been made since it came."
+        description="In eight of ten cases it starts between early_ms and late_ms (null: beyond the horizon, or there "
+        "is no bound), in half before middle_ms, by so many runs of the state ahead, made at at_ms; null if none has "
+        "been made since the job was submitted."
     )
     expected_by: Literal["said", "usual"] | None = Field(
         description="Whether all take as long as they say then, or as long as is usual for such jobs."
@@ -86,7 +86,7 @@ class WhyModel(Answered):
         "looking ahead failed; or empty. What `forecast` tells besides is only before which moment it does not start."
     )
     explanation: dict[str, Any] = Field(
-        description="All there is: who holds what, quotas, and what would let it start."
+        description="All there is: the jobs that hold what it needs, quotas, and what would let it start."
     )
 
 

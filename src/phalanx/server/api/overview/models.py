@@ -135,7 +135,7 @@ class ReasonModel(Answered):
 
 
 class ReasonListModel(Answered):
-    """What all who wait are waiting for, the most GPUs first."""
+    """What pending jobs wait for, the reason with the most GPUs first."""
 
     reasons: list[ReasonModel]
 
