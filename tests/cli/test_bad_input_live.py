@@ -11,7 +11,13 @@ NO_JOB = [
     *(["update", "999999", "--priority", "1"], ["suspend", "999999"], ["resume", "999999"], ["requeue", "999999"]),
     *(["when", "999999"], ["save", "999999"], ["logs", "999999", "--all-ranks"], ["logs", "999999", "--since", "1h"]),
     *(["attach", "999999"], ["forward", "999999", "80"], ["exec", "999999", "--", "true"]),
-    *(["when", "x" * 190], ["logs", "名前が長い", "--timestamps"], ["attach", "a/b?c=d"], ["forward", "", "80"]),
+    *(
+        ["when", "x" * 253],
+        ["job", "x" * 254],
+        ["logs", "名前が長い", "--timestamps"],
+        ["attach", "a/b?c=d"],
+        ["forward", "", "80"],
+    ),
 ]
 WRONG = [
     *(["update", "1", "--priority", "high"], ["update", "1"]),

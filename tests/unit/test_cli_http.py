@@ -8,7 +8,9 @@ from threading import Thread
 
 import pytest
 
+from phalanx.cli import client
 from phalanx.cli.http import Address, Connection, HttpError
+from phalanx.document.field import NAME_MAX
 
 OK = b"HTTP/1.1 200 OK\r\n"
 Serve = Callable[..., Connection]
@@ -50,6 +52,12 @@ def serve() -> Iterator[Serve]:
     yield script
     for each in made:
         each.close()
+
+
+def test_a_name_may_be_as_long_here_as_in_a_job_file() -> None:
+    assert client.NAME_MAX == NAME_MAX
+    with pytest.raises(client.NotFound, match="names have at most 253 characters"):
+        client.job_path("x" * 254)
 
 
 def ask(connection: Connection, body: bytes | None = None) -> tuple[int, bytes]:

@@ -26,6 +26,8 @@ PATIENCE_S = 60.0
 TRIES_MAX = 4
 PAUSE_FIRST_S = 0.1
 PIECE_BYTES = 65536
+NAME_MAX, NAME_SHOWN = 253, 60
+"""The longest name of a job: `document.field` has it, and would load YAML."""
 
 Query = Mapping[str, str | int | bool | None]
 
@@ -261,6 +263,8 @@ def untrusted(context: Context, error: ssl.SSLCertVerificationError) -> Unreacha
 
 def job_path(job: str, what: str = "") -> str:
     """The path of a job by its id or name."""
+    if len(job) > NAME_MAX:
+        raise NotFound(f"there is no job {job[:NAME_SHOWN]!r}…: names have at most {NAME_MAX} characters")
     return f"/jobs/{quote(job, safe='')}{what}"
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
+from phalanx.document.field import NAME_MAX
 from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.admission.large import read_large
@@ -65,7 +66,7 @@ STATES = [state.value for state in JobState]
 PENDING = {"pending": JobState.WAITING.value}
 """Another word for a state, which filters take too."""
 
-Ref = Annotated[str, Path(max_length=200, description="The id of a job, or a name that only one job has.")]
+Ref = Annotated[str, Path(max_length=NAME_MAX, description="The id of a job, or a name that only one job has.")]
 Key = Annotated[
     str, Header(max_length=200, description="Makes a repeated request harmless: it gets the answer of the first.")
 ]

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from sqlalchemy import Connection
 
 from phalanx.cluster.cluster import Health
+from phalanx.document.field import NAME_MAX
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, Nothing
@@ -29,7 +30,7 @@ from phalanx.server.view.lists import queue_rows
 
 router = APIRouter(tags=["cluster"])
 
-Name = Annotated[str, Path(max_length=200, description="The name of a node.")]
+Name = Annotated[str, Path(max_length=NAME_MAX, description="The name of a node.")]
 
 
 @router.get("/nodes", responses=answers(NodeListModel, LIST))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Header, Path, Query, Response
 
+from phalanx.document.field import NAME_MAX
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.auth import SignedIn, WorkerContext
 from phalanx.server.api.context import Context
@@ -105,7 +106,7 @@ async def list_shared(account: SignedIn, context: WorkerContext) -> Response:
 
 @router.get("/devices/{node}/{index}", responses=answers(models.DeviceModel))
 async def show_device(
-    node: Annotated[str, Path(max_length=200, description="The name of a node.")],
+    node: Annotated[str, Path(max_length=NAME_MAX, description="The name of a node.")],
     index: Annotated[int, Path(ge=0, le=1_000_000, description="Which of its GPUs.")],
     account: SignedIn,
     context: WorkerContext,
