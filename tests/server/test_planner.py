@@ -126,9 +126,9 @@ def test_who_has_room_made_for_it_starts_within_the_grace_of_those_who_leave() -
     world = World(flat(1, 8), "priority")
     world.run(a_job("low", 8, grace_ms=8_000))
     world.submit(a_job("high", 8, priority=100), after_ms=1_000)
-    assert why_of(world, "high")["starts_when"] == "as soon as those have left who make room for it: within 8s"
+    assert why_of(world, "high")["starts_when"] == "as soon as the jobs have ended that are stopped for it: within 8s"
     world.turn(TimerDue(), after_ms=9_000)
-    assert why_of(world, "high")["starts_when"] == "as soon as those have left who make room for it"
+    assert why_of(world, "high")["starts_when"] == "as soon as the jobs have ended that are stopped for it"
     assert why_of(world, "low")["starts_when"] == ""
 
 

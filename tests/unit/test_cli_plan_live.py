@@ -19,7 +19,7 @@ def test_who_makes_room_is_told_with_what_it_has_and_when_it_would_end() -> None
     hidden = {"job": "", "queue": "b", "gpus": 1, "expected_end_ms": None, "attempt": 0}
     row = row_of(item(known, hidden))
     assert row["leaving"] == "job 4 of queue a (8 GPUs, ends in 1h 30m), a job of queue b (1 GPU)"
-    assert row["starts"] == "once they left"
+    assert row["starts"] == "once they have ended"
 
 
 def test_who_needs_nobody_to_leave_starts_now() -> None:

@@ -129,7 +129,7 @@ def test_what_would_start_it_is_one_line_and_the_rest_below() -> None:
         "other_ways": "if jobs a, c of queue default (8 GPUs) ended",
         "held_by": "default: 16 GPUs in 4 jobs",
         "free_gpus": "4 nodes with 4",
-        "position": "1 of 1 in line",
+        "position": "1 of 1 pending",
     }
 
 

@@ -41,7 +41,7 @@ def demo() -> None:
             break
         if run.state.now >= FAILURE_MS and not told_failure:
             told_failure = True
-            say(f"{_time(FAILURE_MS)} node {FAILING} fails; who runs there is told to leave (small letters).")
+            say(f"{_time(FAILURE_MS)} node {FAILING} fails; the jobs there are told to stop (small letters).")
             _show(run)
             click.echo()
         _tell(run, plan)

@@ -53,8 +53,8 @@ def row_of(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _starts(at_ms: int | None, others_leave: bool) -> str | None:
-    """When it starts. Those who must leave first are told to now, and have their grace."""
+    """When it starts. Jobs that must end first are told to now, and have their grace."""
     if at_ms is None:
         return None
-    soon = "once they left" if others_leave else "now"
+    soon = "once they have ended" if others_leave else "now"
     return soon if at_ms <= now_ms() + 1000 else f"in {span(at_ms - now_ms())}"

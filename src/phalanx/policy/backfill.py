@@ -42,13 +42,13 @@ def backfill(parameters: Parameters) -> Policy:
 
 
 ABOUT = About(
-    summary="first come, first served, and whoever delays nobody with a reservation",
+    summary="first come, first served; a later job passes if it delays no reservation",
     prior_knowledge="duration, as an estimate",
     foresight=True,
     algorithm="FIFO with EASY or conservative backfilling",
     decides_by="arrival time and estimated end",
     dimensions="temporal",
     preemption="no",
-    starvation="no: who waits has a reserved start",
+    starvation="no: pending jobs have reserved starts",
     source="Mu'alem and Feitelson, IEEE TPDS 2001",
 )

@@ -107,7 +107,7 @@ def average(path: str, at: Moment, half_life_ms: int) -> Usage:
 
 
 ABOUT = About(
-    summary="who has least for its weight of what it deserves, down the tree of queues",
+    summary="the queue with the least for its weight of what it deserves, down the tree of queues",
     prior_knowledge="none",
     algorithm="hierarchical dominant resource fairness",
     decides_by="what queues have, or had, of GPUs, CPUs and memory",

@@ -19,7 +19,7 @@ ABOUT = About(
     decides_by="arrival time",
     dimensions="temporal",
     preemption="no",
-    starvation="nobody starves; with skip=true large jobs may",
+    starvation="no job starves; with skip=true large jobs may",
     placement="packed",
     source="textbook",
 )

@@ -224,8 +224,8 @@ ABOUT = About(
     algorithm="marginal gain",
     decides_by="remaining time",
     dimensions="spatial and temporal",
-    preemption="by resizing; who has no share of the round",
-    starvation="none while there is a minimum for everybody; then later submissions wait",
+    preemption="by resizing; jobs without a share of the round",
+    starvation="none while there is a minimum for every job; then later submissions wait",
     placement="packed",
     source="Peng et al., EuroSys 2018",
 )

@@ -188,7 +188,7 @@ ABOUT = About(
     decides_by="priority, attained service, time waited, whether work is saved",
     dimensions="spatial and temporal",
     preemption="of jobs that save their work, at the borders of levels; of all for a higher priority; moves first",
-    starvation="who has waited a multiple of its run rises; low priorities may starve",
+    starvation="a job that has waited a multiple of its run rises; low priorities may starve",
     placement="by GPU type as learned, packed by topology, consolidated by moving",
     source="ours, after Tiresias (NSDI 2019), Gavel (OSDI 2020), Borg (EuroSys 2015) and KAI",
 )

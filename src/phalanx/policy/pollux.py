@@ -212,8 +212,8 @@ ABOUT = About(
     algorithm="genetic search for the greatest power mean of speed-ups",
     decides_by="goodput",
     dimensions="spatial and temporal",
-    preemption="by resizing; who has no share of the round",
-    starvation="none for p below 0 while there is a minimum for everybody",
-    placement="packed; who does not fit one node has whole nodes",
+    preemption="by resizing; jobs without a share of the round",
+    starvation="none for p below 0 while there is a minimum for every job",
+    placement="packed; jobs larger than a node have whole nodes",
     source="Qiao et al., OSDI 2021",
 )

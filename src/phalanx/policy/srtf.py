@@ -45,7 +45,7 @@ ORDERS = {"time": _by_time, "gpus": _by_gpus, "gpu_time": _by_gpu_time}
 TARGETS = {"time": Targets.REMAINING, "gpus": Targets.RANK, "gpu_time": Targets.RISE}
 
 ABOUT = About(
-    summary="least remaining time first, stopping who has more; knows durations",
+    summary="least remaining time first, stopping jobs with more; knows durations",
     prior_knowledge="duration",
     foresight=True,
     algorithm="shortest remaining time first",

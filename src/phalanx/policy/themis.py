@@ -171,14 +171,14 @@ def _expect(memory: Memory, rule: Rule, now: int) -> None:
 
 
 ABOUT = About(
-    summary="devices are leased, and auctioned among those who fare worst",
+    summary="devices are leased, and auctioned among the jobs that fare worst",
     prior_knowledge="duration; of jobs that say none, that of their like",
     foresight=True,
     algorithm="auction with partial allocation",
     decides_by="finish-time fairness: time here over time on an equal part",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint, when leases end",
-    starvation="none: who waits fares worse and worse, and bids",
+    starvation="none: pending jobs fare worse and worse, and bid",
     placement="packed",
     source="Mahajan et al., NSDI 2020",
 )

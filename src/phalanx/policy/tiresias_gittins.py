@@ -53,7 +53,7 @@ ABOUT = About(
     decides_by="attained service",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint",
-    starvation="who has a low index may starve",
+    starvation="jobs with a low index may starve",
     placement="by profile: only skewed models are consolidated",
     source="Gu et al., NSDI 2019",
 )

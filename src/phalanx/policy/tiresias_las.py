@@ -84,7 +84,7 @@ ABOUT = About(
     decides_by="attained service",
     dimensions="spatial and temporal",
     preemption="yes, by checkpoint, at queue borders",
-    starvation="who sank may starve; with starvation=N it rises after N times its run",
+    starvation="jobs that sank may starve; with starvation=N they rise after N times their run",
     placement="by profile: only skewed models are consolidated",
     source="Gu et al., NSDI 2019",
 )

@@ -113,8 +113,8 @@ def _positioned(position: Position | None) -> str:
     """Its place in the order."""
     if position is None:
         return ""
-    where = f"queue {position.queue}" if position.queue else "line"
-    return f"{position.place} of {position.of} in {where}"
+    among = f"in queue {position.queue}" if position.queue else "pending"
+    return f"{position.place} of {position.of} {among}"
 
 
 def _compared(position: Position | None) -> str:

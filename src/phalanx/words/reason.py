@@ -35,7 +35,7 @@ REASON_WORDS = {
     Reason.FRAGMENTED: "too few of the free GPUs lie together",
     Reason.RESERVED: "what it needs is reserved for another job",
     Reason.MAINTENANCE: "nodes it takes are closed for maintenance soon",
-    Reason.MAKING_ROOM: "others have to leave first",
+    Reason.MAKING_ROOM: "the jobs that it preempts have to end first",
     Reason.PREPARING: "its devices are being cut",
     Reason.UNDECIDED: "nothing has been decided on it yet",
 }

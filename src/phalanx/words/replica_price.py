@@ -10,7 +10,7 @@ HAD = {
     Had.FREE: "{what} would take free GPUs",
     Had.MAX: "it has its most replicas",
     Had.QUOTA: "{what} would exceed the quota of its queue",
-    Had.NO_ROOM: "{what} has no room: no jobs of lower priorities that may be preempted leave enough",
+    Had.NO_ROOM: "there is no place for {what}: preempting jobs of lower priorities does not free enough",
 }
 
 
@@ -22,7 +22,7 @@ def price_words(price: ReplicaPrice | None) -> str:
     if price.had is not Had.PREEMPTION:
         return HAD[price.had].format(what=what)
     if not price.gives_way:
-        return f"{what} would take GPUs that others leave already"
+        return f"{what} would take GPUs of jobs that are ending already"
     amounts, unit = gpu_time(price.lost_gpu_ms)
     return f"{what} would {' and '.join(map(_gives_way, price.gives_way))}: {amounts[0]} {unit} lost"
 

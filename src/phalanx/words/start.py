@@ -56,7 +56,7 @@ def starts_when(state: State, explanation: Explanation) -> str:
         case Reason.MAKING_ROOM:
             by_ms = left_by_ms(state, explanation.job)
             within = "" if by_ms is None or by_ms <= state.now else f": within {how_long(by_ms, state.now)}"
-            return f"as soon as those have left who make room for it{within}"
+            return f"as soon as the jobs have ended that are stopped for it{within}"
         case _:
             return ""
 
