@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 Found = TypeVar("Found")
 
-FILE_THREADS = 4
+FILE_THREADS = 8
 """How many threads of a worker read log files. A disk that hangs stops logs only, never reads of the store."""
 
 PER_USER = 2
-"""How many of them read for one user: a log may be of any length, and is the work of who asks for it."""
+"""How many of them read for one user: a log may be of any length, and is the work of the user who asks for it."""
+
+FOR_FIRST_READS = 4
+"""How many are kept for users that have none: a few users who read much leave a thread to every other."""
 
 
 class FileThreads:
@@ -21,37 +25,46 @@ class FileThreads:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
-        self._shares: dict[str, _Share] = {}
+        self._taken: Counter[str] = Counter()
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
 
     async def run(self, user: str, look: Callable[..., Found], *arguments: object) -> Found:
         """What a look of a user finds."""
-        share = self._shares.setdefault(user, _Share())
-        share.users += 1
-        try:
-            await share.turns.acquire()
-        except BaseException:
-            self._leave(user, share)
-            raise
+        await self._turn(user)
         loop = asyncio.get_running_loop()
-
-        def leave() -> None:
-            share.turns.release()
-            self._leave(user, share)
-
         looking = self._threads.submit(look, *arguments)
-        # A thread that reads for a caller that has gone is still taken.
-        looking.add_done_callback(lambda _: loop.call_soon_threadsafe(leave))
+        # A thread that reads for a caller that has gone is taken until it has noticed.
+        looking.add_done_callback(lambda _: loop.call_soon_threadsafe(self._leave, user))
         return await asyncio.wrap_future(looking)
 
-    def _leave(self, user: str, share: _Share) -> None:
-        share.users -= 1
-        if not share.users:
-            del self._shares[user]
+    async def _turn(self, user: str) -> None:
+        """Waits for a thread and takes it."""
+        if self._may_take(user):
+            self._taken[user] += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((user, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove((user, turn))
+            else:
+                self._leave(user)
+            raise
 
+    def _may_take(self, user: str) -> bool:
+        free = FILE_THREADS - self._taken.total()
+        taken = self._taken[user]
+        return free > 0 if not taken else taken < PER_USER and free > FOR_FIRST_READS
 
-class _Share:
-    """What one user has of the threads, and for how many looks it is kept."""
-
-    def __init__(self) -> None:
-        self.turns = asyncio.Semaphore(PER_USER)
-        self.users = 0
+    def _leave(self, user: str) -> None:
+        """Gives a thread back, and each that is free to the user who has waited longest of those that may take it."""
+        self._taken[user] -= 1
+        if not self._taken[user]:
+            del self._taken[user]
+        for waiter, turn in list(self._waiting):
+            if not turn.done() and self._may_take(waiter):
+                self._waiting.remove((waiter, turn))
+                self._taken[waiter] += 1
+                turn.set_result(None)
