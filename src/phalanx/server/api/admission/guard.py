@@ -13,6 +13,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from phalanx.server.api.auth import account_of, attempt_of, bearer
 from phalanx.server.api.context import Context
@@ -90,6 +91,9 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
+        if scope["type"] == "websocket":
+            await self._open_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -130,9 +134,22 @@ class Guard:
                 },
             )
 
-    def _check_rate_and_size(self, scope: Scope) -> None:
+    async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Opens a web socket; it counts as one request, however long it stays open."""
+        try:
+            self._check_rate(scope)
+        except Refusal as refusal:
+            self._figures.refused.labels(refusal.code).inc()
+            await WebSocket(scope, receive, send).send_denial_response(refused(refusal))
+            return
+        await self._app(scope, receive, send)
+
+    def _check_rate(self, scope: Scope) -> None:
         if not self._rate.allows((scope.get("client") or ("",))[0]):
             raise Refusal("rate_limited", "too many requests from one address: slow down", {"retry_after_s": 1})
+
+    def _check_rate_and_size(self, scope: Scope) -> None:
+        self._check_rate(scope)
         length = _header(scope, b"content-length")
         body_max = self._body_max(scope)
         if length is not None and (not length.isdigit() or int(length) > body_max):
