@@ -1,4 +1,4 @@
-"""The guard before the routes: web sockets count as requests."""
+"""The guard before the routes: web sockets count as requests, and a caller that has gone is not worked for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from phalanx.server.accounts.cache_epoch import CacheEpoch
+from phalanx.server.api.admission.departure import answer_while_connected
 from phalanx.server.api.admission.guard import Guard
 from phalanx.server.api.context import Context
 from phalanx.server.api.engine import Engine
@@ -20,6 +21,7 @@ from phalanx.server.options import Options
 from phalanx.server.store.database import Database, open_database, sqlite_url
 
 RATE = 3
+PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -56,3 +58,47 @@ def test_web_sockets_count_as_requests_of_their_address(tmp_path: Path, database
     assert {message["status"] for message in begun} == {429}
     assert len(begun) == 10 * RATE - len(opened)
     assert (b"retry-after", b"1") in begun[0]["headers"]
+
+
+def test_the_work_on_an_answer_ends_when_its_caller_has_gone() -> None:
+    began, over = asyncio.Event(), []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        began.set()
+        try:
+            await asyncio.sleep(10 * PATIENCE_S)
+        finally:
+            over.append("cancelled")
+
+    async def scene() -> None:
+        messages: asyncio.Queue[Message] = asyncio.Queue()
+        answering = asyncio.create_task(answer_while_connected(app, {}, messages.get, _nowhere))
+        messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+        await began.wait()
+        messages.put_nowait({"type": "http.disconnect"})
+        await asyncio.wait_for(answering, PATIENCE_S)
+
+    asyncio.run(scene())
+    assert over == ["cancelled"]
+
+
+def test_an_answer_that_has_begun_is_told_that_its_caller_has_gone_and_ends_by_itself() -> None:
+    heard: list[str] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        heard.append((await receive())["type"])
+        await asyncio.sleep(0)
+        heard.append("ended")
+
+    async def scene() -> None:
+        messages: asyncio.Queue[Message] = asyncio.Queue()
+        messages.put_nowait({"type": "http.disconnect"})
+        await answer_while_connected(app, {}, messages.get, _nowhere)
+
+    asyncio.run(scene())
+    assert heard == ["http.disconnect", "ended"]
+
+
+async def _nowhere(message: Message) -> None:
+    """Sends to a caller that is not there."""

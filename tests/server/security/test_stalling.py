@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -166,3 +167,25 @@ def test_a_log_without_end_takes_the_turns_of_who_reads_it_only(mallory: Mallory
         with suppress(Exception):
             mallory.person.client.get(path, timeout=0.2)
     assert longest_s(alice, f"/jobs/{other}/logs", "/series", f"/jobs/{other}/log-lines") < AT_ONCE_S
+
+
+def test_a_read_for_a_caller_that_has_gone_is_broken_off(mallory: Mallory) -> None:
+    script = "import os, time; os.ftruncate(1, 64 << 30); print('up', flush=True); time.sleep(6000)"
+    job, _ = mallory.run("/usr/bin/python3", "-c", script)
+    worker = mallory.server.pid("api")
+    for query in ("tail=1000000", "since_ms=1"):
+        with suppress(Exception):
+            mallory.person.client.get(f"/jobs/{job}/log-lines?{query}", timeout=0.5)
+    eventually(lambda: not grows(worker), patience_s=AT_ONCE_S)
+
+
+def grows(worker: int) -> bool:
+    """Whether a process reads megabytes from files now."""
+    before = read_bytes(worker)
+    time.sleep(0.2)
+    return read_bytes(worker) - before > 1 << 20
+
+
+def read_bytes(worker: int) -> int:
+    lines = Path(f"/proc/{worker}/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["rchar"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 
@@ -84,7 +83,7 @@ class LineReader:
         self._looked = max(len(self._unread) - 1, 0)
         at = self._begin + len(self._unread)
         size = self._piece_bytes if self.limit is None else min(self._piece_bytes, self.limit - at)
-        piece = _piece(self.log, at, size) if size > 0 else b""
+        piece = self.log.piece(at, size) if size > 0 else b""
         self._unread += piece
         return bool(piece)
 
@@ -92,7 +91,7 @@ class LineReader:
 def line_start(log: LogFile, offset: int) -> int:
     """Where the line begins in which an offset lies; of a very long one, the part of it."""
     before = max(offset - LINE_BYTES_MAX, 0)
-    content = _piece(log, before, offset - before)
+    content = log.piece(before, offset - before)
     ends = [found.end() for found in _END.finditer(content)]
     return before + (ends[-1] if ends else 0)
 
@@ -102,7 +101,7 @@ def tail_offset(log: LogFile, size: int, count: int) -> int:
     offset, left = size, count + 1
     while offset > 0:
         begin = max(offset - LINE_BYTES_MAX, 0)
-        content = _piece(log, begin, offset - begin)
+        content = log.piece(begin, offset - begin)
         count_here = content.count(b"\n")
         if count_here >= left:
             return begin + _nth_last(content, left) + 1
@@ -120,11 +119,3 @@ def _nth_last(content: bytes, count: int) -> int:
     for _ in range(count):
         at = content.rindex(b"\n", 0, at)
     return at
-
-
-def _piece(log: LogFile, offset: int, size: int) -> bytes:
-    try:
-        with open(log.path, "rb", buffering=0) as file:
-            return os.pread(file.fileno(), size, offset)
-    except FileNotFoundError:
-        return b""

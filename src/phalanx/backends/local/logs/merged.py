@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
+from threading import Event
 
 from phalanx.backends.local.logs.files import LogFile, logs_in
 from phalanx.backends.local.logs.lines import LINE_BYTES_MAX, LineReader, LogLine, line_start, tail_offset
@@ -31,17 +32,22 @@ class Selection:
 
 
 class MergedLogs:
-    """What the tasks of an attempt have printed, read on and on. Its memory does not grow with the logs.
+    """What the tasks of an attempt have printed, read on and on. Its memory does not grow with the logs."""
 
-    What `is_last` needs no end to be a line, also where the last lines are counted.
-    """
-
-    def __init__(self, folder: Path, selection: Selection, is_last: bool = True) -> None:
+    def __init__(self, folder: Path, selection: Selection) -> None:
         self._folder = folder
         self._selection = selection
         self._merge = Merge()
-        if selection.tail is not None:
-            self._skip(selection.tail, is_last)
+        self._stopped = Event()
+
+    def stop(self) -> None:
+        """Has what another thread reads end with `ReadStoppedError`."""
+        self._stopped.set()
+
+    def begin(self, is_last: bool) -> None:
+        """Passes over all but the last lines, where so many are asked for. What `is_last` needs no end to be a line."""
+        if self._selection.tail is not None:
+            self._skip(self._selection.tail, is_last)
 
     def undated(self) -> LogFile | None:
         """A log of which no times are known; None if there is none."""
@@ -56,7 +62,7 @@ class MergedLogs:
         return filter(self._is_wanted, self._merge.lines(is_last))
 
     def _logs(self) -> list[LogFile]:
-        return [log for log in logs_in(self._folder) if self._selection.has(log)]
+        return [log for log in logs_in(self._folder, self._stopped) if self._selection.has(log)]
 
     def _is_wanted(self, line: LogLine) -> bool:
         since_ms = self._selection.since_ms
@@ -68,7 +74,7 @@ class MergedLogs:
         return line_start(log, LogTimes(str(log.path)).offset_since(self._selection.since_ms))
 
     def _skip(self, tail: int, is_last: bool) -> None:
-        """Passes over all but the last lines. They are counted first, so that none has to be kept."""
+        """The lines are counted first, so that none has to be kept."""
         sizes = {log: _size(log) for log in self._logs()}
         begins = {log: max(self._begin(log), tail_offset(log, size, tail)) for log, size in sizes.items()}
         counted, self._merge = Merge(), Merge()

@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from phalanx.server.api.auth import account_of, attempt_of, bearer
+from phalanx.server.api.admission.departure import answer_while_connected
+from phalanx.server.api.auth import SAFE, account_of, attempt_of, bearer
 from phalanx.server.api.context import Context
 from phalanx.server.api.errors import refusal_of, refused
 from phalanx.server.refusal import Refusal
@@ -112,7 +113,7 @@ class Guard:
             self._check_rate_and_size(scope)
             user = await self._user_of(scope)
             with self._share(user, scope):
-                await self._app(scope, self._bounded(receive, self._body_max(scope)), send_guarded)
+                await self._answer(scope, self._bounded(receive, self._body_max(scope)), send_guarded)
         except (Refusal, StoreError) as error:
             refusal = refusal_of(error)
             self._figures.refused.labels(refusal.code).inc()
@@ -133,6 +134,13 @@ class Guard:
                     "user": scope.get("state", {}).get("user", ""),
                 },
             )
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has a request answered. A read is broken off when its caller has gone; a change is carried out."""
+        if scope["method"] in SAFE and not _announces_body(scope):
+            await answer_while_connected(self._app, scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     async def _open_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Opens a web socket; it counts as one request, however long it stays open."""

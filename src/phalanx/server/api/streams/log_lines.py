@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
-from typing import Annotated, Literal
+from collections.abc import AsyncGenerator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from fastapi import APIRouter, Query, Request
@@ -21,6 +22,8 @@ from phalanx.server.api.streams.standing import Standing
 from phalanx.server.refusal import Refusal
 
 router = APIRouter(tags=["jobs"])
+
+Found = TypeVar("Found")
 
 TAIL_MAX = 1_000_000
 PIECE_BYTES = 1 << 16
@@ -50,30 +53,46 @@ async def read_log_lines(
     number = number_of(item, attempt)
     selection = Selection(rank, stream, since_ms, tail)
     folder = context.options.file("jobs", item["id"], str(number))
-    logs = await context.of_file(account.user, MergedLogs, folder, selection, not follow)
-    undated = await context.of_file(account.user, logs.undated) if since_ms is not None else None
-    if undated is not None:
+    logs = MergedLogs(folder, selection)
+    reader = Reader(context, account.user, logs)
+    if since_ms is not None and await reader.find(logs.undated) is not None:
         raise Refusal(
             "conflict",
             f"attempt {item['id']}/{number} was begun by a version that kept no times of its lines: leave out since_ms",
         )
-    body = _lines(context, account.user, logs, item["id"], number, follow)
+    await reader.find(logs.begin, not follow)
+    body = _lines(reader, item["id"], number, follow)
     standing = Standing(context, request.state.token, lambda account: account.sees(item["queue"]))
     slots = context.connections.followers if follow else None
     headers = {"X-Phalanx-Attempt": str(number)}
     return HeldResponse(body, "application/x-ndjson", headers, standing, account.user, slots)
 
 
-async def _lines(
-    context: Context, user: str, logs: MergedLogs, job: str, attempt: int, follow: bool
-) -> AsyncGenerator[bytes, None]:
-    ended, known = not follow, None
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A user who reads logs. A read goes on in its thread only as long as the user waits for it."""
+
+    context: Context
+    user: str
+    logs: MergedLogs
+
+    async def find(self, look: Callable[..., Found], *arguments: object) -> Found:
+        """What a look at the logs finds."""
+        try:
+            return await self.context.of_file(self.user, look, *arguments)
+        except asyncio.CancelledError:
+            self.logs.stop()
+            raise
+
+
+async def _lines(reader: Reader, job: str, attempt: int, follow: bool) -> AsyncGenerator[bytes, None]:
+    news, ended, known = reader.context.engine.news, not follow, None
     while True:
-        if follow and context.engine.news.seq != known:
-            known = context.engine.news.seq
-            ended = await has_ended(context, job, attempt)
-        lines = logs.lines(is_last=ended)
-        while piece := await context.of_file(user, _piece, lines):
+        if follow and news.seq != known:
+            known = news.seq
+            ended = await has_ended(reader.context, job, attempt)
+        lines = await reader.find(reader.logs.lines, ended)
+        while piece := await reader.find(_piece, lines):
             yield piece
         if ended:
             return
