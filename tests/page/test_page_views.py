@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from running import Server
 
-from phalanx.bench.page.tab import Page
+from phalanx.bench.page.tab import Page, until
 
 pytestmark = pytest.mark.needs("chromium")
 
@@ -89,6 +89,36 @@ def test_everything_can_be_reached_by_the_keyboard(admin: Page, server: Server, 
     admin.press("Escape")
     admin.miss("It leaves the queue")
     assert admin.run("document.activeElement.innerText") == "Cancel…"
+
+
+@pytest.mark.parametrize("inside", ["", " input"], ids=["row", "box"])
+def test_the_focus_stays_with_its_job_when_others_come_before_it(admin: Page, server: Server, inside: str) -> None:
+    name = f"focused{inside.strip()}"
+    first = server.submit(name=name, command="true", begin="+10h")
+    admin.open(f"{server.url}/ui/jobs?name={name}")
+    admin.see(first["id"], ".grid-body")
+    admin.see("live")
+    admin.run(f"document.querySelector('.grid-row{inside}').focus()")
+    second = server.submit(name=name, command="true", begin="+10h")
+    admin.see(second["id"], ".grid-body")
+    assert first["id"] in admin.run("document.activeElement.closest('.grid-row').innerText")
+    if not inside:
+        admin.press("Enter")
+        admin.see(f"job {first['id']}")
+
+
+def test_a_list_with_other_filters_begins_at_its_top(admin: Page, server: Server) -> None:
+    later = {"name": "many", "command": "true", "begin": "+10h"}
+    for queue in ("one", "other"):
+        server.client.post("/jobs:batch", json={"jobs": [{**later, "queue": queue}] * 60}).raise_for_status()
+    admin.open(f"{server.url}/ui/jobs?name=many&queue=one")
+    admin.see("60 jobs")
+    admin.run("document.querySelector('.grid-body').scrollTop = 1e6")
+    until(lambda: admin.run("document.querySelector('.grid-row').dataset.row") != "0", "the end is shown")
+    admin.fill("Queue and below", "other")
+    admin.see("other", ".grid-row")
+    until(lambda: admin.run("document.querySelector('.grid-body').scrollTop") == 0, "the top is shown", admin.text)
+    assert admin.run("document.querySelector('.grid-row').dataset.row") == "0"
 
 
 def test_a_page_whose_server_is_killed_says_so_and_goes_on_when_it_is_back(admin: Page, server: Server) -> None:

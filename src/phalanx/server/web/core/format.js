@@ -1,7 +1,8 @@
 // Numbers, durations and times as people read them.
 import { serverNow } from "./clock.js";
 
-export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString());
+const NUMBER = new Intl.NumberFormat();
+export const number = (value) => (value === null || value === undefined ? "–" : NUMBER.format(value));
 export const percent = (value) => (value === null || value === undefined ? "–" : `${Math.round(value)} %`);
 export const counted = (count, one, many = `${one}s`) => `${number(count)} ${count === 1 ? one : many}`;
 

@@ -82,8 +82,8 @@ const Jobs = () => {
         <button type="button" onClick=${() => set(new Map(list.rows.map((job) => [job.id, job])))}>Select all ${number(list.rows.length)} loaded</button>
         <button type="button" onClick=${() => set(new Map())}>Select none</button>
       </div>`}
-    ${list.rows === null ? !list.error && html`<p class="loading" role="status">Loading…</p>` : list.rows.length === 0 ? html`<${Nothing} filtered=${Object.keys(filters).length > 0} />` : html`
-      <${Grid} label="Jobs" rows=${list.rows} columns=${columns} rowKey=${idOf} open=${(job) => go(`/ui/jobs/${encodeURIComponent(job.id)}`)}
+    ${list.rows === null ? !list.error && html`<p class="loading" role="status">Loading…</p>` : list.rows.length === 0 ? html`<${Nothing} filtered=${list.key !== "{}"} />` : html`
+      <${Grid} label="Jobs" of=${list.key} busy=${list.stale} rows=${list.rows} columns=${columns} rowKey=${idOf} open=${(job) => go(`/ui/jobs/${encodeURIComponent(job.id)}`)}
         selected=${selected} select=${changes ? select : undefined} onSeen=${list.onSeen} height="min(66vh, ${Math.max(3, list.rows.length) * 34}px)" />
       <p class="hint" role="status">${list.complete ? counted(list.rows.length, "job") : `${number(list.rows.length)} jobs loaded, more as you scroll`}</p>`}
     ${action && html`<${BulkDialog} name=${action} jobs=${[...selected.values()]} close=${() => setAction(null)} />`}

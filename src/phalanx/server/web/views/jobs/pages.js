@@ -72,7 +72,7 @@ export const useJobPages = (filters) => {
         await work();
         show();
       } catch (error) {
-        if (error.name !== "AbortError") setShown((before) => ({ ...(before.key === key ? before : { rows: null }), key, error }));
+        if (error.name !== "AbortError") setShown((before) => ({ ...(before.key === key ? before : { rows: null, complete: false }), key, error }));
       }
     };
     // Only one request of a list is under way: a page that is read and one that is read again must not cross.
@@ -106,6 +106,6 @@ export const useJobPages = (filters) => {
     seen.current = [first, last];
     if (state.current?.needsMore()) state.current.worker.run();
   };
-  const current = shown.key === key ? shown : { rows: null, complete: false, error: null };
-  return { ...current, refresh, onSeen };
+  // What was found last stays until the answer for other filters is there.
+  return { ...shown, stale: shown.key !== key, refresh, onSeen };
 };
