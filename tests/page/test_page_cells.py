@@ -53,4 +53,5 @@ def test_where_there_are_none_the_map_offers_no_colours_of_virtual_clusters(admi
     assert applied.status_code == 200, applied.text
     admin.open(f"{server.url}/ui/map")
     admin.see("idle", ".legend")
+    assert len(admin.run("document.querySelector('.legend').innerText").split()) == 2 * 7, "each state, with its number"
     assert "virtual cluster" not in admin.run("document.querySelector('#map-colour').innerText")

@@ -5,7 +5,6 @@ import { Swatch } from "./swatch.js";
 
 const WIDTH = 600;
 const HEIGHT = 150;
-const LEFT = 46;
 const BOTTOM = 18;
 const TOP = 8;
 
@@ -47,19 +46,19 @@ export const Chart = ({ title, start_ms, step_ms, lines, floor, unit = "" }) => 
   if (!bounds) return html`<p class="hint">Nothing measured in this time.</p>`;
   const [low, high] = bounds;
   const count = lines[0].values.length;
-  const x = (index) => LEFT + (index / Math.max(1, count - 1)) * (WIDTH - LEFT - 4);
+  const x = (index) => (index / Math.max(1, count - 1)) * WIDTH;
   const y = (value) => TOP + (1 - (value - low) / (high - low)) * (HEIGHT - TOP - BOTTOM);
   const shown = at ?? count - 1;
   const follow = (event) => {
     const box = event.currentTarget.getBoundingClientRect();
-    const part = (((event.clientX - box.left) / box.width) * WIDTH - LEFT) / (WIDTH - LEFT - 4);
+    const part = (event.clientX - box.left) / box.width;
     setAt(Math.round(Math.min(1, Math.max(0, part)) * (count - 1)));
   };
   const words = lines.map((line) => `${line.label}: ${rounded(latest(line.values))}${unit}`).join(", ");
   return html`
     <figure class="chart">
       <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${title}. Latest: ${words}" onPointerMove=${follow} onPointerLeave=${() => setAt(null)}>
-        ${[low, (low + high) / 2, high].map((value) => html`<line key=${value} class="axis" x1=${LEFT} x2=${WIDTH} y1=${y(value)} y2=${y(value)} />`)}
+        ${[low, (low + high) / 2, high].map((value) => html`<line key=${value} class="axis" x1="0" x2=${WIDTH} y1=${y(value)} y2=${y(value)} />`)}
         ${lines.map((line, index) => html`<path key=${line.name} d=${pathOf(line.values, x, y)} stroke=${line.colour ?? COLOURS[index % COLOURS.length]} />`)}
         ${at !== null && html`<line class="axis" x1=${x(at)} x2=${x(at)} y1=${TOP} y2=${HEIGHT - BOTTOM} />`}
       </svg>

@@ -19,6 +19,8 @@ const COLOURS = { state: "state", job: "job", queue: "queue", user: "user", heal
 const USES = { own: "its cells, in use", free: "its cells, free", opportunistic: "beyond its cells" };
 const STATES = ["idle", "allocated", "busy", "reserved", "draining", "failed", "suspended"];
 const LEGEND_MAX = 60;
+// Colours whose meanings are few: all are listed, so that nothing jumps when the last GPU of one becomes another.
+const LISTED_WHOLE = ["state", "health", "utilization", "age"];
 
 const useTheme = () => {
   const [count, setCount] = useState(0);
@@ -58,7 +60,7 @@ const countsOf = (frame) => {
 const Legend = ({ data, theme }) => {
   const palette = useMemo(() => paletteOf(data.colour, data.legend), [data, theme]);
   const counts = countsOf(data.frame);
-  const entries = legendOf(data).filter(([at]) => data.colour === "utilization" || counts[at] > 0).sort((one, other) => (data.colour === "job" ? counts[other[0]] - counts[one[0]] : 0));
+  const entries = legendOf(data).filter(([at]) => LISTED_WHOLE.includes(data.colour) || counts[at] > 0).sort((one, other) => (data.colour === "job" ? counts[other[0]] - counts[one[0]] : 0));
   return html`<section class="card"><h2>${COLOURS[data.colour]}</h2><ul class="legend" tabindex="0" aria-label="Legend">
     ${entries.slice(0, LEGEND_MAX).map(([at, text]) => html`<li key=${at}><${Swatch} colour=${palette[at]} /> <bdi>${text}</bdi> ${data.colour !== "utilization" && html`<b>${number(counts[at])}</b>`}</li>`)}
     ${entries.length > LEGEND_MAX && html`<li>and ${entries.length - LEGEND_MAX} more</li>`}</ul></section>`;
