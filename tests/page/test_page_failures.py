@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from running import Server
 
+from phalanx.bench.page.browser import Browser
 from phalanx.bench.page.tab import Page
 
 pytestmark = pytest.mark.needs("chromium")
 
 DAY_MS = 86_400_000
-BURST, BATCH = 10_000, 5_000
+BURST, BATCH = 20_000, 5_000
 REFUSALS = {
     403: ("Your role does not allow this.", "Ask an admin of the queue for a role that does."),
     404: ("There is no such thing.", "go back to the list"),
@@ -25,6 +26,32 @@ REFUSALS = {
     502: ("The server cannot do this now.", "the server answered 502"),
     507: ("The disk of the server is full.", "Tell an operator."),
 }
+EVENTS_PER_S = 5_000
+FLOOD = f"""
+  delete window.SharedWorker;
+  const real = window.fetch.bind(window);
+  window.flood = {{ told: 0, asked: 0, began_ms: 0 }};
+  const body = (seq) => JSON.stringify({{ seq, now_ms: 0, type: "JobSubmitted", job: {{ id: String(seq) }} }});
+  const record = (seq) => `id: ${{seq}}\\nevent: JobSubmitted\\ndata: ${{body(seq)}}\\n\\n`;
+  const events = () => new ReadableStream({{
+    start: (into) => {{
+      flood.began_ms = performance.now();
+      setInterval(() => {{
+        let text = "";
+        const due = (performance.now() - flood.began_ms) * {EVENTS_PER_S} / 1000;
+        while (flood.told < due) text += record(1_000_000 + flood.told++);
+        into.enqueue(new TextEncoder().encode(text));
+      }}, 20);
+    }},
+  }});
+  window.fetch = (url, init) => {{
+    if (String(url).includes("/events?live=true")) return Promise.resolve(new Response(events()));
+    flood.asked += String(url).includes("/api/v1/jobs?");
+    return real(url, init);
+  }};
+"""
+"""An event stream that tells every record by itself, as fast as that; a server would tell of many together."""
+
 CLOCK = """
   delete window.SharedWorker;
   const real = Date.now.bind(Date);
@@ -65,22 +92,36 @@ def test_after_too_many_requests_the_button_waits_as_long_as_the_server_says(adm
     admin.forgive("429")
 
 
-def test_a_change_that_another_user_was_faster_with_is_refused_and_the_question_stays(
-    admin: Page, server: Server
+def test_of_two_users_who_resize_one_job_the_later_is_refused_and_the_question_stays(
+    admin: Page, browser: Browser, server: Server
 ) -> None:
     job = server.submit(name="contested", gang=[{"replicas": 9, "gpus": 8}])
-    admin.open(f"{server.url}/ui/jobs/{job['id']}")
-    # The page hears of changes at once, so that only an answer that is made up is sure to come too late.
-    admin.intercept(f"*/api/v1/jobs/{job['id']}:resize", 412, b'{"message": "the job has changed"}')
-    admin.click("Resize…")
-    admin.fill("Replicas", "1")
+    other = browser.page_apart()
+    other.open(server.url)
+    other.log_in(operator_of(server))
+    for page, replicas in ((admin, "4"), (other, "3")):
+        page.open(f"{server.url}/ui/jobs/{job['id']}")
+        page.see("live")
+        page.click("Resize…")
+        page.fill("Replicas", replicas)
     admin.click("Resize")
-    admin.see("It has changed meanwhile.", "dialog")
-    admin.see("the job has changed", "dialog")
-    admin.call("Fetch.disable")
-    admin.click("Resize")
-    admin.see("now asks for 1 replica")
-    admin.forgive("412")
+    admin.see("now asks for 4 replicas")
+    other.see("It asks for 4 replicas", "dialog")
+    other.click("Resize")
+    other.see("It has changed meanwhile.", "dialog")
+    assert server.job(job["id"])["gpus"] == 4 * 8
+    other.click("Resize")
+    other.see("now asks for 3 replicas")
+    other.leave()
+    assert [line for line in other.said if "status of 412" not in line] == []
+
+
+def operator_of(server: Server) -> str:
+    """The token of another user, who may change every job."""
+    server.client.post("/users", json={"name": "other"}).raise_for_status()
+    server.client.put("/users/other/roles/-", json={"role": "operator"}).raise_for_status()
+    asked = {"name": "t", "user": "other", "scopes": ["read", "write"]}
+    return str(server.client.post("/tokens", json=asked).raise_for_status().json()["token"])
 
 
 @pytest.mark.parametrize("ahead_ms", [-3 * DAY_MS, 3 * DAY_MS], ids=["behind", "ahead"])
@@ -112,20 +153,43 @@ def test_a_clock_that_is_set_back_delays_no_news(page: Page, server: Server) -> 
     page.see(job["id"], ".grid-body")
 
 
-def test_thousands_of_events_a_second_are_shown_in_a_few_requests(admin: Page, server: Server) -> None:
+def test_thousands_of_records_are_shown_in_a_few_requests_while_the_page_goes_on(admin: Page, server: Server) -> None:
     admin.open(f"{server.url}/ui/jobs?name=burst")
     admin.see("No job matches these filters")
     admin.see("live")
     admin.fetched.clear()
     later = {"name": "burst", "command": "true", "gpus": 1, "begin": "+10h"}
-    for _ in range(BURST // BATCH):
-        answered = server.client.post("/jobs:batch", json={"jobs": [later] * BATCH})
-        assert answered.status_code == 201, answered.text
-    newest = answered.json()["ids"][-1]
-    admin.see(newest, ".grid-body")
-    asked = [url for url in admin.fetched if urlsplit(url).path == "/api/v1/jobs"]
-    assert len(asked) < 60, "records of a burst are read together"
+    newest: list[str] = []
+
+    def submit() -> None:
+        for _ in range(BURST // BATCH):
+            answered = server.client.post("/jobs:batch", json={"jobs": [later] * BATCH}).raise_for_status()
+            newest[:] = [answered.json()["ids"][-1]]
+
+    with ThreadPoolExecutor(1) as threads:
+        flood = threads.submit(submit)
+        while not flood.done():
+            # The page does what it is told meanwhile.
+            admin.fill("State", "failed")
+            admin.see("No job matches these filters")
+            admin.fill("State", "waiting")
+            admin.see("pending", ".grid-body")
+        flood.result()
+    admin.see(newest[0], ".grid-body")
     assert admin.run("document.querySelectorAll('.grid-row').length") < 100
-    # The page still does what it is told.
-    admin.fill("State", "failed")
-    admin.see("No job matches these filters")
+
+
+def test_5000_events_a_second_of_one_stream_leave_the_page_free(page: Page, server: Server) -> None:
+    server.submit(name="seen", gpus=1, begin="+10h")
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=FLOOD)
+    page.open(f"{server.url}/ui/jobs?name=seen")
+    page.log_in((server.data / "admin.token").read_text().strip())
+    page.see("live")
+    while page.run("flood.told") < 4 * EVENTS_PER_S:
+        page.fill("State", "failed")
+        page.see("No job matches these filters")
+        page.fill("State", "waiting")
+        page.see("seen", ".grid-body")
+    found = page.run("({...flood, seconds: (performance.now() - flood.began_ms) / 1000})")
+    assert found["told"] > 0.9 * EVENTS_PER_S * (found["seconds"] - 1), "the flood came at its rate"
+    assert found["asked"] < 20 + 20 * found["seconds"], "each request is for many records"

@@ -9,9 +9,10 @@ import signal
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from phalanx.bench.page.tab import PATIENCE_S, Page, until
 from phalanx.errors import PhalanxError
@@ -57,8 +58,16 @@ class Browser:
         """A new tab."""
         with urlopen(self._request("/json/new?about:blank"), timeout=PATIENCE_S) as answer:
             target = json.load(answer)
-        line = connect(target["webSocketDebuggerUrl"], max_size=None, compression=None, ping_interval=None)
-        return Page(self._lines.enter_context(line))
+        return self._attached(target["webSocketDebuggerUrl"])
+
+    def page_apart(self) -> Page:
+        """A new tab that shares no cookies and no workers with any other: the browser of another user."""
+        with urlopen(f"http://127.0.0.1:{self._port}/json/version", timeout=PATIENCE_S) as answer:
+            url = json.load(answer)["webSocketDebuggerUrl"]
+        with connect(url, compression=None) as line:
+            context = _answer(line, "Target.createBrowserContext")["browserContextId"]
+            target = _answer(line, "Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        return self._attached(f"ws://127.0.0.1:{self._port}/devtools/page/{target}")
 
     @property
     def pid(self) -> int:
@@ -71,5 +80,18 @@ class Browser:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def _attached(self, url: str) -> Page:
+        line = connect(url, max_size=None, compression=None, ping_interval=None)
+        return Page(self._lines.enter_context(line))
+
     def _request(self, path: str) -> Request:
         return Request(f"http://127.0.0.1:{self._port}{path}", method="PUT")
+
+
+def _answer(line: ClientConnection, method: str, **parameters: Any) -> dict[str, Any]:
+    """What the browser itself answers to its first command of a kind."""
+    line.send(json.dumps({"id": 1, "method": method, "params": parameters}))
+    while True:
+        message = json.loads(line.recv(timeout=PATIENCE_S))
+        if message.get("id") == 1:
+            return dict(message["result"])

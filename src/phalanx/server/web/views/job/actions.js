@@ -5,6 +5,7 @@ import { html, useState } from "../../core/dom.js";
 import { counted, gpuHours } from "../../core/format.js";
 import { Confirm } from "../../parts/dialog.js";
 import { say } from "../../parts/toast.js";
+import { useResize } from "./resize.js";
 
 const holds = (job) => ["starting", "running", "suspended"].includes(job.state);
 
@@ -103,15 +104,16 @@ const resizeWords = (job, elastic) => {
   return elastic ? "It shrinks or grows while it runs." : "A job that is not elastic cannot change while it runs: the server will say so.";
 };
 
-// `wanted` is the number that `why` has found. If-Match refuses it if another user has changed the job meanwhile.
+// `wanted` is the number that `why` has found.
 export const ResizeDialog = ({ job, close, done, wanted }) => {
   const now = roleOf(job);
   const elastic = now.replicas_min !== now.replicas_max;
   const [most, setMost] = useState(wanted ?? now.replicas_max);
   const [least, setLeast] = useState(Math.min(wanted ?? now.replicas_min, now.replicas_min));
+  const resize = useResize(job);
   const act = async () => {
     const body = elastic ? { replicas: most, min: Math.min(least, most) } : { replicas: most };
-    await post(pathOf`/jobs/${job.id}:resize`, body, { headers: { "If-Match": `"${job.version}"` } });
+    await resize(body);
     say(`Job ${job.id} now asks for ${counted(most, "replica")}.`);
     done();
   };

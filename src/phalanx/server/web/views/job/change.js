@@ -9,6 +9,7 @@ import { BulkDialog } from "../jobs/bulk.js";
 import { PlanResult } from "../submit/plan.js";
 import { jobText } from "../submit/from-spec.js";
 import { ActionDialog, roleOf } from "./actions.js";
+import { useResize } from "./resize.js";
 
 const each = (spec, update) => ({ ...spec, gang: { ...spec.gang, roles: spec.gang.roles.map(update) } });
 const ofRole = (change, update) => (role) => (change.role === "" || role.name === change.role ? update(role) : role);
@@ -68,10 +69,11 @@ const EditDialog = ({ job, change, words, close, done }) => {
   useEffect(() => {
     post("/plan", { jobs: [text] }).then(({ items }) => setPlan(items[0]), setError);
   }, []);
+  const send = useResize(job);
   const resize = async () => {
     const { replicas_min: least, replicas_max: most } = roleOf(job);
     const body = { replicas: change.amount, ...(least !== most && { min: Math.min(change.amount, least) }) };
-    await post(pathOf`/jobs/${job.id}:resize`, body, { headers: { "If-Match": `"${job.version}"` } });
+    await send(body);
     say(`Job ${job.id} is resized.`);
     done();
   };
