@@ -11,7 +11,7 @@ import pytest
 from phalanx.cli.main import cli, run
 
 ROOT = Path(__file__).parents[2]
-GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+GUIDES = sorted((ROOT / "docs" / "guides").rglob("*.md"))
 
 
 @pytest.mark.long

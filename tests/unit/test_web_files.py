@@ -16,6 +16,7 @@ from phalanx.server.api.web_files import static_files
 
 ROOT = Path(__file__).parents[2]
 KB_MAX = 250
+PICTURE_BYTES_MAX = 100_000
 MARKUP = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|dangerously|document\.write|eval\(")
 
 
@@ -55,3 +56,16 @@ def test_no_module_sets_markup() -> None:
     for path, file in static_files().items():
         if not path.startswith("vendor/"):
             assert not MARKUP.search(file.content.decode()), path
+
+
+def test_every_view_has_a_page_of_the_guide_with_a_picture() -> None:
+    guide = ROOT / "docs" / "guides"
+    shell = static_files()["shell/views.js"].content.decode()
+    views = re.search(r"NAVIGATION = (\[.*\])", shell)
+    assert views is not None
+    for view in [*re.findall(r'"(\w+)"', views.group(1)), "job"]:
+        page = (guide / "page" / f"{view}.md").read_text("utf-8")
+        pictures = re.findall(r"!\[[^\]]+\]\(([^)]+\.webp)\)", page)
+        assert pictures, view
+        assert all((guide / "page" / picture).stat().st_size < PICTURE_BYTES_MAX for picture in pictures)
+        assert f"(page/{view}.md)" in (guide / "page.md").read_text("utf-8")
