@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from phalanx.kube.access import Access, from_kubeconfig
-from phalanx.kube.client import Client
-from phalanx.kube.errors import ApiError, ConflictError, NotFoundError
-from phalanx.kube.objects import Pod
-from phalanx.kube.reflector import Changed, Listed, News, Page, Reflector
+from phalanx.kube.api.access import Access, from_kubeconfig
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError
+from phalanx.kube.api.reflector import Changed, Listed, News, Page, Reflector
+from phalanx.kube.objects.pod import Pod
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kube-cluster"
 MANIFEST = Path(__file__).parents[1] / "examples" / "kubernetes" / "phalanx.yaml"

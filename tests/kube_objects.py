@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from phalanx.kube.objects import KubeNode, Pod, PodGroup
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import Pod
 
 PLUGINS_LABEL = "scheduling.x-k8s.io/pod-group"
 

@@ -8,7 +8,7 @@ import pytest
 
 import kube_cluster
 from kube_cluster import KubeCluster
-from phalanx.kube.client import Client
+from phalanx.kube.api.client import Client
 
 
 @pytest.fixture(scope="session")

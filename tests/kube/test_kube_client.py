@@ -9,19 +9,21 @@ import pytest
 
 from kube_cluster import KubeCluster, create, wait_for
 from kube_objects import group, node, pod
-from phalanx.kube.client import Client
-from phalanx.kube.discovery import served_groups
-from phalanx.kube.errors import (
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import (
     ConflictError,
     ForbiddenError,
     NotFoundError,
     UnauthorizedError,
     UnreachableError,
 )
-from phalanx.kube.groups import NATIVE, PLUGINS
+from phalanx.kube.api.reflector import Broken, Changed, Listed, News, Reflector
+from phalanx.kube.gangs.discovery import served_groups
+from phalanx.kube.gangs.groups import NATIVE, PLUGINS
 from phalanx.kube.mirror import NODES, PODS
-from phalanx.kube.objects import KubeNode, Pod, PodGroup
-from phalanx.kube.reflector import Broken, Changed, Listed, News, Reflector
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import Pod
 
 pytestmark = pytest.mark.needs("kubernetes")
 

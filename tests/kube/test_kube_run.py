@@ -17,11 +17,11 @@ import pytest
 
 from kube_cluster import BUDGETS, KubeCluster, create, wait_for
 from kube_objects import group, node, pod
-from phalanx.kube.client import Client
-from phalanx.kube.errors import NotFoundError
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import NotFoundError
+from phalanx.kube.api.reflector import Page
 from phalanx.kube.mirror import PODS
-from phalanx.kube.objects import Pod
-from phalanx.kube.reflector import Page
+from phalanx.kube.objects.pod import Pod
 from phalanx.kube.run import Run
 from phalanx.kube.scheduler import Settings
 
@@ -175,7 +175,7 @@ def test_a_gang_is_undone_whole_when_a_node_goes_between_plan_and_bind(api: Clie
             api.delete("/api/v1/nodes/n1")
             bind(*arguments)
 
-        run.binder.bind = bind_late  # type: ignore[method-assign]
+        run.binder.bind = bind_late  # type: ignore[method-assign, assignment]
         create(api, *gang("g", 2))
         wait_for("no pod of the gang is left", lambda: not pods(api))
 
@@ -189,7 +189,7 @@ def test_a_gang_is_undone_whole_when_one_pod_cannot_be_bound(api: Client, cluste
             api.delete(f"{POD_PATH}/g-1", {"gracePeriodSeconds": 0})
             bind(*arguments)
 
-        run.binder.bind = bind_late  # type: ignore[method-assign]
+        run.binder.bind = bind_late  # type: ignore[method-assign, assignment]
         create(api, *gang("g", 2))
         wait_for("its other pod is deleted too", lambda: not pods(api))
 

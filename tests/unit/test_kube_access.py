@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.kube.access import find_access, from_kubeconfig, in_cluster
-from phalanx.kube.errors import ConfigError
+from phalanx.kube.api.access import find_access, from_kubeconfig, in_cluster
+from phalanx.kube.api.errors import ConfigError
 
 
 def written(path: Path, user: dict[str, Any] | None = None, server: str = "http://kube:8080") -> Path:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from kube_objects import as_group, as_node, as_pod, group, node, pod
+from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.binder import JOB_ANNOTATION, Bound, Evicted
-from phalanx.kube.groups import PLUGINS
+from phalanx.kube.gangs.groups import PLUGINS
+from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import NODES, PODS, Mirror
-from phalanx.kube.objects import Pod
-from phalanx.kube.reflector import Changed, Listed
+from phalanx.kube.objects.pod import Pod
 from phalanx.kube.scheduler import Scheduler, Settings
-from phalanx.kube.tracked import Step
 
 
 class Notebook:

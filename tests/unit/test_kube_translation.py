@@ -9,13 +9,14 @@ import pytest
 
 from kube_objects import as_group, as_node, as_pod, node, pod
 from phalanx.cluster.cluster import Health, Taint
-from phalanx.kube.bundle import Bundle, RefusedError, job_of
-from phalanx.kube.demand import Demand, demand_of
-from phalanx.kube.groups import NATIVE, PLUGINS, VOLCANO, GroupRef, group_of, topology_of
-from phalanx.kube.nodes import NO_VALUE, cluster_of, health_of
-from phalanx.kube.objects import KubeNode, NodeSelector, Pod
-from phalanx.kube.quantity import quantity, up
-from phalanx.kube.selection import affinity_label, affinity_of, meets
+from phalanx.kube.api.quantity import quantity, up
+from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of
+from phalanx.kube.gangs.groups import NATIVE, PLUGINS, VOLCANO, GroupRef, group_of, topology_of
+from phalanx.kube.nodes import cluster_of, health_of
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import NodeSelector, Pod
+from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.selection import NO_VALUE, affinity_label, affinity_of, meets
 from phalanx.workload.gang import Topology
 from phalanx.workload.job import Toleration
 

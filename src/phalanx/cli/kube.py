@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 if TYPE_CHECKING:
-    from phalanx.kube.access import Access
+    from phalanx.kube.api.access import Access
     from phalanx.kube.scheduler import Settings
 
 
@@ -47,7 +47,7 @@ def kube(
     journal: str | None,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
-    from phalanx.kube.access import find_access
+    from phalanx.kube.api.access import find_access
     from phalanx.kube.nodes import TOPOLOGY_LABELS
     from phalanx.kube.scheduler import Settings
     from phalanx.simulate.plugins import resolve_policy
@@ -61,7 +61,7 @@ def kube(
 
 def _schedule(access: Access, settings: Settings, journal: BinaryIO | None) -> None:
     """Schedules until SIGTERM or SIGINT."""
-    from phalanx.kube.client import Client
+    from phalanx.kube.api.client import Client
     from phalanx.kube.run import Run
 
     with Client(access) as client:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from phalanx.kube.client import Client
-from phalanx.kube.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
-from phalanx.kube.objects import Pod
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
+from phalanx.kube.objects.pod import Pod
 
 WORKERS = 8
 JOB_ANNOTATION = "phalanx.dev/job"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from phalanx.cluster.cluster import Cluster, Health
-from phalanx.kube.bundle import GpuTypes
+from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
 from phalanx.protocol.event import ClusterChanged, Event, ForeignUse, NodeHealthChanged

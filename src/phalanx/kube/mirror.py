@@ -7,16 +7,15 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from phalanx.kube.demand import Demand, demand_of
-from phalanx.kube.groups import GroupRef, Groups, group_of
-from phalanx.kube.objects import KubeNode, NodeSelector, Pod, PodGroup
-from phalanx.kube.reflector import Changed, Listed
-from phalanx.kube.selection import affinity_of
+from phalanx.kube.api.reflector import Changed, Listed
+from phalanx.kube.gangs.groups import Family, GroupRef, Groups, family_of
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import NodeSelector, Pod
+from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.selection import affinity_of
 
 PODS, NODES = "pods", "nodes"
-
-Family = GroupRef | str
-"""Pods that are looked at together: those of one group, or one pod alone, by its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +146,6 @@ class Mirror:
         else:
             self.groups[ref] = group
         self.families[ref] = None
-
-
-def family_of(pod: Pod) -> Family:
-    """The group of a pod, or the pod alone."""
-    return group_of(pod) or pod.metadata.key
 
 
 def _demand(pod: Pod) -> Demand:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
-from phalanx.kube.demand import GPU_RESOURCES, UNCOUNTED, is_bytes
-from phalanx.kube.objects import KubeNode, NodeSelector
-from phalanx.kube.quantity import BYTES_PER_MB, down, quantity
-from phalanx.kube.selection import affinity_label, meets
+from phalanx.kube.api.quantity import BYTES_PER_MB, down, quantity
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import NodeSelector
+from phalanx.kube.pods.demand import GPU_RESOURCES, UNCOUNTED, is_bytes
+from phalanx.kube.pods.selection import NO_VALUE, YES, affinity_label, meets
 
 TOPOLOGY_LABELS = (
     "topology.kubernetes.io/region",
@@ -33,10 +34,6 @@ HEALTH_TAINTS = (
 )
 """Taints that say what the health of a node says."""
 
-NO_VALUE = "-"
-"""Stands for the empty value of a taint, which a toleration without a value would not tell from any other."""
-
-YES = "yes"
 Unit = tuple[tuple[str, int], ...]
 
 

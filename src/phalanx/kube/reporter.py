@@ -6,9 +6,9 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from phalanx.kube.client import Client
-from phalanx.kube.errors import ApiError, ConflictError
-from phalanx.kube.objects import Pod
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import ApiError, ConflictError
+from phalanx.kube.objects.pod import Pod
 
 WORKERS = 2
 MESSAGE_MAX = 1000

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
-from phalanx.kube.client import Client
-from phalanx.kube.discovery import served_groups
+from phalanx.kube.gangs.discovery import served_groups
 from phalanx.kube.mirror import NODES, PODS, Mirror
-from phalanx.kube.objects import KubeNode, Pod, PodGroup
-from phalanx.kube.reflector import Broken, News, Reflector
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import Pod
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler, Settings
 

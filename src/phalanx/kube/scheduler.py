@@ -8,19 +8,20 @@ from typing import BinaryIO
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.why.explain import explain
-from phalanx.kube.adoption import Adoption
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
-from phalanx.kube.bundle import Bundle, RefusedError, by_role, job_of
 from phalanx.kube.capacity import Capacity
 from phalanx.kube.engine import Engine
-from phalanx.kube.forming import form
-from phalanx.kube.groups import GroupRef
-from phalanx.kube.mirror import Family, Mirror
+from phalanx.kube.gangs.bundle import Bundle, RefusedError, by_role, job_of
+from phalanx.kube.gangs.forming import form
+from phalanx.kube.gangs.groups import Family, GroupRef
+from phalanx.kube.jobs.adoption import Adoption
+from phalanx.kube.jobs.roster import Roster
+from phalanx.kube.jobs.tracked import Step, Tracked
+from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
-from phalanx.kube.objects import Pod, PodGroup
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.pod import Pod
 from phalanx.kube.reporter import Reporter
-from phalanx.kube.roster import Roster
-from phalanx.kube.tracked import Step, Tracked
 from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, Start, Stop
 from phalanx.protocol.event import (

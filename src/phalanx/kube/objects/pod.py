@@ -1,4 +1,4 @@
-"""Kubernetes objects, as far as scheduling reads them. Fields that are not named here are skipped while parsing."""
+"""Pods."""
 
 from __future__ import annotations
 
@@ -6,40 +6,7 @@ from typing import Any
 
 import msgspec
 
-Labels = dict[str, str]
-Resources = dict[str, str | int | float]
-
-
-class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """An object of the API. Its `managedFields` and everything else that is not named are dropped on receipt."""
-
-
-class Owner(Wire, frozen=True):
-    """A reference to the object that a pod belongs to."""
-
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
-class Metadata(Wire, frozen=True):
-    """Names, labels and the version of an object."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: str = ""
-    deletion_timestamp: str | None = None
-    labels: Labels | None = None
-    annotations: Labels | None = None
-    owner_references: list[Owner] | None = None
-
-    @property
-    def key(self) -> str:
-        """The namespace and the name, or the name alone."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+from phalanx.kube.objects.meta import Condition, Labels, Named, Resources, Stored, Wire
 
 
 class ResourceRequirements(Wire, frozen=True):
@@ -82,7 +49,7 @@ class NodeSelectorTerm(Wire, frozen=True):
 class NodeSelector(Wire, frozen=True):
     """Terms of which a node meets at least one."""
 
-    node_selector_terms: list[NodeSelectorTerm] = []
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class NodeAffinity(Wire, frozen=True):
@@ -120,12 +87,6 @@ class SpreadConstraint(Wire, frozen=True):
     when_unsatisfiable: str = ""
 
 
-class Named(Wire, frozen=True):
-    """Anything of which only the name matters."""
-
-    name: str = ""
-
-
 class Volume(Wire, frozen=True):
     """A volume. A claim may bind it to some nodes."""
 
@@ -145,7 +106,7 @@ class PodSpec(Wire, frozen=True):
 
     scheduler_name: str = ""
     node_name: str = ""
-    containers: list[Container] = []
+    containers: tuple[Container, ...] = ()
     init_containers: list[Container] | None = None
     overhead: Resources | None = None
     resources: ResourceRequirements | None = None
@@ -162,16 +123,6 @@ class PodSpec(Wire, frozen=True):
     resource_claims: list[Named] | None = None
 
 
-class Condition(Wire, frozen=True):
-    """One condition of an object."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: str | None = None
-
-
 class PodStatus(Wire, frozen=True):
     """How far a pod has come."""
 
@@ -179,10 +130,9 @@ class PodStatus(Wire, frozen=True):
     conditions: list[Condition] | None = None
 
 
-class Pod(Wire, frozen=True):
+class Pod(Stored, frozen=True):
     """A pod."""
 
-    metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -203,97 +153,3 @@ class Pod(Wire, frozen=True):
     def is_leaving(self) -> bool:
         """Whether it was asked to end."""
         return self.metadata.deletion_timestamp is not None
-
-
-class NodeTaint(Wire, frozen=True):
-    """What keeps pods off a node."""
-
-    key: str = ""
-    value: str = ""
-    effect: str = ""
-
-
-class NodeSpec(Wire, frozen=True):
-    """What its operator says of a node."""
-
-    unschedulable: bool = False
-    taints: list[NodeTaint] | None = None
-
-
-class NodeStatus(Wire, frozen=True):
-    """What a node has, and how it is."""
-
-    allocatable: Resources | None = None
-    conditions: list[Condition] | None = None
-
-
-class KubeNode(Wire, frozen=True):
-    """A node."""
-
-    metadata: Metadata = Metadata()
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
-class GangPolicy(Wire, frozen=True):
-    """How many pods start together."""
-
-    min_count: int = 1
-
-
-class SchedulingPolicy(Wire, frozen=True):
-    """Whether the pods of a group start together at all."""
-
-    gang: GangPolicy | None = None
-
-
-class TopologyConstraint(Wire, frozen=True):
-    """The label of the nodes whose value all pods of a group share."""
-
-    key: str = ""
-
-
-class SchedulingConstraints(Wire, frozen=True):
-    """Where the pods of a group must lie."""
-
-    topology: list[TopologyConstraint] | None = None
-
-
-class PodGroupSpec(Wire, frozen=True):
-    """Of all dialects: `min_member` is said by scheduler-plugins and Volcano, the rest by Kubernetes itself."""
-
-    min_member: int = 0
-    queue: str = ""
-    scheduling_policy: SchedulingPolicy | None = None
-    scheduling_constraints: SchedulingConstraints | None = None
-
-
-class PodGroup(Wire, frozen=True):
-    """A group of pods that start together."""
-
-    metadata: Metadata = Metadata()
-    spec: PodGroupSpec = PodGroupSpec()
-
-    @property
-    def least(self) -> int:
-        """How many pods start together; 0 where each may start by itself."""
-        policy = self.spec.scheduling_policy
-        if policy is not None:
-            return policy.gang.min_count if policy.gang is not None else 0
-        return self.spec.min_member
-
-
-class Bookmark(Wire, frozen=True):
-    """The version up to which a watch has told everything, or a status with its code."""
-
-    metadata: Metadata = Metadata()
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class ListMetadata(Wire, frozen=True):
-    """The version of a list, and where its next page begins."""
-
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")

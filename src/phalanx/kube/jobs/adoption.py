@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.kube.binder import JOB_ANNOTATION
-from phalanx.kube.bundle import Bundle, GpuTypes, RefusedError, bundle_id, by_role, oldest_first, running_job_of
 from phalanx.kube.engine import Engine
-from phalanx.kube.groups import GroupRef
-from phalanx.kube.mirror import Family, Mirror, family_of
-from phalanx.kube.objects import Pod
-from phalanx.kube.tracked import Step, Tracked
+from phalanx.kube.gangs.bundle import Bundle, GpuTypes, RefusedError, bundle_id, by_role, oldest_first, running_job_of
+from phalanx.kube.gangs.groups import Family, GroupRef, family_of
+from phalanx.kube.jobs.tracked import Step, Tracked
+from phalanx.kube.mirror import Mirror
+from phalanx.kube.objects.pod import Pod
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import DevicesAssigned, Done, Failed, JobCancelled, JobSubmitted

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phalanx.kube.bundle import Bundle, bundle_id, oldest_first
-from phalanx.kube.groups import GroupRef, topology_of
-from phalanx.kube.mirror import Family
-from phalanx.kube.objects import Pod, PodGroup
+from phalanx.kube.gangs.bundle import Bundle, bundle_id, oldest_first
+from phalanx.kube.gangs.groups import Family, GroupRef, topology_of
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)

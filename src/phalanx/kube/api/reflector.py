@@ -13,14 +13,14 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from phalanx.kube.client import WATCH_SILENCE_S, Client
-from phalanx.kube.errors import ApiError, ForbiddenError, GoneError, NotFoundError, UnauthorizedError
-from phalanx.kube.objects import Bookmark, KubeNode, ListMetadata, Pod, PodGroup, Wire
+from phalanx.kube.api.client import WATCH_SILENCE_S, Client
+from phalanx.kube.api.errors import ApiError, ForbiddenError, GoneError, NotFoundError, UnauthorizedError
+from phalanx.kube.objects.meta import Bookmark, ListMetadata, Stored, Wire
 
 PAGE = 2000
 RETRY_FIRST_S, RETRY_MAX_S = 0.1, 5.0
 
-T = TypeVar("T", Pod, KubeNode, PodGroup)
+T = TypeVar("T", bound=Stored)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from phalanx.kube.access import Access
-from phalanx.kube.errors import BY_STATUS, ApiError, TooManyRequestsError, UnreachableError
-from phalanx.kube.objects import Bookmark
+from phalanx.kube.api.access import Access
+from phalanx.kube.api.errors import BY_STATUS, ApiError, TooManyRequestsError, UnreachableError
+from phalanx.kube.objects.meta import Bookmark
 
 TIMEOUT_S = 30.0
 WATCH_SILENCE_S = 90.0

@@ -6,10 +6,11 @@ from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from phalanx.kube.bundle import Bundle, limits_of
-from phalanx.kube.demand import Demand, demand_of
-from phalanx.kube.mirror import Family
-from phalanx.kube.objects import Pod
+from phalanx.kube.gangs.bundle import Bundle
+from phalanx.kube.gangs.groups import Family
+from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.selection import limits_of
 from phalanx.protocol.action import ActionId
 
 

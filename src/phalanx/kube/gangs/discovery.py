@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.kube.client import Client
-from phalanx.kube.errors import NotFoundError
-from phalanx.kube.groups import NATIVE, PLUGINS, VOLCANO
-from phalanx.kube.objects import Named, Wire
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import NotFoundError
+from phalanx.kube.gangs.groups import NATIVE, PLUGINS, VOLCANO
+from phalanx.kube.objects.meta import Named, Wire
 
 
 class ApiGroup(Wire, frozen=True):

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from phalanx.kube.errors import ConfigError
+from phalanx.kube.api.errors import ConfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

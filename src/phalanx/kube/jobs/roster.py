@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.kube.mirror import Family, Mirror
-from phalanx.kube.objects import Pod
-from phalanx.kube.tracked import Step, Tracked
+from phalanx.kube.gangs.groups import Family
+from phalanx.kube.jobs.tracked import Step, Tracked
+from phalanx.kube.mirror import Mirror
+from phalanx.kube.objects.pod import Pod
 
 
 class Roster:

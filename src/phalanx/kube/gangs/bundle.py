@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from phalanx.kube.demand import Demand, demand_of
-from phalanx.kube.nodes import NO_VALUE, YES
-from phalanx.kube.objects import Pod, PodToleration
-from phalanx.kube.selection import affinity_label, affinity_of
+from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.selection import limits_of
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Toleration
 
@@ -140,18 +139,3 @@ def _task(demand: Demand, gpu_types: GpuTypes) -> Task:
         memory_mb=demand.memory_mb,
         storage_gb=demand.others,
     )
-
-
-def limits_of(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:
-    """What says to which nodes a pod may go: labels they must have, and taints they may have."""
-    selector = tuple(sorted((pod.spec.node_selector or {}).items()))
-    affinity = affinity_of(pod)
-    if affinity is not None:
-        selector = (*selector, (affinity_label(affinity), YES))
-    return selector, tuple(map(_toleration, pod.spec.tolerations or ()))
-
-
-def _toleration(toleration: PodToleration) -> Toleration:
-    if toleration.operator == "Exists":
-        return Toleration(toleration.key, "", toleration.effect)
-    return Toleration(toleration.key, toleration.value or NO_VALUE, toleration.effect)

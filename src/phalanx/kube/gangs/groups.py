@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.kube.objects import Pod, PodGroup
+from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
 PLUGINS = "scheduling.x-k8s.io"
@@ -32,6 +33,9 @@ class GroupRef(NamedTuple):
 
 Groups = dict[GroupRef, PodGroup]
 
+Family = GroupRef | str
+"""Pods that are looked at together: those of one group, or one pod alone, by its key."""
+
 
 def group_of(pod: Pod) -> GroupRef | None:
     """The group that a pod says it is of; Kubernetes' own field goes before labels and annotations."""
@@ -47,6 +51,11 @@ def group_of(pod: Pod) -> GroupRef | None:
             if values.get(name):
                 return GroupRef(dialect, metadata.namespace, values[name])
     return None
+
+
+def family_of(pod: Pod) -> Family:
+    """The group of a pod, or the pod alone."""
+    return group_of(pod) or pod.metadata.key
 
 
 def topology_of(group: PodGroup) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from phalanx.kube.objects import Container, Pod, ResourceRequirements, Resources
-from phalanx.kube.quantity import BYTES_PER_MB, quantity, up
+from phalanx.kube.api.quantity import BYTES_PER_MB, quantity, up
+from phalanx.kube.objects.meta import Resources
+from phalanx.kube.objects.pod import Container, Pod, ResourceRequirements
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
 """Resources that are whole GPUs. The rest, such as MIG instances, is counted by name."""

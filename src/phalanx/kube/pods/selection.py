@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to: its node selector and its required node affinity."""
+"""Which nodes a pod may go to: its node selector, its required node affinity and the taints that it tolerates."""
 
 from __future__ import annotations
 
@@ -7,16 +7,39 @@ from hashlib import blake2b
 
 import msgspec
 
-from phalanx.kube.objects import KubeNode, NodeSelector, NodeSelectorTerm, Pod, Selector
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import NodeSelector, NodeSelectorTerm, Pod, PodToleration, Selector
+from phalanx.workload.job import Toleration
 
 AFFINITY_LABEL = "phalanx/affinity-"
 """A node that meets a required affinity has the label of it in our cluster: the engine compares labels alone."""
+
+
+YES = "yes"
+
+NO_VALUE = "-"
+"""Stands for the empty value of a taint, which a toleration without a value would not tell from any other."""
 
 
 def affinity_of(pod: Pod) -> NodeSelector | None:
     """The required node affinity of a pod."""
     affinity = pod.spec.affinity
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+
+
+def limits_of(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:
+    """What says to which nodes a pod may go: labels they must have, and taints they may have."""
+    selector = tuple(sorted((pod.spec.node_selector or {}).items()))
+    affinity = affinity_of(pod)
+    if affinity is not None:
+        selector = (*selector, (affinity_label(affinity), YES))
+    return selector, tuple(map(_toleration, pod.spec.tolerations or ()))
+
+
+def _toleration(toleration: PodToleration) -> Toleration:
+    if toleration.operator == "Exists":
+        return Toleration(toleration.key, "", toleration.effect)
+    return Toleration(toleration.key, toleration.value or NO_VALUE, toleration.effect)
 
 
 def affinity_label(affinity: NodeSelector) -> str:

@@ -1,0 +1,1 @@
+"""Jobs that were formed of pods, and what became of these."""

@@ -1,0 +1,1 @@
+"""What one pod asks for, and to which nodes it may go."""
