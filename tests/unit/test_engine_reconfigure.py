@@ -83,6 +83,19 @@ def test_a_node_that_loses_gpus_is_left_before_it_changes() -> None:
     told_again(world)
 
 
+def with_scratch(size_gb: int) -> Cluster:
+    return replace(flat(1, 4), nodes=tuple(replace(node, storage_gb=(("nvme", size_gb),)) for node in flat(1, 4).nodes))
+
+
+def test_a_node_that_loses_storage_is_left_only_if_a_job_holds_what_it_loses() -> None:
+    world = World(with_scratch(100))
+    world.run(a_job("first", 1, task={"storage_gb": (("nvme", 60),)}))
+    assert not world.turn(ClusterChanged(with_scratch(60))).actions
+    assert world.state.cluster == with_scratch(60)
+    assert stops(world.turn(ClusterChanged(with_scratch(59)))) == ["first"]
+    told_again(world)
+
+
 def test_claims_and_those_who_leave_are_carried_over() -> None:
     world = World(flat(1, 2), "priority")
     world.run(a_job("low", 2))

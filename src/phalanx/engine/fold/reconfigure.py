@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from phalanx.cluster.capacity import Booking, Capacity
@@ -130,12 +130,26 @@ def _retiring(state: State, cluster: Cluster) -> dict[str, Node]:
     to_be = {node.name: node for node in cluster.nodes}
     occupied = {number: None for number, present in state.on_node.items() if present}
     occupied.update((state.topology.number[cut.node], None) for cut in state.cuts.values())
-    nodes = [state.topology.nodes[number] for number in occupied]
-    return {node.name: node for node in nodes if not _holds_as_much(to_be.get(node.name), node)}
+    nodes = [(state.topology.nodes[number], _stored(state, number)) for number in occupied]
+    return {node.name: node for node, stored in nodes if not _holds_as_much(to_be.get(node.name), node, stored)}
 
 
-def _holds_as_much(new: Node | None, old: Node) -> bool:
-    """Whether everything that an attempt may hold of a node is still there."""
+def _stored(state: State, number: int) -> dict[str, int]:
+    """What attempts have, or will have, of the storage tiers of a node."""
+    now: dict[str, int] = {}
+    then: dict[str, int] = {}
+    for attempt in state.on_node.get(number, {}).values():
+        sums = ([] if attempt.waits else [now]) + ([] if attempt.ceding else [then])
+        for booking in (*attempt.bookings, *attempt.adding):
+            for amount, need in booking.needs if booking.node == number else ():
+                name = state.capacity.amounts[amount].name
+                for each in sums:
+                    each[name] = each.get(name, 0) + need
+    return {name: max(now.get(name, 0), then.get(name, 0)) for name in (*now, *then)}
+
+
+def _holds_as_much(new: Node | None, old: Node, stored: Mapping[str, int]) -> bool:
+    """Whether everything that an attempt may hold of a node is still there, and of storage what attempts hold."""
     if new is None or (new.gpu_type, new.split) != (old.gpu_type, old.split):
         return False
     stores = dict(new.storage_gb)
@@ -145,7 +159,7 @@ def _holds_as_much(new: Node | None, old: Node) -> bool:
         and new.cpus_milli >= old.cpus_milli
         and new.memory_mb >= old.memory_mb
         and new.nics >= old.nics
-        and all(stores.get(tier, 0) >= size for tier, size in old.storage_gb)
+        and all(stores.get(tier, 0) >= stored.get(f"storage.{tier}", 0) for tier, _ in old.storage_gb)
     )
 
 
