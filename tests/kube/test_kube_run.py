@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,71 +10,12 @@ import msgspec
 import pytest
 
 from kube_cluster import BUDGETS, KubeCluster, create, wait_for
-from kube_objects import group, node, pod
+from kube_objects import node, pod
+from kube_site import POD_PATH, create_priority, events, gang, nodes_of, phalanx, pods, reason, scheduling, verb
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import NotFoundError
-from phalanx.kube.api.reflector import Page
 from phalanx.kube.mirror import PODS
-from phalanx.kube.objects.pod import Pod
-from phalanx.kube.run import Run
-from phalanx.kube.scheduler import Settings
 
 pytestmark = pytest.mark.needs("kubernetes")
-
-POD_PATH = "/api/v1/namespaces/default/pods"
-
-
-@contextmanager
-def scheduling(cluster: KubeCluster) -> Iterator[Run]:
-    """A scheduler that runs meanwhile, in a thread."""
-    failures: list[BaseException] = []
-    with cluster.scheduler_client() as client:
-        run = Run(client, Settings())
-        ready = threading.Event()
-
-        def work() -> None:
-            try:
-                run.run(ready.set)
-            except BaseException as error:
-                failures.append(error)
-                ready.set()
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        ready.wait(20)
-        try:
-            yield run
-        finally:
-            run.close()
-            thread.join(20)
-    if failures:
-        raise failures[0]
-
-
-def pods(api: Client) -> dict[str, Pod]:
-    found = (msgspec.json.decode(raw, type=Pod) for raw in api.get(POD_PATH, Page).items or ())
-    return {each.metadata.name: each for each in found}
-
-
-def nodes_of(api: Client) -> dict[str, str]:
-    return {name: each.spec.node_name for name, each in pods(api).items() if each.spec.node_name}
-
-
-def reason(api: Client, name: str) -> str:
-    """What the condition PodScheduled of a pod says."""
-    for condition in pods(api)[name].status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.message
-    return ""
-
-
-def events(api: Client, name: str) -> list[str]:
-    found: Any = api.get("/api/v1/namespaces/default/events", dict[str, Any])
-    return [each["message"] for each in found["items"] if each["involvedObject"]["name"] == name]
-
-
-def gang(name: str, count: int, gpus: int = 8, **spec: Any) -> list[dict[str, Any]]:
-    return [group(name, count), *(pod(f"{name}-{i}", gpus, name, **spec) for i in range(count))]
 
 
 def test_a_gang_is_bound_whole_and_its_pods_run(api: Client, cluster: KubeCluster) -> None:
@@ -255,32 +190,3 @@ def test_the_verb_ends_with_what_the_server_says_to_a_stranger(cluster: KubeClus
     assert (
         b'403: nodes is forbidden: User "weak" cannot list' in refused.stderr or b"pods is forbidden" in refused.stderr
     )
-
-
-def phalanx(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "phalanx", *arguments], check=check, capture_output=True, timeout=60, env=ENV
-    )
-
-
-ENV = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
-
-
-@contextmanager
-def verb(cluster: KubeCluster, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "phalanx", "kube", "--kubeconfig", str(cluster.kubeconfig), *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENV)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def create_priority(api: Client, name: str, value: int) -> None:
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-    try:
-        api.get(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}", dict[str, Any])
-    except NotFoundError:
-        api.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)

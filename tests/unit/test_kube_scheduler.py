@@ -317,3 +317,14 @@ def test_pods_of_a_pending_gang_that_are_deleted_are_waited_for_again() -> None:
     assert site.asked.binds == []
     site.say(pods[1], gone=True)
     assert site.asked.lines["g0"].endswith("and 1 are there")
+
+
+def test_a_foreign_pod_on_the_node_of_a_gang_does_not_drive_it_off() -> None:
+    """What is left of named resources becomes less, and the gang holds only what it asked for."""
+    pods = gang(2)
+    site = Site(pods=pods, groups=[group("g", 2)])
+    site.bound()
+    site.say(*(on(each, f"n{i}") for i, each in enumerate(pods)))
+    theirs = [as_pod(pod(f"t{i}", 0, schedulerName="default-scheduler"), node="n0") for i in range(100)]
+    site.say(*theirs)
+    assert site.asked.evictions == []

@@ -91,14 +91,14 @@ def test_a_node_has_what_it_can_give_to_pods() -> None:
     written["status"]["allocatable"] = {**written["status"]["allocatable"], "cpu": "63500m", "rdma/hca": "4"}
     (found,) = cluster_of([as_node(written)]).nodes
     assert (found.gpus, found.gpu_type, found.cpus_milli, found.memory_mb) == (8, "H100", 63500, 512 * 1024)
-    assert found.storage_gb == (("rdma/hca", 4),)
+    assert found.storage_gb == (("pods", 110), ("rdma/hca", 4))
 
 
 def test_what_pods_of_others_use_of_a_named_resource_is_taken_from_the_node() -> None:
     written = node("n0")
     written["status"]["allocatable"]["rdma/hca"] = "4"
     (found,) = cluster_of([as_node(written)], used={"n0": {"rdma/hca": 3}}).nodes
-    assert found.storage_gb == (("rdma/hca", 1),)
+    assert found.storage_gb == (("pods", 110), ("rdma/hca", 1))
 
 
 def test_labels_of_domains_are_levels_and_a_node_without_one_is_near_to_none() -> None:

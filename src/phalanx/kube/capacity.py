@@ -30,7 +30,7 @@ class Capacity:
         mirror.nodes_changed = False
         self.gpu_types = self._types()
         others = {node: dict(uses.others) for node, uses in self._uses.items() if uses.others}
-        self.cluster = cluster_of(mirror.nodes.values(), mirror.affinities(), self._topology, others)
+        self.cluster = cluster_of(mirror.nodes.values(), mirror.affinities(), self._topology, others, mirror.ports())
         return self.cluster
 
     def events(self) -> Iterator[Event]:

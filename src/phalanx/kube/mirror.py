@@ -7,15 +7,18 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.gangs.groups import Family, GroupRef, Groups, family_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector, Pod
-from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
+from phalanx.kube.pods.demand import PODS as POD_COUNT
 from phalanx.kube.pods.selection import affinity_of
 
 PODS, NODES = "pods", "nodes"
+EXACT_BELOW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Mirror:
         self.families: dict[Family, None] = {}
         self.nodes_used: dict[str, None] = {}
         self.nodes_changed = False
+        self.asked: dict[str, None] = {}
         self.listed: set[str] = set()
 
     def take(self, news: Listed[Any] | Changed[Any]) -> None:
@@ -70,19 +74,42 @@ class Mirror:
 
     def uses(self, node: str, besides: Container[str]) -> Uses:
         """What pods use of a node, but for those that are known otherwise."""
-        gpus = cpus_milli = memory_mb = 0
+        gpus = cpus_milli = memory_mb = count = 0
         others: dict[str, int] = {}
         for key in self.by_node.get(node, ()):
             pod = self.pods[key]
             if key in besides or pod.is_over:
                 continue
             demand = _demand(pod)
+            count += 1
             gpus += demand.gpus
             cpus_milli += demand.cpus_milli
             memory_mb += demand.memory_mb
             for name, amount in demand.others:
-                others[name] = others.get(name, 0) + amount
+                if name in self.asked:
+                    others[name] = others.get(name, 0) + amount
+        if limit := self._pods_max(node):
+            others[POD_COUNT] = coarse(count, limit)
         return Uses(gpus, cpus_milli, memory_mb, tuple(sorted(others.items())))
+
+    def ports(self) -> Iterable[str]:
+        """The ports of nodes that our pods have asked for so far."""
+        return (name for name in self.asked if name.startswith(HOST_PORT))
+
+    def _pods_max(self, node: str) -> int:
+        status = self.nodes[node].status if node in self.nodes else None
+        try:
+            return int(quantity((status.allocatable or {}).get(POD_COUNT, 0))) if status is not None else 0
+        except ValueError:
+            return 0
+
+    def _ask(self, pod: Pod) -> None:
+        """Takes note of the resources by name that a pod of ours asks for: no other is counted."""
+        for name, _ in _demand(pod).others:
+            if name not in self.asked:
+                self.asked[name] = None
+                self.nodes_changed = True
+                self.nodes_used.update(dict.fromkeys(self.nodes))
 
     def _of_kind(self, kind: str) -> Iterable[Pod | KubeNode | PodGroup]:
         if kind == PODS:
@@ -110,6 +137,7 @@ class Mirror:
                 self.by_node[pod.spec.node_name][key] = None
             if self.is_ours(pod):
                 self.by_family[family_of(pod)][key] = None
+                self._ask(pod)
         for each in (old, pod):
             if each is None:
                 continue
@@ -146,6 +174,14 @@ class Mirror:
         else:
             self.groups[ref] = group
         self.families[ref] = None
+
+
+def coarse(count: int, limit: int) -> int:
+    """How many of the pods that a node may have count as used by `count` foreign ones: so that not every one of them
+    makes another cluster, numbers are exact only where few are left.
+    """
+    left = max(limit - count, 0)
+    return limit - (left if left < EXACT_BELOW else left - left % EXACT_BELOW)
 
 
 def _demand(pod: Pod) -> Demand:

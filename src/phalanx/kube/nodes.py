@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
 from phalanx.kube.api.quantity import BYTES_PER_MB, down, quantity
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector
-from phalanx.kube.pods.demand import GPU_RESOURCES, UNCOUNTED, is_bytes
+from phalanx.kube.pods.demand import GPU_RESOURCES, PODS, UNCOUNTED, is_bytes
 from phalanx.kube.pods.selection import NO_VALUE, YES, affinity_label, meets
 
 TOPOLOGY_LABELS = (
@@ -42,23 +42,28 @@ def cluster_of(
     affinities: Iterable[NodeSelector] = (),
     topology: tuple[str, ...] = TOPOLOGY_LABELS,
     used: Mapping[str, Mapping[str, int]] | None = None,
+    ports: Iterable[str] = (),
 ) -> Cluster:
     """The cluster of some nodes. `affinities` are those that pods require; `used` is what pods of other schedulers use
-    of resources that are known by name alone, by node.
+    of resources that are known by name alone, by node; `ports` are those of nodes that pods ask for.
     """
     found = sorted(nodes, key=lambda node: node.metadata.name)
     levels = tuple(key for key in topology if any(key in (node.metadata.labels or {}) for node in found))
     known = {affinity_label(each): each for each in affinities}
-    taken = used or {}
+    taken, each_port = used or {}, tuple((port, 1) for port in ports)
     return Cluster(
-        tuple(_node(node, levels, known, taken.get(node.metadata.name, {})) for node in found),
+        tuple(_node(node, levels, known, taken.get(node.metadata.name, {}), each_port) for node in found),
         levels=(*levels, NODE),
         name="kubernetes",
     )
 
 
 def _node(
-    node: KubeNode, levels: tuple[str, ...], affinities: Mapping[str, NodeSelector], used: Mapping[str, int]
+    node: KubeNode,
+    levels: tuple[str, ...],
+    affinities: Mapping[str, NodeSelector],
+    used: Mapping[str, int],
+    ports: Unit,
 ) -> Node:
     name, labels = node.metadata.name, node.metadata.labels or {}
     has = allocatable(node)
@@ -72,7 +77,7 @@ def _node(
         gpu_type=gpu_type(node),
         cpus_milli=down(1000 * has.get("cpu", Decimal(0))),
         memory_mb=down(has.get("memory", Decimal(0)) / BYTES_PER_MB),
-        storage_gb=tuple((key, max(amount - used.get(key, 0), 0)) for key, amount in _others(has)),
+        storage_gb=tuple((key, max(amount - used.get(key, 0), 0)) for key, amount in (*_others(has), *ports)),
         labels=(*sorted(labels.items()), *sorted(met)),
         taints=tuple(
             Taint(taint.key, taint.value or NO_VALUE, taint.effect)
@@ -105,8 +110,9 @@ def gpu_type(node: KubeNode) -> str:
     return next((labels[key] for key in PRODUCT_LABELS if key in labels), "") or gpu_resource(node)
 
 
-def _others(has: Mapping[str, Decimal]) -> Unit:
-    return tuple(
+def _others(has: Mapping[str, Decimal]) -> Iterator[tuple[str, int]]:
+    yield PODS, down(has.get(PODS, Decimal(0)))
+    yield from (
         (name, down(amount / BYTES_PER_MB) if is_bytes(name) else down(amount))
         for name, amount in sorted(has.items())
         if name not in UNCOUNTED

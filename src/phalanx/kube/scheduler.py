@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -37,6 +38,7 @@ from phalanx.protocol.event import (
 from phalanx.protocol.reason import Reason
 from phalanx.words.reason import because_in
 
+STORAGE = re.compile(r"(without enough free .+?|with too little .+?) storage\b")
 EXPLAINED_MAX = 20
 """Jobs of which a turn works out why they wait: the rest is told by the turns after it."""
 
@@ -304,9 +306,14 @@ class Scheduler:
                 break
             left -= 1
             self._told[job] = reason
-            line = because_in(engine.state, explain(engine.state, job))
+            line = in_kubernetes(because_in(engine.state, explain(engine.state, job)))
             for pod in tracked.bundle.pods:
                 self._reporter.pending(pod, line)
+
+
+def in_kubernetes(line: str) -> str:
+    """A reason in the words of Kubernetes: what the engine knows as storage are resources of any kind."""
+    return STORAGE.sub(r"\1", line)
 
 
 def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:

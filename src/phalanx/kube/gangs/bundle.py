@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phalanx.kube.objects.pod import Pod
-from phalanx.kube.pods.demand import Demand, demand_of
+from phalanx.kube.pods.demand import PODS, Demand, demand_of
 from phalanx.kube.pods.selection import limits_of
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Toleration
@@ -43,7 +43,6 @@ def bundle_id(name: str, pods: tuple[Pod, ...]) -> str:
 def check_supported(pod: Pod) -> None:
     """Raises RefusedError for a pod that asks for what phalanx does not look at, and so might place wrongly."""
     spec, affinity = pod.spec, pod.spec.affinity
-    containers = (*spec.containers, *(spec.init_containers or ()))
     asked = {
         "pod affinity": affinity is not None and affinity.pod_affinity and affinity.pod_affinity.required,
         "pod anti-affinity": affinity is not None
@@ -52,7 +51,6 @@ def check_supported(pod: Pod) -> None:
         "topology spread": any(
             each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()
         ),
-        "host ports": any(port.host_port for container in containers for port in container.ports or ()),
         "persistent volume claims": any(
             volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes or ()
         ),
@@ -137,5 +135,5 @@ def _task(demand: Demand, gpu_types: GpuTypes) -> Task:
         gpu_types=gpu_types[demand.gpu_resource] if demand.gpus and len(gpu_types) > 1 else (),
         cpus_milli=demand.cpus_milli,
         memory_mb=demand.memory_mb,
-        storage_gb=demand.others,
+        storage_gb=(*demand.others, (PODS, 1)),
     )

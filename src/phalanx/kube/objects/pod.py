@@ -20,6 +20,7 @@ class ContainerPort(Wire, frozen=True):
     """A port of a container, which with `host_port` is a port of its node."""
 
     host_port: int = 0
+    protocol: str = "TCP"
 
 
 class Container(Wire, frozen=True):
@@ -58,10 +59,30 @@ class NodeAffinity(Wire, frozen=True):
     required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
 
 
-class PodAffinity(Wire, frozen=True):
-    """Beside which pods a pod must, or must not, run."""
+class LabelSelector(Wire, frozen=True):
+    """Labels that objects must have. One that says nothing selects all."""
 
-    required: list[Any] | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    match_labels: Labels | None = None
+    match_expressions: list[Selector] | None = None
+
+
+class PodAffinityTerm(Wire, frozen=True):
+    """Pods that share a domain, of nodes with one value of `topology_key`, with a pod, or must not."""
+
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+
+
+class PodAffinity(Wire, frozen=True):
+    """Beside which pods a pod must, or must not, run. Preferences are not read."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class Affinity(Wire, frozen=True):
@@ -82,9 +103,16 @@ class PodToleration(Wire, frozen=True):
 
 
 class SpreadConstraint(Wire, frozen=True):
-    """How evenly pods must lie over domains."""
+    """How evenly the pods that are selected lie over the domains of `topology_key`."""
 
+    max_skew: int = 1
+    topology_key: str = ""
     when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int = 1
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: list[str] | None = None
 
 
 class Volume(Wire, frozen=True):

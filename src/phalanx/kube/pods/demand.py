@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -13,8 +13,12 @@ from phalanx.kube.objects.pod import Container, Pod, ResourceRequirements
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "habana.ai/gaudi")
 """Resources that are whole GPUs. The rest, such as MIG instances, is counted by name."""
 
-UNCOUNTED = ("cpu", "memory", "pods", *GPU_RESOURCES)
-"""What is not counted by its name: it is counted otherwise, or, as the number of pods, not at all."""
+PODS = "pods"
+UNCOUNTED = ("cpu", "memory", PODS, *GPU_RESOURCES)
+"""What is not counted by its name, but otherwise."""
+
+HOST_PORT = "host port "
+"""How a port of the node is counted: by protocol and number, of which every node has one."""
 
 ZERO = Decimal(0)
 
@@ -40,6 +44,7 @@ def demand_of(pod: Pod) -> Demand:
         raise ValueError(f"it asks for GPUs of {' and '.join(kinds)}; expected one kind")
     gpu = kinds[0] if kinds else ""
     others = {name: in_units(name, amount) for name, amount in amounts.items() if name not in UNCOUNTED and amount}
+    others.update((port, 1) for port in host_ports(pod))
     return Demand(
         gpus=up(amounts[gpu]) if gpu else 0,
         gpu_resource=gpu,
@@ -47,6 +52,15 @@ def demand_of(pod: Pod) -> Demand:
         memory_mb=up(amounts.get("memory", ZERO) / BYTES_PER_MB),
         others=tuple(sorted(others.items())),
     )
+
+
+def host_ports(pod: Pod) -> Iterator[str]:
+    """The ports of its node that a pod takes while it runs. Of which address is not told apart."""
+    sidecars = (each for each in pod.spec.init_containers or () if _is_sidecar(each))
+    for container in (*pod.spec.containers, *sidecars):
+        for port in container.ports or ():
+            if port.host_port:
+                yield f"{HOST_PORT}{port.protocol}/{port.host_port}"
 
 
 def in_units(name: str, amount: Decimal) -> int:

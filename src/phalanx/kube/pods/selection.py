@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 
 import msgspec
 
 from phalanx.kube.objects.node import KubeNode
-from phalanx.kube.objects.pod import NodeSelector, NodeSelectorTerm, Pod, PodToleration, Selector
+from phalanx.kube.objects.pod import NodeSelector, NodeSelectorTerm, Pod, PodToleration
+from phalanx.kube.pods.labels import meets as meets_one
 from phalanx.workload.job import Toleration
 
 AFFINITY_LABEL = "phalanx/affinity-"
@@ -57,31 +57,6 @@ def _meets_term(term: NodeSelectorTerm, node: KubeNode) -> bool:
     expressions, fields = term.match_expressions or [], term.match_fields or []
     if not expressions and not fields:
         return False
-    return all(_meets(each, node.metadata.labels or {}) for each in expressions) and all(
-        _meets(each, {"metadata.name": node.metadata.name}) for each in fields
+    return all(meets_one(each, node.metadata.labels or {}) for each in expressions) and all(
+        meets_one(each, {"metadata.name": node.metadata.name}) for each in fields
     )
-
-
-def _meets(selector: Selector, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(selector.key), selector.values or []
-    match selector.operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(selector.operator, value, values)
-        case _:
-            return False
-
-
-def _compares(operator: str, value: str | None, values: list[str]) -> bool:
-    try:
-        has, bound = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return has > bound if operator == "Gt" else has < bound
