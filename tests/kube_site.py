@@ -98,8 +98,15 @@ def verb(cluster: KubeCluster, *options: str) -> Iterator[subprocess.Popen[bytes
         process.wait()
 
 
-def create_priority(api: Client, name: str, value: int) -> None:
-    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+def create_priority(api: Client, name: str, value: int, **fields: Any) -> None:
+    """A PriorityClass, which stays for the tests after this one."""
+    body = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": name},
+        "value": value,
+        **fields,
+    }
     try:
         api.get(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}", dict[str, Any])
     except NotFoundError:

@@ -188,8 +188,6 @@ def test_where_nodes_have_gpus_of_two_vendors_a_pod_gets_those_it_asks_for() -> 
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}}, "anti-affinity"),
-        ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "topology spread"),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "persistent volume claims"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
     ],

@@ -17,14 +17,24 @@ def turn(state: State, journal: Journal, events: Iterable[Event], now: int) -> P
     """Applies events, decides, and applies the decision. A refused event raises ValueError and leaves no record."""
     for event in events:
         record(state, journal, event, now)
+    plan = propose(state, journal, now)
+    adopt(state, journal, plan, now)
+    return plan
+
+
+def propose(state: State, journal: Journal, now: int) -> Plan:
+    """The decision that is due, not yet folded in: events that come before it is adopted make it void."""
     due = state.next_wakeup()
     if (due is not None and due <= now) or (now > state.now and state.policy.targets is not Targets.KEEP):
         # Keys of running jobs depend on the time, which is known by the last record.
         record(state, journal, TimerDue(), now)
-    plan = decide(state, max(now, state.now))
+    return decide(state, max(now, state.now))
+
+
+def adopt(state: State, journal: Journal, plan: Plan, now: int) -> None:
+    """Applies a decision that was proposed last, if it changes anything."""
     if plan.news(state.head) or state.stale:
         record(state, journal, plan, now)
-    return plan
 
 
 def record(state: State, journal: Journal, body: Event | Plan, now: int) -> None:

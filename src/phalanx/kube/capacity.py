@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 from phalanx.cluster.cluster import Cluster, Health
+from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
 from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
@@ -14,8 +15,15 @@ from phalanx.protocol.event import ClusterChanged, Event, ForeignUse, NodeHealth
 class Capacity:
     """What the engine was told of nodes. `owned` are the pods that it knows by their jobs."""
 
-    def __init__(self, mirror: Mirror, topology: tuple[str, ...], owned: Container[str]) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        topology: tuple[str, ...],
+        owned: Container[str],
+        arrangements: Callable[[], Iterable[tuple[str, Arrangement]]],
+    ) -> None:
         self._mirror = mirror
+        self._arrangements = arrangements
         self._topology = topology
         self._owned = owned
         self._health: dict[str, tuple[Health, str]] = {}
@@ -28,9 +36,12 @@ class Capacity:
         """The cluster as it is now."""
         mirror = self._mirror
         mirror.nodes_changed = False
-        self.gpu_types = self._types()
+        self.know_types()
         others = {node: dict(uses.others) for node, uses in self._uses.items() if uses.others}
-        self.cluster = cluster_of(mirror.nodes.values(), mirror.affinities(), self._topology, others, mirror.ports())
+        arranged = {eligible_label(job): each for job, each in self._arrangements()}
+        self.cluster = cluster_of(
+            mirror.nodes.values(), mirror.affinities(), self._topology, others, mirror.ports(), arranged
+        )
         return self.cluster
 
     def events(self) -> Iterator[Event]:
@@ -44,13 +55,14 @@ class Capacity:
         yield from self._health_events()
         yield from self._use_events()
 
-    def _types(self) -> dict[str, tuple[str, ...]]:
+    def know_types(self) -> None:
+        """Takes note of the GPUs that there are."""
         found: dict[str, dict[str, None]] = {}
         for node in self._mirror.nodes.values():
             resource = gpu_resource(node)
             if resource:
                 found.setdefault(resource, {})[gpu_type(node)] = None
-        return {resource: tuple(sorted(types)) for resource, types in sorted(found.items())}
+        self.gpu_types = {resource: tuple(sorted(types)) for resource, types in sorted(found.items())}
 
     def _count(self) -> None:
         """Counts anew what foreign pods use of the nodes on which that may have changed."""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
 from phalanx.cluster.cluster import Cluster
 from phalanx.engine.state.journal import Count, Record
 from phalanx.engine.state.state import State
-from phalanx.engine.turn import record, turn
-from phalanx.protocol.event import ClusterDefined, Event
+from phalanx.engine.turn import adopt, propose, record
+from phalanx.protocol.event import ClusterDefined, Event, JobHeld
 from phalanx.protocol.plan import Plan
+
+Veto = Callable[[Plan], dict[str, str]]
+"""Says which jobs may not start as a plan has it, and why."""
 
 LACKS = ("resize", "fraction", "mps", "mig")
 """Kubernetes gives whole devices to pods that keep their size."""
+
+
+def allow_all(plan: Plan) -> dict[str, str]:
+    """Has every job start as it is planned."""
+    return {}
 
 
 class FileJournal(Count):
@@ -53,11 +61,19 @@ class Engine:
                 refused.append((event, str(error)))
         return refused
 
-    def decide(self, now: int) -> Plan:
-        """The next decision, written down."""
-        plan = turn(self.state, self._journal, (), now)
+    def decide(self, now: int, veto: Veto = allow_all) -> tuple[Plan, dict[str, str]]:
+        """The next decision, written down, and the jobs that are held for its sake with why: those that a veto keeps
+        from starting as was proposed.
+        """
+        held: dict[str, str] = {}
+        plan = propose(self.state, self._journal, now)
+        while refused := veto(plan):
+            held.update(refused)
+            self.take(map(JobHeld, refused), now)
+            plan = propose(self.state, self._journal, now)
+        adopt(self.state, self._journal, plan, now)
         self._journal.flush()
-        return plan
+        return plan, held
 
     def wakes_at_ms(self) -> int | None:
         """When something happens by itself."""

@@ -11,13 +11,16 @@ from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.gangs.groups import Family, GroupRef, Groups, family_of
 from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector, Pod
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
+from phalanx.kube.pods.neighbours import minds
 from phalanx.kube.pods.selection import affinity_of
+from phalanx.kube.pods.terms import apart_terms
 
-PODS, NODES = "pods", "nodes"
+PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 EXACT_BELOW = 16
 
 
@@ -32,8 +35,10 @@ class Uses:
 
 
 class Mirror:
-    """Nodes, pods and groups. `families` and `nodes_used` are those to look at again; `nodes_changed` whether nodes, or
-    what is required of them, are others than before.
+    """Nodes, pods, groups and the labels of namespaces. `families` and `nodes_used` are those to look at again;
+    `nodes_changed` whether nodes, or what is required of them, are others than before. `asked` are the resources by
+    name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
+    and all that others must be apart from.
     """
 
     def __init__(self, scheduler: str) -> None:
@@ -47,6 +52,8 @@ class Mirror:
         self.nodes_used: dict[str, None] = {}
         self.nodes_changed = False
         self.asked: dict[str, None] = {}
+        self.minding: dict[str, None] = {}
+        self.namespaces: dict[str, Labels] = {}
         self.listed: set[str] = set()
 
     def take(self, news: Listed[Any] | Changed[Any]) -> None:
@@ -111,19 +118,23 @@ class Mirror:
                 self.nodes_changed = True
                 self.nodes_used.update(dict.fromkeys(self.nodes))
 
-    def _of_kind(self, kind: str) -> Iterable[Pod | KubeNode | PodGroup]:
+    def _of_kind(self, kind: str) -> Iterable[Stored]:
         if kind == PODS:
             return self.pods.values()
         if kind == NODES:
             return self.nodes.values()
+        if kind == NAMESPACES:
+            return [Stored(metadata=Metadata(name=name)) for name in self.namespaces]
         return [group for ref, group in self.groups.items() if ref.dialect == kind]
 
-    def _put(self, kind: str, it: Pod | KubeNode | PodGroup, gone: bool) -> None:
+    def _put(self, kind: str, it: Stored, gone: bool) -> None:
         if isinstance(it, Pod):
             self._put_pod(it, gone)
         elif isinstance(it, KubeNode):
             self._put_node(it, gone)
-        else:
+        elif kind == NAMESPACES:
+            self._put_namespace(it.metadata, gone)
+        elif isinstance(it, PodGroup):
             self._put_group(kind, it, gone)
 
     def _put_pod(self, pod: Pod, gone: bool) -> None:
@@ -133,6 +144,8 @@ class Mirror:
             self._forget(key, old)
         if not gone:
             self.pods[key] = pod
+            if apart_terms(pod) or (self.is_ours(pod) and minds(pod)):
+                self.minding[key] = None
             if pod.spec.node_name:
                 self.by_node[pod.spec.node_name][key] = None
             if self.is_ours(pod):
@@ -150,6 +163,7 @@ class Mirror:
 
     def _forget(self, key: str, pod: Pod) -> None:
         del self.pods[key]
+        self.minding.pop(key, None)
         if pod.spec.node_name:
             self.by_node[pod.spec.node_name].pop(key, None)
         if self.is_ours(pod):
@@ -166,6 +180,12 @@ class Mirror:
             self.nodes[name] = node
         self.nodes_changed = True
         self.nodes_used[name] = None
+
+    def _put_namespace(self, metadata: Metadata, gone: bool) -> None:
+        if gone:
+            self.namespaces.pop(metadata.name, None)
+        else:
+            self.namespaces[metadata.name] = metadata.labels or {}
 
     def _put_group(self, kind: str, group: PodGroup, gone: bool) -> None:
         ref = GroupRef(kind, group.metadata.namespace, group.metadata.name)

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
 from phalanx.kube.api.quantity import BYTES_PER_MB, down, quantity
+from phalanx.kube.gangs.arrangement import Arrangement
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector
 from phalanx.kube.pods.demand import GPU_RESOURCES, PODS, UNCOUNTED, is_bytes
@@ -43,16 +44,29 @@ def cluster_of(
     topology: tuple[str, ...] = TOPOLOGY_LABELS,
     used: Mapping[str, Mapping[str, int]] | None = None,
     ports: Iterable[str] = (),
+    arrangements: Mapping[str, Arrangement] | None = None,
 ) -> Cluster:
     """The cluster of some nodes. `affinities` are those that pods require; `used` is what pods of other schedulers use
-    of resources that are known by name alone, by node; `ports` are those of nodes that pods ask for.
+    of resources that are known by name alone, by node; `ports` are those of nodes that pods ask for; `arrangements`
+    are those of gangs, by the labels of the nodes to which they may go.
     """
     found = sorted(nodes, key=lambda node: node.metadata.name)
     levels = tuple(key for key in topology if any(key in (node.metadata.labels or {}) for node in found))
     known = {affinity_label(each): each for each in affinities}
     taken, each_port = used or {}, tuple((port, 1) for port in ports)
+    eligible, offered = _arranged(arrangements or {})
     return Cluster(
-        tuple(_node(node, levels, known, taken.get(node.metadata.name, {}), each_port) for node in found),
+        tuple(
+            _node(
+                node,
+                levels,
+                known,
+                taken.get(node.metadata.name, {}),
+                (*each_port, *sorted(offered.get(node.metadata.name, {}).items())),
+                eligible.get(node.metadata.name, ()),
+            )
+            for node in found
+        ),
         levels=(*levels, NODE),
         name="kubernetes",
     )
@@ -63,12 +77,14 @@ def _node(
     levels: tuple[str, ...],
     affinities: Mapping[str, NodeSelector],
     used: Mapping[str, int],
-    ports: Unit,
+    offers: Unit,
+    eligible: Iterable[str],
 ) -> Node:
     name, labels = node.metadata.name, node.metadata.labels or {}
     has = allocatable(node)
     resource = gpu_resource(node)
     met = ((label, YES) for label, affinity in affinities.items() if meets(affinity, node))
+    may_go = ((label, YES) for label in eligible)
     return Node(
         name,
         # A node without a label is a domain by itself: nothing is known to be near it.
@@ -77,14 +93,28 @@ def _node(
         gpu_type=gpu_type(node),
         cpus_milli=down(1000 * has.get("cpu", Decimal(0))),
         memory_mb=down(has.get("memory", Decimal(0)) / BYTES_PER_MB),
-        storage_gb=tuple((key, max(amount - used.get(key, 0), 0)) for key, amount in (*_others(has), *ports)),
-        labels=(*sorted(labels.items()), *sorted(met)),
+        storage_gb=tuple((key, max(amount - used.get(key, 0), 0)) for key, amount in (*_others(has), *offers)),
+        labels=(*sorted(labels.items()), *sorted(met), *sorted(may_go)),
         taints=tuple(
             Taint(taint.key, taint.value or NO_VALUE, taint.effect)
             for taint in node.spec.taints or ()
             if taint.key not in HEALTH_TAINTS
         ),
     )
+
+
+def _arranged(arrangements: Mapping[str, Arrangement]) -> tuple[dict[str, list[str]], dict[str, dict[str, int]]]:
+    """The labels and the resources that nodes have for the sake of arrangements."""
+    eligible: dict[str, list[str]] = {}
+    offered: dict[str, dict[str, int]] = {}
+    for label, arrangement in arrangements.items():
+        for name in arrangement.eligible or ():
+            eligible.setdefault(name, []).append(label)
+        for resource, amounts in arrangement.offers.items():
+            for name, amount in amounts.items():
+                offers = offered.setdefault(name, {})
+                offers[resource] = max(offers.get(resource, 0), amount)
+    return eligible, offered
 
 
 def allocatable(node: KubeNode) -> dict[str, Decimal]:

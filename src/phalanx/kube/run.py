@@ -11,8 +11,9 @@ from phalanx.kube.api.client import Client
 from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
-from phalanx.kube.mirror import NODES, PODS, Mirror
+from phalanx.kube.mirror import NAMESPACES, NODES, PODS, Mirror
 from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.reporter import Reporter
@@ -68,6 +69,7 @@ class Run:
         kinds: dict[str, tuple[str, type[Any]]] = {
             NODES: ("/api/v1/nodes", KubeNode),
             PODS: ("/api/v1/pods", Pod),
+            NAMESPACES: ("/api/v1/namespaces", Stored),
             **{dialect: (path, PodGroup) for dialect, path in served_groups(self._client).items()},
         }
         for kind, (path, as_type) in kinds.items():

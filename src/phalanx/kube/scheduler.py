@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from phalanx.cluster.cluster import Health
 from phalanx.engine.why.explain import explain
+from phalanx.kube.arrange.guard import Guard
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.capacity import Capacity
 from phalanx.kube.engine import Engine
-from phalanx.kube.gangs.bundle import Bundle, RefusedError, by_role, job_of
+from phalanx.kube.gangs.arrangement import ANYHOW, ELIGIBLE_LABEL
+from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
 from phalanx.kube.gangs.groups import Family, GroupRef
 from phalanx.kube.jobs.adoption import Adoption
@@ -22,16 +24,17 @@ from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.selection import AFFINITY_LABEL
 from phalanx.kube.reporter import Reporter
-from phalanx.placement.placement import Placement
 from phalanx.protocol.action import Action, Start, Stop
 from phalanx.protocol.event import (
     AttemptEnded,
-    ClusterChanged,
     Done,
     Event,
     Failed,
     JobCancelled,
+    JobChanged,
+    JobReleased,
     JobSubmitted,
     Outcome,
 )
@@ -39,6 +42,8 @@ from phalanx.protocol.reason import Reason
 from phalanx.words.reason import because_in
 
 STORAGE = re.compile(r"(without enough free .+?|with too little .+?) storage\b")
+AFFINITY = re.compile(rf"without the label {AFFINITY_LABEL}\w+(=yes)?")
+ELIGIBLE = re.compile(rf"without the label {ELIGIBLE_LABEL}\w+(=yes)?")
 EXPLAINED_MAX = 20
 """Jobs of which a turn works out why they wait: the rest is told by the turns after it."""
 
@@ -61,7 +66,9 @@ class Scheduler:
         self._reporter = reporter
         self._settings = settings
         self.roster = Roster(mirror)
-        self._capacity = Capacity(mirror, settings.topology, self.roster.owner)
+        self._guard = Guard(mirror, self.roster, settings.topology)
+        self._capacity = Capacity(mirror, settings.topology, self.roster.owner, self._guard.arrangements)
+        self._held: dict[str, str] = {}
         self._events: list[Event] = []
         self._told: dict[str, Reason | None] = {}
         self._unfit: dict[Family, None] = {}
@@ -102,21 +109,28 @@ class Scheduler:
         """Tells the engine what has changed, and carries out what it decides."""
         engine = self.engine
         assert engine is not None, "begin comes before turn"
-        of_nodes = list(self._capacity.events())
-        if any(isinstance(event, ClusterChanged) for event in of_nodes):
-            self._mirror.families.update(self._unfit)
+        mirror = self._mirror
+        if mirror.nodes_changed:
+            self._capacity.know_types()
+        if mirror.nodes_changed or mirror.nodes_used:
+            mirror.families.update(self._unfit)
             self._unfit.clear()
-        families = list(self._mirror.families)
-        self._mirror.families.clear()
+            self._events += map(JobReleased, self._held)
+            self._held.clear()
+            self._rearrange(engine)
+        families = list(mirror.families)
+        mirror.families.clear()
         for family in families:
             self._look_at(family)
         events, self._events = self._events, []
+        of_nodes = list(self._capacity.events())
         # What ends comes first, since its devices are free then; what is submitted comes after the nodes it may need.
-        ended = [event for event in events if not isinstance(event, JobSubmitted)]
-        submitted = [event for event in events if isinstance(event, JobSubmitted)]
+        ended = [event for event in events if not isinstance(event, JobSubmitted | JobChanged)]
+        submitted = [event for event in events if isinstance(event, JobSubmitted | JobChanged)]
         for event, why in engine.take((*ended, *of_nodes, *submitted), now):
             self._refused(event, why)
-        plan = engine.decide(now)
+        plan, held = engine.decide(now, self._guard.veto)
+        self._hold(held)
         for action in plan.actions:
             self._carry_out(action)
         self._explain(engine)
@@ -149,7 +163,9 @@ class Scheduler:
                     member = tracked.place_for(pod, self._healthy)
                 except ValueError:
                     continue
-                if member and pod.metadata.key not in self.roster.owner:
+                if not member or self._guard.refusal(((pod, tracked.nodes[member]),)):
+                    continue
+                if pod.metadata.key not in self.roster.owner:
                     node = self.roster.stand_in(tracked, pod, member)
                     self._binder.bind(tracked.job, tracked.attempt, ((pod, node),))
 
@@ -158,6 +174,13 @@ class Scheduler:
         return {name: None for name, node in self._mirror.nodes.items() if health_of(node)[0] is Health.HEALTHY}
 
     def _submit(self, bundle: Bundle, family: Family, least: int) -> None:
+        assert self.engine is not None, "begin comes before turn"
+        state = self.engine.state
+        if bundle.id in state.jobs:
+            # The same pods again, after their gang was formed in vain.
+            generation = sum(1 for each in state.jobs if each.startswith(f"{bundle.id}.")) + 2
+            bundle = replace(bundle, id=f"{bundle.id}.{generation}")
+        bundle = self._guard.arrange(bundle, state)
         try:
             job = job_of(bundle, self._capacity.gpu_types)
         except RefusedError as error:
@@ -165,18 +188,42 @@ class Scheduler:
             for pod in bundle.pods:
                 self._reporter.pending(pod, str(error))
             return
-        if self.engine is not None and job.id in self.engine.state.jobs:
-            # The same pods again, after their gang was formed in vain.
-            generation = sum(1 for each in self.engine.state.jobs if each.startswith(f"{job.id}.")) + 2
-            bundle = Bundle(f"{job.id}.{generation}", bundle.pods, bundle.queue, bundle.topology)
-            job = job_of(bundle, self._capacity.gpu_types)
+        if bundle.arrangement is not ANYHOW:
+            self._mirror.nodes_changed = True
         self.roster.add(Tracked(bundle, family, least=least))
         self._events.append(JobSubmitted(job))
+
+    def _rearrange(self, engine: Engine) -> None:
+        """Arranges pending gangs anew beside what is placed by now."""
+        for tracked in list(self.roster.tracked.values()):
+            if tracked.step is not Step.PENDING:
+                continue
+            bundle = self._guard.arrange(tracked.bundle, engine.state)
+            if bundle is tracked.bundle:
+                continue
+            before, tracked.bundle = tracked.bundle, bundle
+            self._mirror.nodes_changed = True
+            try:
+                job = job_of(bundle, self._capacity.gpu_types)
+            except RefusedError as error:
+                self._events.append(JobCancelled(tracked.job, str(error)))
+                self._drop(tracked)
+                continue
+            if before.arrangement.refused or job != job_of(before, self._capacity.gpu_types):
+                self._events.append(JobChanged(job))
+
+    def _hold(self, held: dict[str, str]) -> None:
+        """Jobs that would have started where they may not are held until something changes."""
+        for job, why in held.items():
+            self._held[job] = why
+            for pod in self.roster.tracked[job].bundle.pods:
+                self._reporter.pending(pod, why)
 
     def _drop(self, tracked: Tracked) -> None:
         """Forgets a job. Pods of it that are still there are looked at anew."""
         self.roster.remove(tracked)
         self._told.pop(tracked.job, None)
+        self._held.pop(tracked.job, None)
         for uid in tracked.uids.values():
             self._reporter.forget(uid)
         for node in tracked.nodes.values():
@@ -264,7 +311,7 @@ class Scheduler:
             case _ if tracked is None:
                 self._events.append(Failed(action.id, "its pods are gone", retryable=False))
             case Start(placement=placement):
-                self._start(tracked, action, placement)
+                self._start(tracked, action, tuple(places_of(tracked.bundle, placement)))
             case Stop(reason="misplaced"):
                 # It runs where Kubernetes says that it does: from now on it counts as foreign use.
                 self._events += (JobCancelled(tracked.job, "it runs where it was not planned"), Done(action.id))
@@ -276,10 +323,16 @@ class Scheduler:
             case _:
                 self._events.append(Failed(action.id, "Kubernetes cannot do that", retryable=False))
 
-    def _start(self, tracked: Tracked, action: Start, placement: Placement) -> None:
+    def _start(self, tracked: Tracked, action: Start, places: tuple[tuple[Pod, str], ...]) -> None:
+        refusal = self._guard.refusal(places)
+        if refusal:
+            # Its devices were claimed when that was not so yet.
+            self._events.append(Failed(action.id, refusal))
+            for pod in tracked.bundle.pods:
+                self._reporter.pending(pod, refusal)
+            return
         tracked.start, tracked.attempt = action.id, action.id.attempt
         tracked.step = Step.BINDING
-        places = tuple(places_of(tracked.bundle, placement))
         tracked.nodes = {pod.metadata.key: node for pod, node in places}
         self._binder.bind(tracked.job, tracked.attempt, places)
 
@@ -297,7 +350,7 @@ class Scheduler:
         """Writes why jobs are pending, where that is another reason than was written."""
         left = EXPLAINED_MAX
         for job, tracked in self.roster.tracked.items():
-            if tracked.step is not Step.PENDING:
+            if tracked.step is not Step.PENDING or job in self._held:
                 continue
             reason = engine.state.reason(job)
             if reason is None or self._told.get(job) == reason:
@@ -306,18 +359,15 @@ class Scheduler:
                 break
             left -= 1
             self._told[job] = reason
-            line = in_kubernetes(because_in(engine.state, explain(engine.state, job)))
+            line = in_kubernetes(because_in(engine.state, explain(engine.state, job)), tracked.bundle)
             for pod in tracked.bundle.pods:
                 self._reporter.pending(pod, line)
 
 
-def in_kubernetes(line: str) -> str:
-    """A reason in the words of Kubernetes: what the engine knows as storage are resources of any kind."""
-    return STORAGE.sub(r"\1", line)
-
-
-def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:
-    """Each pod of a bundle with its node: pods of one role take its slots in order."""
-    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle.pods).items()}
-    for slot in placement.slots:
-        yield next(waiting[slot.role]), slot.node
+def in_kubernetes(line: str, bundle: Bundle) -> str:
+    """A reason in the words of Kubernetes: what the engine knows as storage are resources of any kind, and labels of
+    ours stand for what pods require.
+    """
+    line = STORAGE.sub(r"\1", line)
+    line = AFFINITY.sub("ruled out by its node affinity", line)
+    return ELIGIBLE.sub(f"ruled out by {' and '.join(bundle.arrangement.because)}", line)

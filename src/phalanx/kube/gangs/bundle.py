@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, eligible_label
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import PODS, Demand, demand_of
-from phalanx.kube.pods.selection import limits_of
+from phalanx.kube.pods.selection import YES, limits_of
+from phalanx.placement.placement import Placement
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
 from phalanx.workload.job import Job, Toleration
 
@@ -28,6 +30,7 @@ class Bundle:
     pods: tuple[Pod, ...]
     queue: str = "default"
     topology: str = ""
+    arrangement: Arrangement = ANYHOW
 
 
 def oldest_first(pod: Pod) -> tuple[str, str]:
@@ -42,15 +45,8 @@ def bundle_id(name: str, pods: tuple[Pod, ...]) -> str:
 
 def check_supported(pod: Pod) -> None:
     """Raises RefusedError for a pod that asks for what phalanx does not look at, and so might place wrongly."""
-    spec, affinity = pod.spec, pod.spec.affinity
+    spec = pod.spec
     asked = {
-        "pod affinity": affinity is not None and affinity.pod_affinity and affinity.pod_affinity.required,
-        "pod anti-affinity": affinity is not None
-        and affinity.pod_anti_affinity
-        and affinity.pod_anti_affinity.required,
-        "topology spread": any(
-            each.when_unsatisfiable == "DoNotSchedule" for each in spec.topology_spread_constraints or ()
-        ),
         "persistent volume claims": any(
             volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes or ()
         ),
@@ -64,6 +60,8 @@ def check_supported(pod: Pod) -> None:
 def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
     """The job of a bundle. Pods that cannot be scheduled together raise RefusedError."""
     first = bundle.pods[0]
+    if bundle.arrangement.refused:
+        raise RefusedError(bundle.arrangement.refused)
     for pod in bundle.pods:
         check_supported(pod)
         if limits_of(pod) != limits_of(first):
@@ -72,7 +70,16 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
                 "affinity or tolerations; phalanx needs them alike"
             )
     selector, tolerations = limits_of(first)
-    gang = Gang(roles_of(bundle.pods, gpu_types), Topology(required=bundle.topology) if bundle.topology else ANYWHERE)
+    arrangement = bundle.arrangement
+    if arrangement.eligible is not None:
+        selector = (*selector, (eligible_label(bundle.id), YES))
+    if arrangement.level and bundle.topology not in ("", arrangement.level):
+        raise RefusedError(
+            f"its pod affinity is by {arrangement.level} and the topology of its group by {bundle.topology}; phalanx "
+            "needs one"
+        )
+    level = arrangement.level or bundle.topology
+    gang = Gang(roles_of(bundle, gpu_types), Topology(required=level) if level else ANYWHERE)
     return Job(
         bundle.id,
         gang,
@@ -91,7 +98,7 @@ def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
     """The job of pods that are bound already: wherever they are, they are allowed to be there."""
     return Job(
         bundle.id,
-        Gang(roles_of(bundle.pods, gpu_types)),
+        Gang(roles_of(bundle, gpu_types)),
         name=bundle.id.rpartition("@")[0],
         queue=bundle.queue,
         user=bundle.pods[0].metadata.namespace,
@@ -107,23 +114,31 @@ def grace_s(pods: tuple[Pod, ...]) -> int:
     return min(max(pod.spec.termination_grace_period_seconds for pod in pods), GRACE_MAX_S)
 
 
-def roles_of(pods: tuple[Pod, ...], gpu_types: GpuTypes) -> tuple[Role, ...]:
+def roles_of(bundle: Bundle, gpu_types: GpuTypes) -> tuple[Role, ...]:
     """One role for the pods that ask for the same."""
     return tuple(
         Role(name, len(members), len(members), _task(demand, gpu_types))
-        for name, (demand, members) in by_role(pods).items()
+        for name, (demand, members) in by_role(bundle).items()
     )
 
 
-def by_role(pods: tuple[Pod, ...]) -> dict[str, tuple[Demand, list[Pod]]]:
+def by_role(bundle: Bundle) -> dict[str, tuple[Demand, list[Pod]]]:
     """Pods that ask for the same, by the name of their role."""
     found: dict[Demand, list[Pod]] = {}
-    for pod in pods:
+    takes = bundle.arrangement.takes
+    for pod in bundle.pods:
         try:
-            found.setdefault(demand_of(pod), []).append(pod)
+            found.setdefault(demand_of(pod).beside(takes.get(pod.metadata.key, "")), []).append(pod)
         except ValueError as error:
             raise RefusedError(f"pod {pod.metadata.key}: {error}") from error
     return {f"pods-{i}" if i else "pods": each for i, each in enumerate(found.items())}
+
+
+def places_of(bundle: Bundle, placement: Placement) -> Iterator[tuple[Pod, str]]:
+    """Each pod of a bundle with its node: pods of one role take its slots in order."""
+    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle).items()}
+    for slot in placement.slots:
+        yield next(waiting[slot.role]), slot.node
 
 
 def _task(demand: Demand, gpu_types: GpuTypes) -> Task:

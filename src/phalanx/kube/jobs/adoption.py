@@ -52,7 +52,7 @@ class Adoption:
             return None
         if engine.take((JobSubmitted(job),), now):
             return None
-        start = next((each for each in engine.decide(now).actions if isinstance(each, Start)), None)
+        start = next((each for each in engine.decide(now)[0].actions if isinstance(each, Start)), None)
         if start is None:
             engine.take((JobCancelled(job.id, NO_PLACE),), now)
             return None
@@ -105,7 +105,7 @@ def _bundles(family: Family, pods: tuple[Pod, ...]) -> Iterator[Bundle]:
 
 def _real_slots(bundle: Bundle, planned: Placement, used: dict[str, int]) -> tuple[Slot, ...]:
     """The slots on the nodes where the pods are. Kubernetes does not say which devices they have: the next ones."""
-    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle.pods).items()}
+    waiting = {role: iter(pods) for role, (_, pods) in by_role(bundle).items()}
     taken = dict(used)
     slots = []
     for slot in planned.slots:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from phalanx.kube.api.quantity import BYTES_PER_MB, quantity, up
@@ -34,6 +34,10 @@ class Demand:
     cpus_milli: int = 0
     memory_mb: int = 0
     others: tuple[tuple[str, int], ...] = ()
+
+    def beside(self, name: str) -> Demand:
+        """The same and one of another resource, if one is named."""
+        return replace(self, others=(*self.others, (name, 1))) if name else self
 
 
 def demand_of(pod: Pod) -> Demand:

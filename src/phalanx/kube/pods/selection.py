@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.node import KubeNode, NodeTaint
 from phalanx.kube.objects.pod import NodeSelector, NodeSelectorTerm, Pod, PodToleration
 from phalanx.kube.pods.labels import meets as meets_one
 from phalanx.workload.job import Toleration
@@ -25,6 +25,28 @@ def affinity_of(pod: Pod) -> NodeSelector | None:
     """The required node affinity of a pod."""
     affinity = pod.spec.affinity
     return affinity.node_affinity.required if affinity is not None and affinity.node_affinity is not None else None
+
+
+def admits(pod: Pod, node: KubeNode) -> bool:
+    """Whether a node has the labels that a pod selects and requires."""
+    labels, affinity = node.metadata.labels or {}, affinity_of(pod)
+    selected = all(labels.get(key) == value for key, value in (pod.spec.node_selector or {}).items())
+    return selected and (affinity is None or meets(affinity, node))
+
+
+def tolerates(pod: Pod, node: KubeNode) -> bool:
+    """Whether a pod tolerates the taints of a node that keep pods away."""
+    return all(
+        any(_tolerates(each, taint) for each in pod.spec.tolerations or ())
+        for taint in node.spec.taints or ()
+        if taint.effect in ("NoSchedule", "NoExecute")
+    )
+
+
+def _tolerates(toleration: PodToleration, taint: NodeTaint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    return toleration.operator == "Exists" or toleration.value == taint.value
 
 
 def limits_of(pod: Pod) -> tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]:

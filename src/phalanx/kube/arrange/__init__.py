@@ -1,0 +1,1 @@
+"""How gangs lie so that what their pods require of other pods holds."""

@@ -1,0 +1,105 @@
+"""The guard: no gang is bound where what its pods, or pods beside them, require would not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from phalanx.engine.state.state import State
+from phalanx.kube.arrange.arranger import Ground, arrange
+from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement
+from phalanx.kube.gangs.bundle import Bundle, places_of
+from phalanx.kube.jobs.roster import Roster
+from phalanx.kube.jobs.tracked import Step
+from phalanx.kube.mirror import Mirror
+from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.neighbours import Neighbours
+from phalanx.protocol.plan import Plan
+
+NEVER = "it would have to evict other pods, and its preemptionPolicy is Never"
+
+
+class Guard:
+    """Arranges gangs beside the pods that are placed, and looks through plans before they are carried out."""
+
+    def __init__(self, mirror: Mirror, roster: Roster, levels: tuple[str, ...]) -> None:
+        self._mirror = mirror
+        self._roster = roster
+        self._levels = levels
+
+    def arrange(self, bundle: Bundle, state: State) -> Bundle:
+        """A bundle, arranged anew."""
+        minding = self._mirror.minding
+        found = arrange(bundle.id, bundle.pods, self._ground(state), self.around) if minding else ANYHOW
+        return bundle if found == bundle.arrangement else replace(bundle, arrangement=found)
+
+    def veto(self, plan: Plan) -> dict[str, str]:
+        """The first job of a plan that may not start so, with why; none if all may."""
+        around: Neighbours | None = None
+        for claim in plan.claims:
+            tracked = self._roster.tracked.get(claim.job)
+            if tracked is None:
+                continue
+            if claim.victims and is_never(tracked.bundle.pods):
+                return {claim.job: NEVER}
+            if self._mirror.minding:
+                around = around or self.around()
+                why = self._place(around, places_of(tracked.bundle, claim.placement))
+                if why:
+                    return {claim.job: why}
+        return {}
+
+    def refusal(self, places: Iterable[tuple[Pod, str]]) -> str:
+        """Why pods may not be bound to nodes, as things are now; empty if they may."""
+        return self._place(self.around(), places) if self._mirror.minding else ""
+
+    def arrangements(self) -> Iterator[tuple[str, Arrangement]]:
+        """What nodes are labelled with, and offer, for the sake of jobs: of those that run only what they hold."""
+        for job, tracked in self._roster.tracked.items():
+            found = tracked.bundle.arrangement
+            if found is not ANYHOW:
+                yield job, found if tracked.step is Step.PENDING else replace(found, eligible=None)
+
+    def around(self) -> Neighbours:
+        """The pods that are placed, or are being bound."""
+        mirror, owner = self._mirror, self._roster.owner
+        found = Neighbours(mirror.nodes, mirror.namespaces)
+        for key, pod in mirror.pods.items():
+            tracked = owner.get(key)
+            name = pod.spec.node_name or (tracked.nodes.get(key, "") if tracked is not None else "")
+            if name in mirror.nodes and not pod.is_over:
+                found.add(pod, mirror.nodes[name])
+        return found
+
+    def _place(self, around: Neighbours, places: Iterable[tuple[Pod, str]]) -> str:
+        """Adds pods to those around, the ones that must be near others last; says what keeps the first of them off."""
+        waiting = [(pod, self._mirror.nodes[name]) for pod, name in places if name in self._mirror.nodes]
+        while waiting:
+            left: list[tuple[Pod, KubeNode]] = []
+            for pod, node in waiting:
+                if around.refusal(pod, node):
+                    left.append((pod, node))
+                else:
+                    around.add(pod, node)
+            if len(left) == len(waiting):
+                pod, node = left[0]
+                why = around.refusal(pod, node)
+                return f"pod {pod.metadata.name} may not go to node {node.metadata.name} by {why}"
+            waiting = left
+        return ""
+
+    def _ground(self, state: State) -> Ground:
+        names = state.topology.number
+        return Ground(
+            self._mirror.nodes,
+            self._mirror.namespaces,
+            self._levels,
+            {name: state.topology.nodes[number].gpus for name, number in names.items()},
+            {name: state.capacity.free[number].bit_count() for name, number in names.items()},
+        )
+
+
+def is_never(pods: Iterable[Pod]) -> bool:
+    """Whether some pods may not have others evicted."""
+    return any(pod.spec.preemption_policy == "Never" for pod in pods)
