@@ -298,10 +298,16 @@ def clear(api: Client) -> None:
         "/api/v1/nodes",
         NATIVE_GROUPS,
         BUDGETS,
+        "/api/v1/namespaces/default/persistentvolumeclaims",
+        "/api/v1/persistentvolumes",
+        "/apis/storage.k8s.io/v1/storageclasses",
     ):
         for raw in api.get(path, Page).items or ():
             name = msgspec.json.decode(raw, type=Pod).metadata.name
             with contextlib.suppress(NotFoundError):
+                # No controller takes off the finalizers of volumes here.
+                if "persistentvolume" in path:
+                    api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
                 api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
 
 
@@ -320,13 +326,13 @@ def running(root: Path) -> Iterator[KubeCluster]:
 def create(api: Client, *objects: dict[str, Any]) -> None:
     """Creates nodes, pods and groups."""
     for each in objects:
-        match each["kind"], each["apiVersion"]:
-            case "Node", _:
-                path = "/api/v1/nodes"
-            case "Pod", _:
-                path = "/api/v1/namespaces/default/pods"
-            case "PodGroup", version:
-                path = f"/apis/{version}/namespaces/default/podgroups"
-            case kind, _:
-                raise AssertionError(f"no test creates {kind} so far")
-        api.post(path, each)
+        api.post(path_of(each), each)
+
+
+def path_of(written: dict[str, Any]) -> str:
+    """Where objects of a kind are created."""
+    kind, version = written["kind"], written["apiVersion"]
+    prefix = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+    plural = {"StorageClass": "storageclasses", "PriorityClass": "priorityclasses"}.get(kind, f"{kind.lower()}s")
+    whole_cluster = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode")
+    return f"{prefix}/{plural}" if kind in whole_cluster else f"{prefix}/namespaces/default/{plural}"

@@ -188,8 +188,7 @@ def test_where_nodes_have_gpus_of_two_vendors_a_pod_gets_those_it_asks_for() -> 
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "persistent volume claims"),
-        ({"resourceClaims": [{"name": "gpu"}]}, "resource claims"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
     ],
 )
 def test_a_pod_that_asks_for_what_is_not_looked_at_is_refused_with_what_that_is(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.objects.volume import SELECTED_NODE
 
 WORKERS = 8
 JOB_ANNOTATION = "phalanx.dev/job"
@@ -53,6 +54,10 @@ class Binder:
         for pod, node in places:
             self._pool.submit(gang.bind, pod, node)
 
+    def provision(self, job: str, attempt: int, claims: tuple[tuple[str, str], ...]) -> None:
+        """Has volumes be made for claims, each for a node. Only a failure is told."""
+        self._pool.submit(self._provision, job, attempt, claims)
+
     def evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
         """Asks pods to end, with their grace; those whose nodes are `gone` are deleted at once."""
         self._pool.submit(self._evict, job, attempt, pods, gone)
@@ -65,6 +70,15 @@ class Binder:
     def close(self) -> None:
         """Waits for what is under way."""
         self._pool.shutdown()
+
+    def _provision(self, job: str, attempt: int, claims: tuple[tuple[str, str], ...]) -> None:
+        try:
+            for key, node in claims:
+                namespace, _, name = key.partition("/")
+                path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+                self._client.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}}, "merge-patch")
+        except ApiError as error:
+            self._tell(Bound(job, attempt, (), str(error)))
 
     def _evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
         error = ""

@@ -14,13 +14,16 @@ from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import NodeSelector, Pod
+from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
 from phalanx.kube.pods.neighbours import minds
 from phalanx.kube.pods.selection import affinity_of
 from phalanx.kube.pods.terms import apart_terms
+from phalanx.kube.pods.volumes import Volumes, claims_of
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
+CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 EXACT_BELOW = 16
 
 
@@ -51,9 +54,14 @@ class Mirror:
         self.families: dict[Family, None] = {}
         self.nodes_used: dict[str, None] = {}
         self.nodes_changed = False
+        self.storage_changed = False
         self.asked: dict[str, None] = {}
         self.minding: dict[str, None] = {}
         self.namespaces: dict[str, Labels] = {}
+        self._claims: dict[str, VolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._classes: dict[str, StorageClass] = {}
+        self.storage = Volumes(self._claims, self._volumes, self._classes)
         self.listed: set[str] = set()
 
     def take(self, news: Listed[Any] | Changed[Any]) -> None:
@@ -123,6 +131,8 @@ class Mirror:
             return self.pods.values()
         if kind == NODES:
             return self.nodes.values()
+        if kind in self._stores:
+            return self._stores[kind].values()
         if kind == NAMESPACES:
             return [Stored(metadata=Metadata(name=name)) for name in self.namespaces]
         return [group for ref, group in self.groups.items() if ref.dialect == kind]
@@ -132,6 +142,8 @@ class Mirror:
             self._put_pod(it, gone)
         elif isinstance(it, KubeNode):
             self._put_node(it, gone)
+        elif kind in self._stores:
+            self._put_storage(kind, it, gone)
         elif kind == NAMESPACES:
             self._put_namespace(it.metadata, gone)
         elif isinstance(it, PodGroup):
@@ -144,7 +156,7 @@ class Mirror:
             self._forget(key, old)
         if not gone:
             self.pods[key] = pod
-            if apart_terms(pod) or (self.is_ours(pod) and minds(pod)):
+            if apart_terms(pod) or (self.is_ours(pod) and (minds(pod) or any(claims_of(pod)))):
                 self.minding[key] = None
             if pod.spec.node_name:
                 self.by_node[pod.spec.node_name][key] = None
@@ -186,6 +198,18 @@ class Mirror:
             self.namespaces.pop(metadata.name, None)
         else:
             self.namespaces[metadata.name] = metadata.labels or {}
+
+    @property
+    def _stores(self) -> dict[str, dict[str, Any]]:
+        return {CLAIMS: self._claims, VOLUMES: self._volumes, CLASSES: self._classes}
+
+    def _put_storage(self, kind: str, it: Stored, gone: bool) -> None:
+        key = it.metadata.key
+        if gone:
+            self._stores[kind].pop(key, None)
+        else:
+            self._stores[kind][key] = it
+        self.storage_changed = True
 
     def _put_group(self, kind: str, group: PodGroup, gone: bool) -> None:
         ref = GroupRef(kind, group.metadata.namespace, group.metadata.name)

@@ -11,11 +11,12 @@ from phalanx.kube.api.client import Client
 from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
-from phalanx.kube.mirror import NAMESPACES, NODES, PODS, Mirror
+from phalanx.kube.mirror import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler, Settings
 
@@ -70,6 +71,9 @@ class Run:
             NODES: ("/api/v1/nodes", KubeNode),
             PODS: ("/api/v1/pods", Pod),
             NAMESPACES: ("/api/v1/namespaces", Stored),
+            CLAIMS: ("/api/v1/persistentvolumeclaims", VolumeClaim),
+            VOLUMES: ("/api/v1/persistentvolumes", PersistentVolume),
+            CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
             **{dialect: (path, PodGroup) for dialect, path in served_groups(self._client).items()},
         }
         for kind, (path, as_type) in kinds.items():

@@ -112,7 +112,10 @@ class Scheduler:
         mirror = self._mirror
         if mirror.nodes_changed:
             self._capacity.know_types()
-        if mirror.nodes_changed or mirror.nodes_used:
+        if mirror.storage_changed:
+            self._bind_provided()
+        if mirror.nodes_changed or mirror.nodes_used or mirror.storage_changed:
+            mirror.storage_changed = False
             mirror.families.update(self._unfit)
             self._unfit.clear()
             self._events += map(JobReleased, self._held)
@@ -138,7 +141,10 @@ class Scheduler:
     @property
     def is_due(self) -> bool:
         """Whether there is something to tell the engine already."""
-        return bool(self._events or self._mirror.families or self._mirror.nodes_used or self._mirror.nodes_changed)
+        mirror = self._mirror
+        return bool(
+            self._events or mirror.families or mirror.nodes_used or mirror.nodes_changed or mirror.storage_changed
+        )
 
     def _look_at(self, family: Family) -> None:
         """Compares the pods of a family with what is known of them."""
@@ -254,6 +260,8 @@ class Scheduler:
                 ):
                     self._events.append(JobCancelled(tracked.job, "its pods or their group are others now"))
                     self._drop(tracked)
+            case Step.BINDING if tracked.awaits and len(present) < len(tracked.uids):
+                self._unbound(tracked, Bound(tracked.job, tracked.attempt, (), "a pod of it is gone"))
             case Step.BOUND if not present:
                 self._events.append(self._ended(tracked))
                 self._drop(tracked)
@@ -300,7 +308,7 @@ class Scheduler:
         if answer.undone or tracked.stop is not None:
             self._drop(tracked)
             return
-        tracked.start, tracked.nodes, tracked.step = None, {}, Step.PENDING
+        tracked.start, tracked.nodes, tracked.awaits, tracked.step = None, {}, (), Step.PENDING
         self._mirror.families[tracked.family] = None
 
     def _carry_out(self, action: Action) -> None:
@@ -318,7 +326,9 @@ class Scheduler:
                 self._drop(tracked)
             case Stop(reason=reason):
                 tracked.stop, tracked.stop_reason = action.id, reason
-                if tracked.step is not Step.BINDING:
+                if tracked.awaits:
+                    self._unbound(tracked, Bound(tracked.job, tracked.attempt, (), "its volumes were not made in time"))
+                elif tracked.step is not Step.BINDING:
                     self._evict(tracked)
             case _:
                 self._events.append(Failed(action.id, "Kubernetes cannot do that", retryable=False))
@@ -334,7 +344,29 @@ class Scheduler:
         tracked.start, tracked.attempt = action.id, action.id.attempt
         tracked.step = Step.BINDING
         tracked.nodes = {pod.metadata.key: node for pod, node in places}
-        self._binder.bind(tracked.job, tracked.attempt, places)
+        storage = self._mirror.storage
+        claims = tuple((claim, node) for pod, node in places for claim in storage.unbound(pod))
+        tracked.awaits = tuple(claim for claim, _ in claims)
+        if claims:
+            self._binder.provision(tracked.job, tracked.attempt, claims)
+        else:
+            self._binder.bind(tracked.job, tracked.attempt, places)
+
+    def _bind_provided(self) -> None:
+        """Binds gangs whose volumes have been made meanwhile; where they cannot be reached, the gang is placed anew."""
+        claims = self._mirror.storage.claims
+        for tracked in self.roster.tracked.values():
+            if not tracked.awaits or not all(key in claims and claims[key].is_bound for key in tracked.awaits):
+                continue
+            tracked.awaits = ()
+            places = tuple((pod, tracked.nodes[pod.metadata.key]) for pod in tracked.bundle.pods)
+            tracked.nodes = {}
+            refusal = self._guard.refusal(places)
+            tracked.nodes = {pod.metadata.key: node for pod, node in places}
+            if refusal:
+                self._unbound(tracked, Bound(tracked.job, tracked.attempt, (), refusal))
+            else:
+                self._binder.bind(tracked.job, tracked.attempt, places)
 
     def _evict(self, tracked: Tracked) -> None:
         tracked.step = Step.STOPPING

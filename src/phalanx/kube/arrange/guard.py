@@ -30,8 +30,11 @@ class Guard:
 
     def arrange(self, bundle: Bundle, state: State) -> Bundle:
         """A bundle, arranged anew."""
-        minding = self._mirror.minding
-        found = arrange(bundle.id, bundle.pods, self._ground(state), self.around) if minding else ANYHOW
+        found = ANYHOW
+        if self._mirror.minding:
+            lack = next(filter(None, map(self._mirror.storage.lack, bundle.pods)), "")
+            ground = self._ground(state)
+            found = Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, ground, self.around)
         return bundle if found == bundle.arrangement else replace(bundle, arrangement=found)
 
     def veto(self, plan: Plan) -> dict[str, str]:
@@ -64,7 +67,7 @@ class Guard:
     def around(self) -> Neighbours:
         """The pods that are placed, or are being bound."""
         mirror, owner = self._mirror, self._roster.owner
-        found = Neighbours(mirror.nodes, mirror.namespaces)
+        found = Neighbours(mirror.nodes, mirror.namespaces, mirror.storage)
         for key, pod in mirror.pods.items():
             tracked = owner.get(key)
             name = pod.spec.node_name or (tracked.nodes.get(key, "") if tracked is not None else "")

@@ -45,16 +45,8 @@ def bundle_id(name: str, pods: tuple[Pod, ...]) -> str:
 
 def check_supported(pod: Pod) -> None:
     """Raises RefusedError for a pod that asks for what phalanx does not look at, and so might place wrongly."""
-    spec = pod.spec
-    asked = {
-        "persistent volume claims": any(
-            volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in spec.volumes or ()
-        ),
-        "resource claims": bool(spec.resource_claims),
-    }
-    for what, is_asked in asked.items():
-        if is_asked:
-            raise RefusedError(f"phalanx does not schedule pods with required {what} yet: use another schedulerName")
+    if pod.spec.resource_claims:
+        raise RefusedError("phalanx does not schedule pods with resourceClaims yet: use another schedulerName")
 
 
 def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:

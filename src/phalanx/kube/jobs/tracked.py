@@ -25,8 +25,9 @@ class Step(Enum):
 
 @dataclass(slots=True, eq=False)
 class Tracked:
-    """The pods of one job. `nodes` is where each was bound or is being bound; `start` and `stop` are the actions that
-    were asked for and not yet answered. `least` is what the group asked for when the gang was formed, 0 for a pod by
+    """The pods of one job. `nodes` is where each was bound or is being bound; `awaits` are claims
+    that need their volumes before anything is bound; `start` and `stop` are the actions that were asked for and not yet
+    answered. `least` is what the group asked for when the gang was formed, 0 for a pod by
     itself. `vacant` are members that ended while the rest runs on, with what their places hold: pods of the group that
     come after them stand in for them there.
     """
@@ -37,6 +38,7 @@ class Tracked:
     step: Step = Step.PENDING
     attempt: int = 0
     nodes: dict[str, str] = field(default_factory=dict)
+    awaits: tuple[str, ...] = ()
     start: ActionId | None = None
     stop: ActionId | None = None
     stop_reason: str = ""

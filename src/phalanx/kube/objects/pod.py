@@ -115,11 +115,17 @@ class SpreadConstraint(Wire, frozen=True):
     match_label_keys: list[str] | None = None
 
 
+class ClaimReference(Wire, frozen=True):
+    """The claim that a volume of a pod is."""
+
+    claim_name: str = ""
+
+
 class Volume(Wire, frozen=True):
     """A volume. A claim may bind it to some nodes."""
 
     name: str = ""
-    persistent_volume_claim: dict[str, Any] | None = None
+    persistent_volume_claim: ClaimReference | None = None
     ephemeral: dict[str, Any] | None = None
 
 

@@ -11,6 +11,7 @@ from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod, PodAffinityTerm
 from phalanx.kube.pods.spread import Spread
 from phalanx.kube.pods.terms import Namespaces, apart_terms, means, near_terms, spreads
+from phalanx.kube.pods.volumes import Volumes
 
 NEAR, APART, SPARED, SPREAD = (
     "its pod affinity",
@@ -21,12 +22,16 @@ NEAR, APART, SPARED, SPREAD = (
 """What keeps a pod off a node."""
 
 
-class Neighbours:
-    """The pods on nodes, as far as others mind them."""
+NO_VOLUMES = Volumes()
 
-    def __init__(self, nodes: Mapping[str, KubeNode], namespaces: Namespaces) -> None:
+
+class Neighbours:
+    """The pods on nodes, as far as others mind them, and the volumes that they have."""
+
+    def __init__(self, nodes: Mapping[str, KubeNode], namespaces: Namespaces, volumes: Volumes = NO_VOLUMES) -> None:
         self._nodes = nodes
         self._namespaces = namespaces
+        self._volumes = volumes
         self._placed: list[tuple[Pod, KubeNode]] = []
         self._shy: list[tuple[Pod, KubeNode]] = []
         self._rules: dict[bytes, _Rules] = {}
@@ -41,7 +46,7 @@ class Neighbours:
 
     def refusal(self, pod: Pod, node: KubeNode) -> str:
         """What keeps a pod off a node; empty if nothing does."""
-        return self._rules_of(pod).refusal(node)
+        return self._rules_of(pod).refusal(node) or self._volumes.refusal(pod, node)
 
     def is_first(self, pod: Pod) -> bool:
         """Whether there is no pod yet that a pod must be near."""
