@@ -30,31 +30,41 @@ MANIFEST = Path(__file__).parents[1] / "examples" / "kubernetes" / "phalanx.yaml
 STARTS_WITHIN_S = 90.0
 TOKEN = "not-a-secret-of-anybody"
 
-POD_GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
-POD_GROUP_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        # The group is protected: its objects say where they were agreed on.
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup", "listKind": "PodGroupList"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+CUSTOM = (
+    ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+    ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
+)
+"""Custom resources by their group, version and kind. Their controllers do not run here."""
+
+
+def definition(group: str, version: str, kind: str) -> dict[str, Any]:
+    """The definition of a custom resource of which every field is kept."""
+    singular = kind.lower()
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{singular}s.{group}",
+            # Groups of Kubernetes are protected: their objects say where they were agreed on.
+            "annotations": {
+                "api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/scheduler-plugins/pull/50"
+            },
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": f"{singular}s", "singular": singular, "listKind": f"{kind}List"},
+            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+CUSTOM_PATHS = [f"/apis/{group}/{version}/namespaces/default/{kind.lower()}s" for group, version, kind in CUSTOM]
 
 
 def folder() -> Path:
@@ -266,9 +276,11 @@ class KubeCluster:
         return True
 
     def _prepare(self, api: Client) -> None:
-        with contextlib.suppress(ConflictError):
-            api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", POD_GROUP_CRD)
-        wait_for("PodGroups are served", lambda: self._serves(api, POD_GROUPS.format("default")))
+        for each in CUSTOM:
+            with contextlib.suppress(ConflictError):
+                api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(*each))
+        for path in CUSTOM_PATHS:
+            wait_for(f"{path} is served", lambda path=path: self._serves(api, path))  # type: ignore[misc]
         rules = next(each for each in yaml.safe_load_all(MANIFEST.read_text()) if each["kind"] == "ClusterRole")
         binding = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -294,7 +306,8 @@ def clear(api: Client) -> None:
     """Deletes all nodes, pods, groups and budgets."""
     for path in (
         "/api/v1/namespaces/default/pods",
-        POD_GROUPS.format("default"),
+        *CUSTOM_PATHS,
+        "/apis/batch/v1/namespaces/default/jobs",
         "/api/v1/nodes",
         NATIVE_GROUPS,
         BUDGETS,
@@ -305,10 +318,10 @@ def clear(api: Client) -> None:
         for raw in api.get(path, Page).items or ():
             name = msgspec.json.decode(raw, type=Pod).metadata.name
             with contextlib.suppress(NotFoundError):
-                # No controller takes off the finalizers of volumes here.
+                # No controller takes off finalizers here.
                 if "persistentvolume" in path:
                     api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
-                api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
+                api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 
 
 @contextlib.contextmanager

@@ -9,10 +9,20 @@ from typing import Any
 
 from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
-from phalanx.kube.gangs.groups import Family, GroupRef, Groups, family_of
-from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.gangs.groups import (
+    LEADER_WORKER_SET,
+    LEADER_WORKER_SET_LABEL,
+    OWN,
+    Family,
+    GroupRef,
+    Groups,
+    family_of,
+    said_by,
+)
+from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
+from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
 from phalanx.kube.objects.pod import NodeSelector, Pod
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
@@ -61,6 +71,7 @@ class Mirror:
         self._claims: dict[str, VolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
         self._classes: dict[str, StorageClass] = {}
+        self._leading: dict[str, LeaderWorkerSet] = {}
         self.storage = Volumes(self._claims, self._volumes, self._classes)
         self.listed: set[str] = set()
 
@@ -107,6 +118,19 @@ class Mirror:
             others[POD_COUNT] = coarse(count, limit)
         return Uses(gpus, cpus_milli, memory_mb, tuple(sorted(others.items())))
 
+    def group(self, family: Family) -> PodGroup | None:
+        """The group of some pods; None for a pod alone, and for a group that is not there."""
+        if not isinstance(family, GroupRef):
+            return None
+        if family.dialect not in (OWN, LEADER_WORKER_SET):
+            return self.groups.get(family)
+        pod = next((self.pods[key] for key in self.by_family.get(family, ())), None)
+        if pod is None:
+            return None
+        leaders = f"{family.namespace}/{(pod.metadata.labels or {}).get(LEADER_WORKER_SET_LABEL, '')}"
+        # Workers that are made once their leader is ready cannot start with it.
+        return PodGroup() if leaders in self._leading else said_by(pod, family.dialect)
+
     def ports(self) -> Iterable[str]:
         """The ports of nodes that our pods have asked for so far."""
         return (name for name in self.asked if name.startswith(HOST_PORT))
@@ -133,6 +157,8 @@ class Mirror:
             return self.nodes.values()
         if kind in self._stores:
             return self._stores[kind].values()
+        if kind == LEADER_WORKER_SET:
+            return list(self._leading.values())
         if kind == NAMESPACES:
             return [Stored(metadata=Metadata(name=name)) for name in self.namespaces]
         return [group for ref, group in self.groups.items() if ref.dialect == kind]
@@ -146,6 +172,11 @@ class Mirror:
             self._put_storage(kind, it, gone)
         elif kind == NAMESPACES:
             self._put_namespace(it.metadata, gone)
+        elif isinstance(it, LeaderWorkerSet):
+            self._put_leaders(it, gone)
+        elif isinstance(it, BatchJob | JobSet):
+            spec = PodGroupSpec(min_member=it.least)
+            self._put_group(kind, PodGroup(metadata=it.metadata, spec=spec), gone)
         elif isinstance(it, PodGroup):
             self._put_group(kind, it, gone)
 
@@ -210,6 +241,15 @@ class Mirror:
         else:
             self._stores[kind][key] = it
         self.storage_changed = True
+
+    def _put_leaders(self, leaders: LeaderWorkerSet, gone: bool) -> None:
+        key = leaders.metadata.key
+        if not gone and leaders.spec.startup_policy == "LeaderReady":
+            self._leading[key] = leaders
+        else:
+            self._leading.pop(key, None)
+        of_it = (family for family in self.by_family if isinstance(family, GroupRef))
+        self.families.update(dict.fromkeys(each for each in of_it if each.dialect == LEADER_WORKER_SET))
 
     def _put_group(self, kind: str, group: PodGroup, gone: bool) -> None:
         ref = GroupRef(kind, group.metadata.namespace, group.metadata.name)

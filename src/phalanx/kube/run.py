@@ -12,7 +12,6 @@ from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
 from phalanx.kube.mirror import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
-from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
@@ -74,7 +73,7 @@ class Run:
             CLAIMS: ("/api/v1/persistentvolumeclaims", VolumeClaim),
             VOLUMES: ("/api/v1/persistentvolumes", PersistentVolume),
             CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
-            **{dialect: (path, PodGroup) for dialect, path in served_groups(self._client).items()},
+            **served_groups(self._client),
         }
         for kind, (path, as_type) in kinds.items():
             self.reflectors[kind] = Reflector(self._client, kind, path, as_type, self._inbox.put)

@@ -16,7 +16,7 @@ from phalanx.kube.engine import Engine
 from phalanx.kube.gangs.arrangement import ANYHOW, ELIGIBLE_LABEL
 from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
-from phalanx.kube.gangs.groups import Family, GroupRef
+from phalanx.kube.gangs.groups import Family
 from phalanx.kube.jobs.adoption import Adoption
 from phalanx.kube.jobs.roster import Roster
 from phalanx.kube.jobs.tracked import Step, Tracked
@@ -148,7 +148,7 @@ class Scheduler:
 
     def _look_at(self, family: Family) -> None:
         """Compares the pods of a family with what is known of them."""
-        group = self._mirror.groups.get(family) if isinstance(family, GroupRef) else None
+        group = self._mirror.group(family)
         for tracked in self.roster.of_family(family):
             self._follow(tracked, group)
         pods, known = self.roster.pods_of(family), self.roster.of_family(family)

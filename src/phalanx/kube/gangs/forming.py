@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from phalanx.kube.gangs.bundle import Bundle, bundle_id, oldest_first
-from phalanx.kube.gangs.groups import Family, GroupRef, topology_of
+from phalanx.kube.gangs.groups import Family, GroupRef, missing, topology_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
+
+TASK = "volcano.sh/task-spec"
+"""The annotation, or label, that says of which task of a Volcano job a pod is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,10 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
     if not isinstance(family, GroupRef):
         return Formed(tuple(_alone(pod) for pod in ready))
     if group is None:
-        return Formed(waiting=tuple((pod, f"{family} is not there yet") for pod in ready))
+        return Formed(waiting=tuple((pod, missing(family, pod)) for pod in ready))
+    if group.unsupported:
+        line = f"{family}: phalanx does not look at spec.{group.unsupported} yet"
+        return Formed(waiting=tuple((pod, line) for pod in ready))
     if is_pending:
         return Formed(waiting=tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in ready))
     needed = group.least - placed
@@ -37,9 +43,34 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
     if len(ready) < needed:
         line = f"{group.least} pods of {family} start together, and {placed + len(ready)} are there"
         return Formed(waiting=tuple((pod, line) for pod in ready))
-    gang, rest = ready[:needed], ready[needed:]
+    gang = _chosen(ready, needed, group.spec.min_task_member or {} if not placed else {})
+    if len(gang) < needed:
+        line = f"{family} needs more pods of one of its tasks: {_tasks_line(ready, group)}"
+        return Formed(waiting=tuple((pod, line) for pod in ready))
+    rest = tuple(pod for pod in ready if pod not in gang)
     bundle = Bundle(bundle_id(family.key, gang), gang, group.spec.queue or "default", topology_of(group))
     return Formed((bundle,), tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in rest))
+
+
+def _chosen(ready: tuple[Pod, ...], needed: int, tasks: Mapping[str, int]) -> tuple[Pod, ...]:
+    """The oldest pods, and of each task at least as many as it needs; none if there are not so many of a task."""
+    first: dict[str, Pod] = {}
+    for task, least in tasks.items():
+        of_task = [pod for pod in ready if _task(pod) == task][:least]
+        if len(of_task) < least:
+            return ()
+        first.update((pod.metadata.key, pod) for pod in of_task)
+    others = [pod for pod in ready if pod.metadata.key not in first]
+    return tuple(sorted((*first.values(), *others[: max(needed - len(first), 0)]), key=oldest_first))
+
+
+def _task(pod: Pod) -> str:
+    return (pod.metadata.annotations or {}).get(TASK, "") or (pod.metadata.labels or {}).get(TASK, "")
+
+
+def _tasks_line(ready: tuple[Pod, ...], group: PodGroup) -> str:
+    tasks = sorted((group.spec.min_task_member or {}).items())
+    return ", ".join(f"{sum(1 for pod in ready if _task(pod) == task)} of {least} of {task}" for task, least in tasks)
 
 
 def _alone(pod: Pod, queue: str = "") -> Bundle:

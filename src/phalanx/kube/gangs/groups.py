@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 
 NATIVE = "scheduling.k8s.io"
 PLUGINS = "scheduling.x-k8s.io"
 VOLCANO = "scheduling.volcano.sh"
+JOB = "batch"
+JOB_SET = "jobset.x-k8s.io"
+LEADER_WORKER_SET = "leaderworkerset.x-k8s.io"
+OWN = "phalanx.dev"
+OWNERS = {JOB: "Job", JOB_SET: "JobSet", LEADER_WORKER_SET: "group of LeaderWorkerSet", OWN: "pods of"}
 
 PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 
+GANG_ANNOTATION = "phalanx.dev/gang"
+"""Has the pods of one owner start together: `true` for all that a Job has at a time, or a number of pods."""
+
+JOB_SET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+LEADER_WORKER_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
+GROUP_INDEX_LABEL = "leaderworkerset.sigs.k8s.io/group-index"
+SIZE_ANNOTATION = "leaderworkerset.sigs.k8s.io/size"
+
+
 class GroupRef(NamedTuple):
-    """The PodGroup of a pod: the API group of its dialect, its namespace and its name."""
+    """The group of a pod: the API group of what says so, its namespace and its name."""
 
     dialect: str
     namespace: str
@@ -28,7 +42,8 @@ class GroupRef(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
     def __str__(self) -> str:
-        return f"PodGroup {self.key} ({self.dialect})"
+        owner = OWNERS.get(self.dialect)
+        return f"{owner} {self.key}" if owner is not None else f"PodGroup {self.key} ({self.dialect})"
 
 
 Groups = dict[GroupRef, PodGroup]
@@ -50,7 +65,42 @@ def group_of(pod: Pod) -> GroupRef | None:
         for name in names:
             if values.get(name):
                 return GroupRef(dialect, metadata.namespace, values[name])
+    return _group_by_owner(pod)
+
+
+def _group_by_owner(pod: Pod) -> GroupRef | None:
+    metadata = pod.metadata
+    labels, annotations = metadata.labels or {}, metadata.annotations or {}
+    if annotations.get(GANG_ANNOTATION, "false") != "false":
+        owner = next((each for each in metadata.owner_references or () if each.controller), None)
+        by_job = annotations[GANG_ANNOTATION] == "true" and owner is not None and owner.kind == "Job"
+        name = owner.name if owner is not None else metadata.name
+        return GroupRef(JOB if by_job else OWN, metadata.namespace, name)
+    if JOB_SET_LABEL in labels:
+        return GroupRef(JOB_SET, metadata.namespace, labels[JOB_SET_LABEL])
+    if LEADER_WORKER_SET_LABEL in labels and GROUP_INDEX_LABEL in labels:
+        name = f"{labels[LEADER_WORKER_SET_LABEL]}-{labels[GROUP_INDEX_LABEL]}"
+        return GroupRef(LEADER_WORKER_SET, metadata.namespace, name)
     return None
+
+
+def said_by(pod: Pod, dialect: str) -> PodGroup | None:
+    """The group of a pod that only its pods tell of; None if what they say is no number of pods."""
+    said = (pod.metadata.annotations or {}).get(
+        SIZE_ANNOTATION if dialect == LEADER_WORKER_SET else GANG_ANNOTATION, ""
+    )
+    return PodGroup(spec=PodGroupSpec(min_member=int(said))) if said.isdecimal() and said.isascii() else None
+
+
+def missing(family: GroupRef, pod: Pod) -> str:
+    """What a pod waits for whose group is not known."""
+    if family.dialect == OWN:
+        said = (pod.metadata.annotations or {}).get(GANG_ANNOTATION)
+        return f"annotation {GANG_ANNOTATION}: expected true on pods of a Job, or a number of pods; got {said!r}"
+    if family.dialect == LEADER_WORKER_SET:
+        said = (pod.metadata.annotations or {}).get(SIZE_ANNOTATION)
+        return f"annotation {SIZE_ANNOTATION}: expected a number of pods; got {said!r}"
+    return f"{family} is not there yet"
 
 
 def family_of(pod: Pod) -> Family:

@@ -80,7 +80,7 @@ def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bo
     """Whether fewer pods are bound than start together, and the rest waits since before that: the scheduler was killed
     between two of them. A pod that came later stands in for one that ended.
     """
-    group = mirror.groups.get(family) if isinstance(family, GroupRef) else None
+    group = mirror.group(family)
     if group is None or len(bound) >= group.least:
         return False
     latest = max(pod.bound_at for pod in bound)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.kube.objects.meta import Stored, Wire
+from phalanx.kube.objects.meta import Named, Stored, Wire
 
 
 class GangPolicy(Wire, frozen=True):
@@ -29,10 +29,29 @@ class SchedulingConstraints(Wire, frozen=True):
     topology: list[TopologyConstraint] | None = None
 
 
+class NetworkTopology(Wire, frozen=True):
+    """How near the pods of a group of Volcano must, or should, be."""
+
+    mode: str = ""
+
+
+class SubGroup(Wire, frozen=True):
+    """Pods of a group of Volcano that lie together."""
+
+    network_topology: NetworkTopology | None = None
+
+
 class PodGroupSpec(Wire, frozen=True):
-    """Of all dialects: `min_member` is said by scheduler-plugins and Volcano, the rest by Kubernetes itself."""
+    """Of all dialects: `min_member` is said by scheduler-plugins and Volcano, tasks and network topology by Volcano,
+    the rest by Kubernetes itself.
+    """
 
     min_member: int = 0
+    min_task_member: dict[str, int] | None = None
+    network_topology: NetworkTopology | None = None
+    sub_group_policy: list[SubGroup] | None = None
+    resource_claims: list[Named] | None = None
+    parent_composite_pod_group_name: str = ""
     queue: str = ""
     scheduling_policy: SchedulingPolicy | None = None
     scheduling_constraints: SchedulingConstraints | None = None
@@ -50,3 +69,20 @@ class PodGroup(Stored, frozen=True):
         if policy is not None:
             return policy.gang.min_count if policy.gang is not None else 0
         return self.spec.min_member
+
+    @property
+    def unsupported(self) -> str:
+        """A field that must hold and that phalanx does not look at; empty if there is none."""
+        spec = self.spec
+        fields = {
+            "networkTopology": _is_hard(spec.network_topology),
+            "subGroupPolicy": any(_is_hard(each.network_topology) for each in spec.sub_group_policy or ()),
+            "resourceClaims": bool(spec.resource_claims),
+            "parentCompositePodGroupName": bool(spec.parent_composite_pod_group_name),
+        }
+        return next((name for name, is_asked in fields.items() if is_asked), "")
+
+
+def _is_hard(topology: NetworkTopology | None) -> bool:
+    # Volcano takes a topology for hard that does not say.
+    return topology is not None and topology.mode != "soft"

@@ -1,0 +1,123 @@
+"""Gangs that the owners of pods make, on a real API server. The tests stand for the controllers of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube_cluster import KubeCluster, create, wait_for
+from kube_objects import node, pod
+from kube_site import nodes_of, reason, scheduling
+from phalanx.kube.api.client import Client
+
+pytestmark = pytest.mark.needs("kubernetes")
+
+
+def named(kind: str, version: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def batch_job(name: str, **spec: Any) -> dict[str, Any]:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "none"}]}}
+    return named("Job", "batch/v1", name, template=template, **spec)
+
+
+def owned(written: dict[str, Any], labels: dict[str, str] | None = None, **annotations: str) -> dict[str, Any]:
+    """A pod with labels and annotations, whose owner is the Job of its name before the last hyphen."""
+    metadata = written["metadata"]
+    metadata["labels"] = labels or {}
+    metadata["annotations"] = {name.replace("__", "/").replace("_", "."): each for name, each in annotations.items()}
+    owner = metadata["name"].rpartition("-")[0]
+    reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": "u-1", "controller": True}
+    metadata["ownerReferences"] = [reference]
+    return written
+
+
+def test_the_pods_of_a_job_that_says_so_start_together(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), batch_job("j", parallelism=2, completions=4))
+    with scheduling(cluster):
+        create(api, owned(pod("j-0", 8), phalanx_dev__gang="true"))
+        wait_for("the first waits", lambda: "2 pods of Job default/j start together, and 1" in reason(api, "j-0"))
+        create(api, owned(pod("j-1", 8), phalanx_dev__gang="true"))
+        wait_for("both are bound", lambda: len(nodes_of(api)) == 2)
+
+
+def test_the_pods_of_a_job_that_does_not_say_so_start_each_by_itself(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), batch_job("j", parallelism=2), owned(pod("j-0", 8)))
+    with scheduling(cluster):
+        wait_for("the first is bound", lambda: "j-0" in nodes_of(api))
+
+
+def test_any_owner_can_name_a_number_and_one_that_is_none_is_told_so(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), owned(pod("x-0", 1), phalanx_dev__gang="2"), owned(pod("y-0", 1), phalanx_dev__gang="all"))
+    with scheduling(cluster):
+        wait_for("it waits for another", lambda: "2 pods of pods of default/x" in reason(api, "x-0"))
+        wait_for("what is no number is said", lambda: "a number of pods; got 'all'" in reason(api, "y-0"))
+        create(api, owned(pod("x-1", 1), phalanx_dev__gang="2"))
+        wait_for("both are bound", lambda: sorted(nodes_of(api)) == ["x-0", "x-1"])
+
+
+def test_all_jobs_of_a_job_set_start_together(api: Client, cluster: KubeCluster) -> None:
+    jobs = [{"name": name, "replicas": 1, "template": {"spec": {"parallelism": 1}}} for name in ("driver", "workers")]
+    jobs[1]["replicas"] = 2
+    label = {"jobset.sigs.k8s.io/jobset-name": "s"}
+    create(
+        api, *(node(f"n{i}") for i in range(3)), named("JobSet", "jobset.x-k8s.io/v1alpha2", "s", replicatedJobs=jobs)
+    )
+    with scheduling(cluster):
+        create(api, *(owned(pod(f"s-{i}", 8), label) for i in range(2)))
+        wait_for("two wait", lambda: "3 pods of JobSet default/s start together, and 2" in reason(api, "s-1"))
+        create(api, owned(pod("s-2", 8), label))
+        wait_for("all are bound", lambda: len(nodes_of(api)) == 3)
+
+
+def test_jobs_of_a_job_set_that_start_in_order_do_not_wait_for_one_another(api: Client, cluster: KubeCluster) -> None:
+    spec = {"replicatedJobs": [{"name": "a", "replicas": 2}], "startupPolicy": {"startupPolicyOrder": "InOrder"}}
+    create(api, node("n0"), named("JobSet", "jobset.x-k8s.io/v1alpha2", "s", **spec))
+    with scheduling(cluster):
+        create(api, owned(pod("s-0", 1), {"jobset.sigs.k8s.io/jobset-name": "s"}))
+        wait_for("the first is bound", lambda: "s-0" in nodes_of(api))
+
+
+def leaders(policy: str) -> dict[str, Any]:
+    return named("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", "l", startupPolicy=policy)
+
+
+def in_group(name: str, index: int) -> dict[str, Any]:
+    labels = {"leaderworkerset.sigs.k8s.io/name": "l", "leaderworkerset.sigs.k8s.io/group-index": str(index)}
+    return owned(pod(name, 8), labels, leaderworkerset_sigs_k8s_io__size="2")
+
+
+def test_a_leader_and_its_workers_start_together(api: Client, cluster: KubeCluster) -> None:
+    create(api, *(node(f"n{i}") for i in range(2)), leaders("LeaderCreated"))
+    with scheduling(cluster):
+        create(api, in_group("l-0", 0), in_group("l-1", 1))
+        wait_for("each waits for its worker", lambda: "2 pods of group of LeaderWorkerSet" in reason(api, "l-1"))
+        create(api, in_group("l-1-1", 1))
+        wait_for("a group is bound", lambda: sorted(nodes_of(api)) == ["l-1", "l-1-1"])
+
+
+def test_a_leader_that_its_workers_wait_for_starts_alone(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), leaders("LeaderReady"), in_group("l-0", 0))
+    with scheduling(cluster):
+        wait_for("the leader is bound", lambda: "l-0" in nodes_of(api))
+
+
+def test_a_group_of_volcano_needs_so_many_pods_of_each_task(api: Client, cluster: KubeCluster) -> None:
+    volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=2, minTaskMember={"ps": 1, "worker": 1})
+    create(api, node("n0"), volcano)
+    say = {"scheduling_k8s_io__group-name": "v"}
+    with scheduling(cluster):
+        create(api, *(owned(pod(f"w-{i}", 1), {"volcano.sh/task-spec": "worker"}, **say) for i in range(2)))
+        wait_for("two workers wait", lambda: "0 of 1 of ps, 2 of 1 of worker" in reason(api, "w-1"))
+        create(api, owned(pod("ps-0", 1), {"volcano.sh/task-spec": "ps"}, **say))
+        wait_for("all are bound", lambda: len(nodes_of(api)) == 3)
+
+
+def test_a_group_whose_network_topology_must_hold_is_refused_by_name(api: Client, cluster: KubeCluster) -> None:
+    topology = {"mode": "hard", "highestTierAllowed": 1}
+    volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=1, networkTopology=topology)
+    create(api, node("n0"), volcano, owned(pod("w-0", 1), **{"scheduling_k8s_io__group-name": "v"}))
+    with scheduling(cluster):
+        wait_for("the field is named", lambda: "does not look at spec.networkTopology" in reason(api, "w-0"))
