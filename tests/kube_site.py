@@ -88,14 +88,15 @@ ENV = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"
 
 @contextmanager
 def verb(cluster: KubeCluster, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`phalanx kube` as a process, which is killed in the end. It reads its standard error as bytes."""
     command = [sys.executable, "-m", "phalanx", "kube", "--kubeconfig", str(cluster.kubeconfig), *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=ENV)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=ENV)
     try:
         yield process
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait()
+        process.communicate()
 
 
 def create_priority(api: Client, name: str, value: int, **fields: Any) -> None:

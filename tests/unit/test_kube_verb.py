@@ -50,11 +50,10 @@ def test_a_server_that_does_not_answer_ends_the_verb_with_its_address(
     assert "the API server at http://127.0.0.1:1 does not answer" in capsys.readouterr().err
 
 
-def test_the_manifest_runs_the_verb_once_with_the_account_that_has_its_rights() -> None:
+def test_the_manifest_runs_the_verb_with_a_lease_and_the_account_that_has_its_rights() -> None:
     account, role, binding, deployment = yaml.safe_load_all(MANIFEST.read_text())
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"][0]["name"] == account["metadata"]["name"]
     spec = deployment["spec"]["template"]["spec"]
     assert spec["serviceAccountName"] == account["metadata"]["name"]
-    assert spec["containers"][0]["command"] == ["phalanx", "kube"]
-    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]["type"]) == (1, "Recreate")
+    assert spec["containers"][0]["command"] == ["phalanx", "kube", "--lease", "kube-system/phalanx"]

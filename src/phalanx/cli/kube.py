@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import uuid
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO
@@ -13,6 +15,7 @@ import click
 
 if TYPE_CHECKING:
     from phalanx.kube.api.access import Access
+    from phalanx.kube.lease import LeaseSettings
     from phalanx.kube.scheduler import Settings
 
 
@@ -38,6 +41,19 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write events and decisions to this file; an existing one is replaced. Default: no journal.",
 )
+@click.option(
+    "--lease",
+    metavar="NAMESPACE/NAME",
+    help="One of several replicas, of which the one with this Lease schedules. Default: no Lease.",
+)
+@click.option(
+    "--lease-duration",
+    type=click.IntRange(min=2),
+    default=15,
+    show_default=True,
+    metavar="SECONDS",
+    help="After this time without a renewal another replica takes over.",
+)
 def kube(
     kubeconfig: str | None,
     context: str | None,
@@ -45,6 +61,8 @@ def kube(
     policy: str,
     topology: tuple[str, ...],
     journal: str | None,
+    lease: str | None,
+    lease_duration: int,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
     from phalanx.kube.api.access import find_access
@@ -54,18 +72,30 @@ def kube(
 
     access = find_access(kubeconfig, context, os.environ)
     settings = Settings(scheduler_name, resolve_policy(policy), topology or TOPOLOGY_LABELS)
+    leased = _lease(lease, lease_duration) if lease is not None else None
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
-        _schedule(access, settings, file)
+        _schedule(access, settings, file, leased)
 
 
-def _schedule(access: Access, settings: Settings, journal: BinaryIO | None) -> None:
+def _lease(lease: str, duration_s: int) -> LeaseSettings:
+    """The lease of that name, with an identity of this process."""
+    from phalanx.kube.lease import LeaseSettings
+
+    namespace, _, name = lease.partition("/")
+    if not namespace or not name or "/" in name:
+        raise click.BadParameter(f"expected NAMESPACE/NAME, got {lease!r}", param_hint="--lease")
+    return LeaseSettings(namespace, name, f"{socket.gethostname()}_{uuid.uuid4()}", duration_s)
+
+
+def _schedule(access: Access, settings: Settings, journal: BinaryIO | None, leased: LeaseSettings | None) -> None:
     """Schedules until SIGTERM or SIGINT."""
     from phalanx.kube.api.client import Client
+    from phalanx.kube.lease import Lease
     from phalanx.kube.run import Run
 
     with Client(access) as client:
-        run = Run(client, settings, journal)
+        run = Run(client, settings, journal, Lease(client, leased) if leased is not None else None)
 
         def end(signum: int, frame: FrameType | None) -> None:
             run.close()

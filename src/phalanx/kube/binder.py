@@ -6,11 +6,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.volume import SELECTED_NODE
+
+T = TypeVar("T")
 
 WORKERS = 8
 JOB_ANNOTATION = "phalanx.dev/job"
@@ -40,11 +43,42 @@ class Evicted:
 Answer = Bound | Evicted
 
 
-class Binder:
-    """Carries out on the API server what the engine decided. `tell` hears of every end."""
+class Fenced:
+    """A client that writes only as long as it may: each time, right before."""
 
-    def __init__(self, client: Client, tell: Callable[[Answer], None]) -> None:
+    def __init__(self, client: Client, may: Callable[[], bool]) -> None:
         self._client = client
+        self._may = may
+
+    def get(self, path: str, as_type: type[T]) -> T:
+        """Reads an object."""
+        return self._client.get(path, as_type)
+
+    def post(self, path: str, body: object) -> None:
+        """Asks for what a subresource does."""
+        self._check()
+        self._client.post(path, body)
+
+    def patch(self, path: str, body: object) -> None:
+        """Changes some fields of an object."""
+        self._check()
+        self._client.patch(path, body, "merge-patch")
+
+    def delete(self, path: str, body: object) -> None:
+        """Deletes an object."""
+        self._check()
+        self._client.delete(path, body)
+
+    def _check(self) -> None:
+        if not self._may():
+            raise ApiError(0, "another replica may hold the lease by now")
+
+
+class Binder:
+    """Carries out on the API server what the engine decided, while it `may`. `tell` hears of every end."""
+
+    def __init__(self, client: Client, tell: Callable[[Answer], None], may: Callable[[], bool]) -> None:
+        self._client = Fenced(client, may)
         self._tell = tell
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="bind")
 
@@ -76,7 +110,7 @@ class Binder:
             for key, node in claims:
                 namespace, _, name = key.partition("/")
                 path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
-                self._client.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}}, "merge-patch")
+                self._client.patch(path, {"metadata": {"annotations": {SELECTED_NODE: node}}})
         except ApiError as error:
             self._tell(Bound(job, attempt, (), str(error)))
 
@@ -116,7 +150,7 @@ class _Gang:
 
     def __init__(
         self,
-        client: Client,
+        client: Fenced,
         tell: Callable[[Answer], None],
         job: str,
         attempt: int,
@@ -155,13 +189,17 @@ class _Gang:
         if not self._error:
             self._tell(Bound(self._job, self._attempt, self._keys))
             return
-        for pod in self._bound:
-            _delete(self._client, pod, None)
+        try:
+            for pod in self._bound:
+                _delete(self._client, pod, None)
+        except ApiError as error:
+            # What is left of it is released when the scheduler starts again.
+            self._error = f"{self._error}; and it could not be undone: {error}"
         undone = tuple(pod.metadata.key for pod in self._bound)
         self._tell(Bound(self._job, self._attempt, self._keys, self._error, undone))
 
 
-def _bind(client: Client, job: str, pod: Pod, node: str) -> None:
+def _bind(client: Fenced, job: str, pod: Pod, node: str) -> None:
     metadata = {
         "name": pod.metadata.name,
         "namespace": pod.metadata.namespace,
@@ -180,7 +218,7 @@ def _bind(client: Client, job: str, pod: Pod, node: str) -> None:
             raise
 
 
-def _delete(client: Client, pod: Pod, grace_s: int | None) -> None:
+def _delete(client: Fenced, pod: Pod, grace_s: int | None) -> None:
     options: dict[str, object] = {"preconditions": {"uid": pod.metadata.uid}}
     if grace_s is not None:
         options["gracePeriodSeconds"] = grace_s

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import time
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import UnreachableError
 from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
+from phalanx.kube.lease import Lease
 from phalanx.kube.mirror import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
 from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
@@ -33,12 +36,15 @@ Inbox = queue.SimpleQueue[News | Answer | Close]
 class Run:
     """Schedules until `close` is called. An API server that refuses us raises what it said."""
 
-    def __init__(self, client: Client, settings: Settings, journal: BinaryIO | None = None) -> None:
+    def __init__(
+        self, client: Client, settings: Settings, journal: BinaryIO | None = None, lease: Lease | None = None
+    ) -> None:
         self._client = client
+        self._lease = lease
         self._journal = journal
         self._inbox: Inbox = queue.SimpleQueue()
         self.mirror = Mirror(settings.scheduler)
-        self.binder = Binder(client, self._inbox.put)
+        self.binder = Binder(client, self._inbox.put, lease.holds if lease is not None else _always)
         self._reporter = Reporter(client)
         self.scheduler = Scheduler(self.mirror, self.binder, self._reporter, settings)
         self.reflectors: dict[str, Reflector[Any]] = {}
@@ -48,8 +54,10 @@ class Run:
         self._inbox.put(Close())
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Lists, adopts what is bound, and takes turns."""
+        """Waits for the lease, if there is one; then lists, adopts what is bound, and takes turns."""
         try:
+            if not self._lead():
+                return
             self._watch()
             while self.mirror.listed < self.reflectors.keys():
                 if not self._receive(IDLE_S):
@@ -64,6 +72,23 @@ class Run:
                 reflector.close()
             self.binder.close()
             self._reporter.close()
+            if self._lease is not None:
+                self._lease.close()
+
+    def _lead(self) -> bool:
+        """Waits until this replica holds the lease; False if the run is to end before that."""
+        lease = self._lease
+        if lease is None:
+            return True
+        is_held = lease.try_take()
+        while not is_held:
+            if not self._receive(lease.retry_s):
+                return False
+            # A server that is restarted meanwhile is waited for.
+            with contextlib.suppress(UnreachableError):
+                is_held = lease.try_take()
+        lease.keep(lambda error: self._inbox.put(Broken(error)))
+        return True
 
     def _watch(self) -> None:
         kinds: dict[str, tuple[str, type[Any]]] = {
@@ -111,6 +136,10 @@ class Run:
             case _:
                 self.mirror.take(news)
         return True
+
+
+def _always() -> bool:
+    return True
 
 
 def _now_ms() -> int:

@@ -110,6 +110,16 @@ class Client:
             return http.client.HTTPConnection(access.host, access.port, timeout=timeout_s)
         return http.client.HTTPSConnection(access.host, access.port, timeout=timeout_s, context=access.tls)
 
+    def open(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection outside of the pool that stands."""
+        connection = self.connect(timeout_s)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise self._unreachable(error) from error
+        return connection
+
     def _headers(self, kind: str | None) -> dict[str, str]:
         headers = {"Accept": "application/json", "User-Agent": "phalanx"}
         if kind is not None:

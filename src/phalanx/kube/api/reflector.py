@@ -133,8 +133,11 @@ class Reflector(Generic[T]):
         self._tell(Listed(self.kind, tuple(objects)))
 
     def _watch(self) -> None:
-        connection = self._connection = self._client.connect(WATCH_SILENCE_S)
+        connection = self._connection = self._client.open(WATCH_SILENCE_S)
         try:
+            if self._closed.is_set():
+                # What was closed before there was a connection did not break it.
+                return
             for line in self._client.watch(connection, self._path, self._version):
                 self._take(msgspec.json.decode(line, type=WatchEvent))
                 if self._closed.is_set():
