@@ -1,0 +1,120 @@
+"""What goes wrong in a cluster, on a real API server: every gang is bound whole or not at all in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+
+from kube_cluster import KubeCluster, create, wait_for
+from kube_objects import group, node, pod
+from kube_site import events, gang, nodes_of, pods, reason, scheduling, verb
+from phalanx.kube.api.client import Client
+from phalanx.kube.api.errors import ApiError, NotFoundError
+
+pytestmark = pytest.mark.needs("kubernetes")
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICY_BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+
+
+@contextmanager
+def existing(api: Client, *objects: tuple[str, dict[str, Any]]) -> Iterator[None]:
+    """Objects that are there meanwhile."""
+    try:
+        for path, each in objects:
+            api.post(path, each)
+        yield
+    finally:
+        for path, each in reversed(objects):
+            with suppress(NotFoundError):
+                api.delete(f"{path}/{each['metadata']['name']}")
+
+
+def refusing(name: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Admission that does not let a pod be bound."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/binding"]}
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "refuse"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": f"request.name != '{name}'", "message": "not this one"}],
+        },
+    }
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "refuse"},
+        "spec": {"policyName": "refuse", "validationActions": ["Deny"]},
+    }
+    return (POLICIES, policy), (POLICY_BINDINGS, binding)
+
+
+def bind(api: Client, name: str, dry: bool) -> str:
+    """What the server says to a bind that is only tried."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n0"},
+    }
+    try:
+        api.post(f"/api/v1/namespaces/default/pods/{name}/binding", body, **({"dryRun": "All"} if dry else {}))
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def test_a_gang_of_which_admission_refuses_one_pod_is_undone_whole(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), node("n1"), *gang("g", 2))
+    with existing(api, *refusing("g-1")):
+        wait_for("admission refuses", lambda: "not this one" in bind(api, "g-1", dry=True))
+        with scheduling(cluster):
+            wait_for("an event says so", lambda: any("not this one" in each for each in events(api, "g-1")))
+    wait_for("admission allows it", lambda: not bind(api, "g-1", dry=True))
+    wait_for("nothing stays bound", lambda: not nodes_of(api))
+
+    def is_bound_once_it_is_whole() -> bool:
+        if "g-0" not in pods(api):
+            create(api, pod("g-0", 8, "g"))
+        return len(nodes_of(api)) == 2
+
+    with scheduling(cluster):
+        wait_for("all are bound", is_bound_once_it_is_whole)
+
+
+def test_a_scheduler_that_is_killed_between_two_binds_leaves_no_half_gang(api: Client, cluster: KubeCluster) -> None:
+    """What was bound by then is completed as a whole gang, or released for its owner to make anew."""
+    create(api, *(node(f"n{i}") for i in range(4)))
+    with verb(cluster) as process:
+        create(api, *gang("g", 32, 1))
+        wait_for("the first pods are bound", lambda: bool(nodes_of(api)), 60)
+        process.kill()
+        process.wait()
+    with scheduling(cluster):
+        wait_for("all are bound, or none that was", lambda: len(nodes_of(api)) in (0, 32))
+        create(api, *(pod(f"new-{i}", 1, "g") for i in range(32 - len(pods(api)))))
+        wait_for("the gang is bound whole", lambda: len(nodes_of(api)) == 32)
+
+
+def test_a_group_may_come_after_its_pods(api: Client, cluster: KubeCluster) -> None:
+    create(api, node("n0"), pod("g-0", 1, "g"), pod("g-1", 1, "g"))
+    with scheduling(cluster):
+        wait_for("the pods wait for it", lambda: "PodGroup default/g" in reason(api, "g-0"))
+        assert "is not there yet" in reason(api, "g-0")
+        create(api, group("g", 2))
+        wait_for("the gang is bound", lambda: len(nodes_of(api)) == 2)
+
+
+def test_objects_that_are_not_what_they_should_be_harm_no_other(api: Client, cluster: KubeCluster) -> None:
+    odd = group("odd", 2)
+    odd["spec"] = {"minMember": "many", "minTaskMember": []}
+    create(api, node("n0"), odd, pod("odd-0", 1, "odd"), pod("fine", 1))
+    with scheduling(cluster):
+        wait_for("the other is bound", lambda: "fine" in nodes_of(api))
+        wait_for("its pod says what it waits for", lambda: "PodGroup default/odd" in reason(api, "odd-0"))
