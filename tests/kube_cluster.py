@@ -319,7 +319,7 @@ def clear(api: Client) -> None:
             name = msgspec.json.decode(raw, type=Pod).metadata.name
             with contextlib.suppress(NotFoundError):
                 # No controller takes off finalizers here.
-                if "persistentvolume" in path:
+                if "persistentvolume" in path or path == NATIVE_GROUPS:
                     api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}}, "merge-patch")
                 api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 

@@ -72,23 +72,65 @@ def test_a_more_important_pod_has_a_whole_gang_evicted(api: Client, cluster: Kub
 
 
 def test_a_disruption_budget_keeps_a_gang_from_being_evicted_in_part(api: Client, cluster: KubeCluster) -> None:
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "default"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"scheduling.x-k8s.io/pod-group": "low"}}},
-    }
     create(api, node("n0"), node("n1"), *gang("low", 2))
     with scheduling(cluster):
         wait_for("the gang runs", lambda: [each.status.phase for each in pods(api).values()] == ["Running"] * 2)
         # No controller counts here, so the budget allows nothing.
-        api.post(BUDGETS, budget)
+        api.post(BUDGETS, budget("keep", "low", minAvailable=1))
         create_priority(api, "urgent", 1000)
         create(api, pod("urgent", 8, priorityClassName="urgent"))
-        wait_for("it waits for the gang to leave", lambda: "has left" in reason(api, "urgent"))
+        wait_for(
+            "it names the budget", lambda: "default/keep allows 0 of 2 pods to be evicted" in reason(api, "urgent")
+        )
         assert sorted(nodes_of(api)) == ["low-0", "low-1"]
         api.delete(f"{BUDGETS}/keep")
         wait_for("the gang is evicted whole", lambda: list(nodes_of(api)) == ["urgent"])
+
+
+def test_a_budget_that_allows_one_pod_of_a_gang_keeps_all_of_it(api: Client, cluster: KubeCluster) -> None:
+    """Each pod could be evicted by itself, and the second could not after the first."""
+    create(api, node("n0"), node("n1"), *gang("low", 2))
+    with scheduling(cluster):
+        wait_for("the gang runs", lambda: [each.status.phase for each in pods(api).values()] == ["Running"] * 2)
+        api.post(BUDGETS, budget("keep", "low", minAvailable=1))
+        allow(api, "keep", 1)
+        create_priority(api, "urgent", 1000)
+        create(api, pod("urgent", 8, priorityClassName="urgent"))
+        wait_for(
+            "it names the budget", lambda: "default/keep allows 1 of 2 pods to be evicted" in reason(api, "urgent")
+        )
+        assert sorted(nodes_of(api)) == ["low-0", "low-1"]
+        allow(api, "keep", 2)
+        wait_for("the gang is evicted whole", lambda: list(nodes_of(api)) == ["urgent"])
+
+
+def test_of_two_gangs_the_one_without_a_budget_is_evicted(api: Client, cluster: KubeCluster) -> None:
+    """The kept gang is the younger one, and would be the cheaper victim."""
+    create(api, node("n0"), node("n1"), *gang("free", 1))
+    api.post(BUDGETS, budget("keep", "kept", maxUnavailable=0))
+    with scheduling(cluster):
+        wait_for("the first gang runs", lambda: len(nodes_of(api)) == 1)
+        create(api, *gang("kept", 1))
+        wait_for("both gangs run", lambda: len(nodes_of(api)) == 2)
+        create_priority(api, "urgent", 1000)
+        create(api, pod("urgent", 8, priorityClassName="urgent"))
+        wait_for("the free one is evicted", lambda: sorted(nodes_of(api)) == ["kept-0", "urgent"])
+
+
+def budget(name: str, group: str, **spec: Any) -> dict[str, Any]:
+    """A disruption budget for the pods of a group."""
+    selector = {"matchLabels": {"scheduling.x-k8s.io/pod-group": group}}
+    metadata = {"name": name, "namespace": "default"}
+    spec = {"selector": selector, **spec}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+def allow(api: Client, name: str, count: int) -> None:
+    """Counts as the controller of budgets would."""
+    status = {"disruptionsAllowed": count, "currentHealthy": 2, "desiredHealthy": 0, "expectedPods": 2}
+    generation = api.get(f"{BUDGETS}/{name}", dict[str, Any])["metadata"]["generation"]
+    body = {"status": {**status, "observedGeneration": generation}}
+    api.patch(f"{BUDGETS}/{name}/status", body, "merge-patch")
 
 
 def test_pods_of_other_schedulers_are_counted(api: Client, cluster: KubeCluster) -> None:

@@ -19,6 +19,7 @@ from phalanx.kube.gangs.groups import (
     family_of,
     said_by,
 )
+from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
@@ -34,6 +35,7 @@ from phalanx.kube.pods.volumes import Volumes, claims_of
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
+BUDGETS = "poddisruptionbudgets"
 EXACT_BELOW = 16
 
 
@@ -49,7 +51,8 @@ class Uses:
 
 class Mirror:
     """Nodes, pods, groups and the labels of namespaces. `families` and `nodes_used` are those to look at again;
-    `nodes_changed` whether nodes, or what is required of them, are others than before. `asked` are the resources by
+    `nodes_changed` whether nodes, or what is required of them, are others than before. `others_changed` whether
+    volumes or budgets are. `asked` are the resources by
     name that our pods ask for. `minding` are the pods for whose sake it matters where others are: ours that mind that,
     and all that others must be apart from.
     """
@@ -64,13 +67,14 @@ class Mirror:
         self.families: dict[Family, None] = {}
         self.nodes_used: dict[str, None] = {}
         self.nodes_changed = False
-        self.storage_changed = False
+        self.others_changed = False
         self.asked: dict[str, None] = {}
         self.minding: dict[str, None] = {}
         self.namespaces: dict[str, Labels] = {}
         self._claims: dict[str, VolumeClaim] = {}
         self._volumes: dict[str, PersistentVolume] = {}
         self._classes: dict[str, StorageClass] = {}
+        self.budgets: dict[str, DisruptionBudget] = {}
         self._leading: dict[str, LeaderWorkerSet] = {}
         self.storage = Volumes(self._claims, self._volumes, self._classes)
         self.listed: set[str] = set()
@@ -169,7 +173,7 @@ class Mirror:
         elif isinstance(it, KubeNode):
             self._put_node(it, gone)
         elif kind in self._stores:
-            self._put_storage(kind, it, gone)
+            self._put_other(kind, it, gone)
         elif kind == NAMESPACES:
             self._put_namespace(it.metadata, gone)
         elif isinstance(it, LeaderWorkerSet):
@@ -232,15 +236,15 @@ class Mirror:
 
     @property
     def _stores(self) -> dict[str, dict[str, Any]]:
-        return {CLAIMS: self._claims, VOLUMES: self._volumes, CLASSES: self._classes}
+        return {CLAIMS: self._claims, VOLUMES: self._volumes, CLASSES: self._classes, BUDGETS: self.budgets}
 
-    def _put_storage(self, kind: str, it: Stored, gone: bool) -> None:
+    def _put_other(self, kind: str, it: Stored, gone: bool) -> None:
         key = it.metadata.key
         if gone:
             self._stores[kind].pop(key, None)
         else:
             self._stores[kind][key] = it
-        self.storage_changed = True
+        self.others_changed = True
 
     def _put_leaders(self, leaders: LeaderWorkerSet, gone: bool) -> None:
         key = leaders.metadata.key

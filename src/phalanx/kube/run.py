@@ -14,7 +14,8 @@ from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
 from phalanx.kube.lease import Lease
-from phalanx.kube.mirror import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
+from phalanx.kube.mirror import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
+from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
@@ -97,6 +98,7 @@ class Run:
             NAMESPACES: ("/api/v1/namespaces", Stored),
             CLAIMS: ("/api/v1/persistentvolumeclaims", VolumeClaim),
             VOLUMES: ("/api/v1/persistentvolumes", PersistentVolume),
+            BUDGETS: ("/apis/policy/v1/poddisruptionbudgets", DisruptionBudget),
             CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
             **served_groups(self._client),
         }

@@ -24,6 +24,7 @@ from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.budgets import keeps, keeps_always
 from phalanx.kube.pods.selection import AFFINITY_LABEL
 from phalanx.kube.reporter import Reporter
 from phalanx.protocol.action import Action, Start, Stop
@@ -112,10 +113,10 @@ class Scheduler:
         mirror = self._mirror
         if mirror.nodes_changed:
             self._capacity.know_types()
-        if mirror.storage_changed:
+        if mirror.others_changed:
             self._bind_provided()
-        if mirror.nodes_changed or mirror.nodes_used or mirror.storage_changed:
-            mirror.storage_changed = False
+        if mirror.nodes_changed or mirror.nodes_used or mirror.others_changed:
+            mirror.others_changed = False
             mirror.families.update(self._unfit)
             self._unfit.clear()
             self._events += map(JobReleased, self._held)
@@ -143,7 +144,7 @@ class Scheduler:
         """Whether there is something to tell the engine already."""
         mirror = self._mirror
         return bool(
-            self._events or mirror.families or mirror.nodes_used or mirror.nodes_changed or mirror.storage_changed
+            self._events or mirror.families or mirror.nodes_used or mirror.nodes_changed or mirror.others_changed
         )
 
     def _look_at(self, family: Family) -> None:
@@ -186,6 +187,7 @@ class Scheduler:
             # The same pods again, after their gang was formed in vain.
             generation = sum(1 for each in state.jobs if each.startswith(f"{bundle.id}.")) + 2
             bundle = replace(bundle, id=f"{bundle.id}.{generation}")
+        bundle = replace(bundle, is_kept=keeps_always(self._mirror.budgets.values(), bundle.pods))
         bundle = self._guard.arrange(bundle, state)
         try:
             job = job_of(bundle, self._capacity.gpu_types)
@@ -371,6 +373,11 @@ class Scheduler:
     def _evict(self, tracked: Tracked) -> None:
         tracked.step = Step.STOPPING
         present = self.roster.present(tracked)
+        kept = keeps(self._mirror.budgets.values(), self.roster.evictable(tracked))
+        if kept and tracked.stop is not None:
+            self._events.append(Failed(tracked.stop, kept))
+            tracked.stop = None
+            return
         nodes = self._mirror.nodes
         staying = tuple(pod for key, pod in present.items() if tracked.nodes.get(key) in nodes)
         gone = tuple(pod for key, pod in self.roster.there(tracked).items() if tracked.nodes.get(key) not in nodes)

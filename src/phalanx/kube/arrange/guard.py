@@ -14,6 +14,7 @@ from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.budgets import keeps
 from phalanx.kube.pods.neighbours import Neighbours
 from phalanx.protocol.plan import Plan
 
@@ -46,6 +47,8 @@ class Guard:
                 continue
             if claim.victims and is_never(tracked.bundle.pods):
                 return {claim.job: NEVER}
+            if kept := next(filter(None, map(self._kept, claim.victims)), ""):
+                return {claim.job: f"it would have to evict other pods, and {kept}"}
             if self._mirror.minding:
                 around = around or self.around()
                 why = self._place(around, places_of(tracked.bundle, claim.placement))
@@ -74,6 +77,11 @@ class Guard:
             if name in mirror.nodes and not pod.is_over:
                 found.add(pod, mirror.nodes[name])
         return found
+
+    def _kept(self, victim: str) -> str:
+        """What keeps the pods of an attempt from being evicted all at once."""
+        tracked = self._roster.tracked.get(victim.rpartition("/")[0])
+        return keeps(self._mirror.budgets.values(), self._roster.evictable(tracked)) if tracked is not None else ""
 
     def _place(self, around: Neighbours, places: Iterable[tuple[Pod, str]]) -> str:
         """Adds pods to those around, the ones that must be near others last; says what keeps the first of them off."""

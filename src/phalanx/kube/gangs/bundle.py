@@ -24,13 +24,16 @@ class RefusedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Pods that start together. `topology` is the label that their nodes must have alike."""
+    """Pods that start together. `topology` is the label that their nodes must have alike; a gang that `is_kept` may not
+    be evicted as long as it runs.
+    """
 
     id: str
     pods: tuple[Pod, ...]
     queue: str = "default"
     topology: str = ""
     arrangement: Arrangement = ANYHOW
+    is_kept: bool = False
 
 
 def oldest_first(pod: Pod) -> tuple[str, str]:
@@ -82,6 +85,7 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         node_selector=selector,
         tolerations=tolerations,
         grace_ms=1000 * grace_s(bundle.pods),
+        preemptible=not bundle.is_kept,
         movable=False,
     )
 
@@ -97,6 +101,7 @@ def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         priority=min(pod.spec.priority for pod in bundle.pods),
         tolerations=(Toleration(),),
         grace_ms=1000 * grace_s(bundle.pods),
+        preemptible=not bundle.is_kept,
         movable=False,
     )
 

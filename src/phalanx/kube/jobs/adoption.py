@@ -7,6 +7,7 @@ What it finds no place for counts as used by other schedulers. A gang of which o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from phalanx.kube.binder import JOB_ANNOTATION
 from phalanx.kube.engine import Engine
@@ -15,6 +16,7 @@ from phalanx.kube.gangs.groups import Family, GroupRef, family_of
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.budgets import keeps_always
 from phalanx.placement.placement import Placement, Slot
 from phalanx.protocol.action import Start
 from phalanx.protocol.event import DevicesAssigned, Done, Failed, JobCancelled, JobSubmitted
@@ -46,6 +48,7 @@ class Adoption:
 
     def _adopt(self, bundle: Bundle, family: Family) -> Tracked | None:
         engine, now = self._engine, self._now
+        bundle = replace(bundle, is_kept=keeps_always(self._mirror.budgets.values(), bundle.pods))
         try:
             job = running_job_of(bundle, self._gpu_types)
         except RefusedError:

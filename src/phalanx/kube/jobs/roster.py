@@ -82,6 +82,10 @@ class Roster:
                 found[key] = pod
         return found
 
+    def evictable(self, tracked: Tracked) -> tuple[Pod, ...]:
+        """The pods of a job that would have to be evicted: those that have neither ended nor been asked to."""
+        return tuple(pod for pod in self.present(tracked).values() if not pod.is_leaving)
+
     def present(self, tracked: Tracked) -> dict[str, Pod]:
         """The pods of a job that have not ended. Of one on a node that is gone no kubelet will say that it has."""
         return {
