@@ -93,7 +93,8 @@ def _discard_kept(state: State, cluster: Cluster) -> None:
         record = state.jobs[job]
         assert record.kept is not None, f"nothing is kept of job {job}"
         node = state.topology.nodes[record.kept.booking.node]
-        if cluster.cells is None and _holds_as_much(to_be.get(node.name), node):
+        stored = {f"storage.{tier}": gb for tier, gb in node.storage_gb}
+        if cluster.cells is None and _holds_as_much(to_be.get(node.name), node, stored):
             continue
         if record.attempt is not None and record.attempt.phase is Phase.CLAIMED:
             ending.withdraw(state, record.attempt.key)
