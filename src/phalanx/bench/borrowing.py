@@ -156,7 +156,7 @@ def admission(size: Size, tell: Tell) -> list[Row]:
 
 
 def _admission(size: Size, requests: int, tell: Tell) -> list[Row]:
-    nodes = tuple(_node(i) for i in range(size.nodes))
+    nodes = tuple(a_node(i) for i in range(size.nodes))
     queues = tree(size.branches, GPUS * size.nodes)
     crowd = Crowd(Cluster(nodes, ("rack", "node"), queues=queues), "fair", SEED, requests)
     tell(f"tenants: {size.waiting} jobs in {len(queues)} queues, {requests} requests")
@@ -167,7 +167,7 @@ def _admission(size: Size, requests: int, tell: Tell) -> list[Row]:
         return _admit(crowd, size, kind, tell)
 
 
-def _node(number: int) -> Node:
+def a_node(number: int) -> Node:
     return Node(f"n{number}", (f"r{number // NODES_PER_RACK}",), GPUS, memory_mb=NODE_MEMORY_MB)
 
 
@@ -255,7 +255,7 @@ def victims(size: Size, tell: Tell) -> list[Row]:
 
 def _stream(size: Size, seed: int, way: str) -> Crowd:
     """Jobs of ten priorities come faster than they end, and save their work now and then."""
-    nodes = tuple(_node(i) for i in range(max(size.nodes // 10, 4)))
+    nodes = tuple(a_node(i) for i in range(max(size.nodes // 10, 4)))
     crowd = Crowd(Cluster(nodes, ("rack", "node")), "priority", seed)
     with _choosing(way):
         for _ in range(size.stream_turns):

@@ -95,6 +95,12 @@ def _sharing(quick: bool, tell: Tell) -> list[Row]:
     return sharing.run(sharing.QUICK if quick else sharing.FULL, tell)
 
 
+def _decisions(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench import decisions
+
+    return decisions.run(decisions.QUICK if quick else decisions.FULL, tell)
+
+
 def _borrowing(part: str) -> Callable[[bool, Tell], list[Row]]:
     def run(quick: bool, tell: Tell) -> list[Row]:
         from phalanx.bench import borrowing
@@ -250,6 +256,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     },
     "tenants": {
         "admission": Part("gangs admitted by quota and placed, until full and after", _borrowing("admission")),
+        "decisions": Part("the time of a decision in crowded clusters, median and slowest", _decisions),
         "victims": Part("GPU time lost to preemption beside stopping in the order of priority", _borrowing("victims")),
         "answers": Part("time to say why one of 50,000 waits, and to look ahead for one of the first", _why("answers")),
         "calibration": Part("how often real starts lie in the interval that was forecast", _why("calibration")),
