@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, exists, func, or_, select
 
 from phalanx.server.store.tables import grants, job_queues
+from phalanx.workload.job import DEFAULT_QUEUE
 
 NAMES_MAX = 200
 
@@ -17,8 +18,9 @@ def is_queue(connection: Connection, queue: str) -> bool:
 
 
 def queue_names(connection: Connection) -> list[str]:
-    """The first of these queues, in the order of their names. Jumps from name to name: there are many jobs to each."""
-    names = set(connection.execute(select(grants.c.queue).where(grants.c.queue != "").distinct()).scalars())
+    """`default` and the first of these queues, by name. Jumps from name to name: there are many jobs to each."""
+    names = {DEFAULT_QUEUE}
+    names.update(connection.execute(select(grants.c.queue).where(grants.c.queue != "").distinct()).scalars())
     last = ""
     for _ in range(NAMES_MAX):
         found = connection.execute(select(func.min(job_queues.c.queue)).where(job_queues.c.queue > last)).scalar()
