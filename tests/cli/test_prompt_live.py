@@ -63,7 +63,10 @@ def test_a_job_of_options_is_submitted_without_reading_any_file_format(server: S
     assert loaded_by(server, tmp_path, "submit", "--gpus", "1", "--tasks", "2", "--env", "A=b", "--", "true") == []
 
 
-def test_a_job_file_is_read_as_yaml_and_by_nothing_else_here(server: Server, tmp_path: Path) -> None:
+def test_a_job_file_is_sent_as_it_is_and_read_as_yaml_only_where_an_option_changes_it(
+    server: Server, tmp_path: Path
+) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "job.yaml").write_text("command: 'true'\ngpus: 1\n")
-    assert loaded_by(server, tmp_path, "submit", "job.yaml") == ["yaml"]
+    assert loaded_by(server, tmp_path, "submit", "job.yaml") == []
+    assert loaded_by(server, tmp_path, "submit", "job.yaml", "--name", "changed") == ["yaml"]
