@@ -91,7 +91,7 @@ def test_a_job_that_starts_again_has_the_size_it_was_given_last(world: World) ->
 def test_nothing_else_of_a_running_job_can_be_changed(world: World, change: object) -> None:
     assert callable(change)
     before = everything(world.state)
-    with pytest.raises(ValueError, match="only a waiting job can be changed"):
+    with pytest.raises(ValueError, match="only a pending job can be changed"):
         world.turn(JobChanged(change(world.job("e").job)))
     assert everything(world.state) == before
 
@@ -99,7 +99,7 @@ def test_nothing_else_of_a_running_job_can_be_changed(world: World, change: obje
 def test_a_job_of_a_fixed_size_cannot_be_resized_while_it_runs() -> None:
     world = World(flat(1, 8), "fifo")
     world.run(a_job("f", 4))
-    with pytest.raises(ValueError, match="only a waiting job can be changed"):
+    with pytest.raises(ValueError, match="only a pending job can be changed"):
         world.turn(JobChanged(ranged(world.job("f").job, 1, 2)))
 
 

@@ -88,8 +88,8 @@ def check(state: State, event: Event) -> None:
                 attempt is not None and not may_be_resized(state, attempt, record.job, job)
             ):
                 raise ValueError(
-                    f"job {job.id} is {record.state.value}: only a waiting job can be changed; of an elastic one that "
-                    "runs, how many members its roles may have, of which it needs no more than it has"
+                    f"job {job.id} is {record.state.value}: only a pending job can be changed. Of an elastic job that "
+                    "runs, the number of replicas can be changed, with a minimum of at most what it has"
                 )
             if record.kept is not None and shape_of(job, Minds.NOTHING) != shape_of(record.job, Minds.NOTHING):
                 raise ValueError(
