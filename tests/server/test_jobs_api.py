@@ -543,5 +543,6 @@ def test_a_queue_that_is_neither_configured_nor_named_by_a_role_nor_in_use_is_re
         refused = rehearsal.client.post(path, json=body)
         assert (refused.status_code, refused.json()["message"].startswith(said)) == (422, True), refused.text
     rehearsal.with_queues("vision")
+    assert {"default", "vision"} <= {each["name"] for each in rehearsal.client.get("/queues").json()["items"]}
     assert "did you mean 'vision'?" in rehearsal.client.post("/jobs", json=wrong).json()["message"]
     assert rehearsal.submit(**{**wrong, "queue": "vision", "begin": "+1h"})["queue"] == "vision"

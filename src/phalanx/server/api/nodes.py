@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from phalanx.cluster.cluster import Health
 from phalanx.document.field import NAME_MAX
+from phalanx.engine.state.records import JobState
 from phalanx.server.accounts.roles import Account, Role
 from phalanx.server.api.auth import SignedIn, WorkerContext, caller_of
 from phalanx.server.api.bodies import DrainBody, Nothing
@@ -25,6 +26,7 @@ from phalanx.server.refusal import Refusal
 from phalanx.server.simulated import real_nodes_of
 from phalanx.server.store import jobs as job_table
 from phalanx.server.store import nodes as table
+from phalanx.server.store.queues import queue_names
 from phalanx.server.store.virtual_clusters import virtual_clusters_of
 from phalanx.server.view.lists import queue_rows
 
@@ -75,9 +77,11 @@ async def undrain(
 @router.get("/queues", responses=answers(QueueListModel))
 async def list_queues(account: SignedIn, context: WorkerContext) -> Response:
     """List the queues you may look at, with what waits and runs in them, and what they own of the cluster's cells."""
-    counted = await context.read(job_table.counted)
+    counted = list(await context.read(job_table.counted))
     quotas = (await context.cluster()).get("queues", {})
     owners = await context.read(virtual_clusters_of)
+    if not quotas and not owners:
+        counted += [(name, JobState.RUNNING.value, 0, 0) for name in await context.read(queue_names)]
     use = await _use(account.user, context) if quotas else {}
     rows = queue_rows(counted, quotas, use.get("spent", {}), owners, use.get("used", {}))
     return as_list([row for row in rows if account.sees(row["name"])])
