@@ -269,6 +269,12 @@ def test_a_member_may_not_change_what_a_colleague_runs(site: Site) -> None:
     assert "red-operator" in response.json()["message"]
 
 
+def test_a_member_without_a_role_in_the_queue_is_told_in_which_there_is_one(site: Site) -> None:
+    refused = site.clients["ada"].post("/jobs", json=JOB)
+    assert refused.status_code == 403
+    assert refused.json()["message"].endswith("or take a queue in which you have it: red")
+
+
 def test_a_member_may_not_submit_in_the_name_of_another(site: Site) -> None:
     body = {**JOB, "queue": "red", "user": "eve"}
     assert site.clients["ada"].post("/jobs", json=body).status_code == 403

@@ -10,13 +10,19 @@ from phalanx.server.api.context import Context
 from phalanx.server.refusal import Refusal
 from phalanx.workload.job import Job
 
+QUEUES_SHOWN = 10
+
 
 async def owned(job: Job, account: Account, context: Context) -> Job:
     """A job as its submitter's own. Operators may submit for users whose every role lies in what they operate."""
     if Scope.WRITE not in account.scopes:
         raise Refusal("forbidden", "this token is for looking only: log in again with the scope write")
     if not account.may(Role.MEMBER, job.queue):
-        raise Refusal("forbidden", f"you may not submit to the queue {job.queue!r}: ask an admin for the role member")
+        own = [grant.queue for grant in account.grants if account.may(Role.MEMBER, grant.queue)]
+        instead = f", or take a queue in which you have it: {', '.join(own[:QUEUES_SHOWN])}" if own else ""
+        raise Refusal(
+            "forbidden", f"you may not submit to the queue {job.queue!r}: ask an admin for the role member{instead}"
+        )
     if not job.user or job.user == account.user:
         return replace(job, user=account.user)
     if not account.may(Role.OPERATOR, job.queue):
