@@ -97,7 +97,7 @@ class Stream:
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("local")
     server = Server(folder / "data", "--backend", "local", "--simulate", "--nodes", "2", "--gpus", "8").start()
-    yield server
+    yield server.with_queues(QUEUE)
     server.stop()
 
 
