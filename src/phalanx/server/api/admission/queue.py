@@ -19,7 +19,10 @@ async def need_queue(queue: str, account: Account, context: Context, index: int 
     """Refuses a queue that there is not; `index` is the place of its job among those beside it."""
     if queue == DEFAULT_QUEUE or queue in context.known_queues:
         return
-    if (await context.recent_cluster()).get("queues") or await context.read(virtual_clusters_of):
+    if (await context.recent_cluster()).get("queues"):
+        return
+    # Queues may have been configured a moment ago.
+    if (await context.cluster()).get("queues") or await context.read(virtual_clusters_of):
         return
     if await context.read(is_queue, queue):
         context.known_queues[queue] = None
