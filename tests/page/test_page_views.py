@@ -70,7 +70,7 @@ def test_the_chart_of_a_young_server_shows_only_the_time_there_is(admin: Page, s
     admin.see("GPUs, since ")
     admin.miss("GPUs, the last day")
     [start] = admin.run("[document.querySelector('.chart path').getAttribute('d').match(/^M([\\d.]+)/)?.[1]]")
-    assert float(start) == 46, "it begins at the left end"
+    assert float(start) < 60, "of a width of 600: it begins at the left end"
 
 
 def test_everything_can_be_reached_by_the_keyboard(admin: Page, server: Server, jobs: dict[str, str]) -> None:
@@ -110,7 +110,9 @@ def test_the_focus_stays_with_its_job_when_others_come_before_it(admin: Page, se
 def test_a_list_with_other_filters_begins_at_its_top(admin: Page, server: Server) -> None:
     later = {"name": "many", "command": "true", "begin": "+10h"}
     for queue in ("one", "other"):
-        server.client.post("/jobs:batch", json={"jobs": [{**later, "queue": queue}] * 60}).raise_for_status()
+        server.with_queues(queue).client.post(
+            "/jobs:batch", json={"jobs": [{**later, "queue": queue}] * 60}
+        ).raise_for_status()
     admin.open(f"{server.url}/ui/jobs?name=many&queue=one")
     admin.see("60 jobs")
     admin.run("document.querySelector('.grid-body').scrollTop = 1e6")
