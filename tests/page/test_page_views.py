@@ -39,6 +39,7 @@ def jobs(server: Server) -> dict[str, str]:
 VIEWS = {
     "overview": ("/ui/overview", "Needs attention"),
     "map": ("/ui/map?gpu=3", "GPU 3 of n0"),
+    "selected": ("/ui/map?job={runs}", "Selected job"),
     "jobs": ("/ui/jobs", "waits"),
     "job": ("/ui/jobs/{runs}", "Where it runs"),
     "why": ("/ui/jobs/{waits}?tab=why", "What would start it now"),

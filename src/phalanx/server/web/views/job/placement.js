@@ -23,7 +23,7 @@ export const Placement = ({ job }) => {
   const slots = job.attempt?.slots ?? [];
   if (slots.length === 0) {
     return job.state === "waiting"
-      ? html`<${Empty} title="It has no GPUs yet."><a href="?tab=why">See why it is pending</a><//>`
+      ? html`<${Empty} title="It has no GPUs yet."><a href="?tab=why">See why it is pending</a>, or <a href="/ui/map?job=${encodeURIComponent(job.id)}">what it would get</a>.<//>`
       : html`<${Empty} title="It holds no GPUs any more.">The attempts below say where it ran.<//>`;
   }
   const nodes = byNode(slots);
@@ -32,6 +32,6 @@ export const Placement = ({ job }) => {
       ([node, parts]) => html`<li key=${node}><a href="/ui/nodes/${encodeURIComponent(node)}">${node}</a> <${Devices} slots=${parts} /> <span class="muted">${ranks(parts)}</span></li>`,
     )}</ul>
     ${nodes.length > NODES_MAX && html`<p class="hint">… and ${counted(nodes.length - NODES_MAX, "more node")}.</p>`}
-    <p><a href="/ui/map?colour=job&find=${encodeURIComponent(job.id)}">Show it on the map</a></p>
+    <p><a href="/ui/map?colour=job&job=${encodeURIComponent(job.id)}">Show it on the map</a></p>
   `;
 };

@@ -157,13 +157,13 @@ const useDrag = (painter, choose, hover) => {
   };
 };
 
-export const MapCanvas = ({ data, found, chosen, choose, describe, theme, label }) => {
+export const MapCanvas = ({ data, found, marks, chosen, choose, describe, theme, label }) => {
   const { layout, frame, legend, colour, shared } = data;
   const place = chosen === null || chosen >= layout.devices ? null : placeOf(layout, chosen);
   const scene = useMemo(() => {
     const palette = paletteOf(colour, legend);
-    return { layout, frame, shared, found, chosen: place, palette, outlines: outlinesOf(colour, legend, palette), ink: inks() };
-  }, [data, found, chosen, theme]);
+    return { layout, frame, shared, found, marks, chosen: place, palette, outlines: outlinesOf(colour, legend, palette), ink: inks() };
+  }, [data, found, marks, chosen, theme]);
   const { canvas, painter } = usePainter(scene);
   const [tip, setTip] = useState(null);
   const hover = (point, device) => setTip(device ? { ...point, text: describe(device) } : null);

@@ -13,6 +13,7 @@ import { MapCanvas } from "./canvas.js";
 import { Fragmentation } from "./fragmentation.js";
 import { placeOf } from "./layout.js";
 import { paletteOf } from "./paint.js";
+import { marksOf, Selected, useSelected } from "./selected.js";
 import { useMap } from "./source.js";
 
 const COLOURS = { state: "state", job: "job", queue: "queue", user: "user", health: "health", utilization: "utilization", age: "age", virtual_cluster: "virtual cluster" };
@@ -74,7 +75,7 @@ const Chosen = ({ layout, device }) => {
     <${Loaded} source=${source}>${(found) => html`<dl class="facts">
       <dt>State</dt><dd>${found.state}${found.utilization !== null && `, ${found.utilization} % busy`}</dd>
       <dt>Health</dt><dd>${found.health}</dd><dt>Model</dt><dd>${found.model}, ${found.memory_gb} GB</dd>
-      ${found.jobs.map((job) => html`<dt key=${job.id}>Job</dt><dd><a href="/ui/jobs/${encodeURIComponent(job.id)}">${job.id}</a> <bdi>${shortened(job.name, 60)}</bdi>, queue ${job.queue}${job.running_since_ms && html`, since <${Ago} ms=${job.running_since_ms} />`} <a href="?colour=job&find=${encodeURIComponent(job.id)}">Show all of it</a></dd>`)}
+      ${found.jobs.map((job) => html`<dt key=${job.id}>Job</dt><dd><a href="/ui/jobs/${encodeURIComponent(job.id)}">${job.id}</a> <bdi>${shortened(job.name, 60)}</bdi>, queue ${job.queue}${job.running_since_ms && html`, since <${Ago} ms=${job.running_since_ms} />`} <a href="?colour=job&job=${encodeURIComponent(job.id)}">Show all of it</a></dd>`)}
       ${found.other_jobs > 0 && html`<dt>Others</dt><dd>${counted(found.other_jobs, "job")} you may not see</dd>`}
       ${found.instances.length > 0 && html`<dt>MIG</dt><dd>${found.instances.map((each) => `${each.profile} at ${each.offset}`).join(", ")}</dd>`}
       ${found.parts.length > 0 && html`<dt>Parts</dt><dd>${found.parts.map((part) => `${part.mode} ${part.profile || `${part.compute_permille / 10} %`}`).join(", ")}</dd>`}
@@ -108,7 +109,9 @@ const MapView = () => {
   const find = (query.find ?? "").trim();
   const source = useMap(colour, find !== "");
   const chosen = /^\d+$/.test(query.gpu ?? "") ? Number(query.gpu) : null;
-  const found = useMemo(() => source.data && foundOf(source.data, find), [source.data, find]);
+  const selected = useSelected(query.job ?? "");
+  const marks = useMemo(() => source.data && selected.data && marksOf(source.data.layout, selected.data), [source.data?.layout, selected.data]);
+  const found = useMemo(() => marks?.mask ?? (source.data && foundOf(source.data, find)), [source.data, find, marks]);
   // By virtual clusters only where there are any.
   const offered = Object.entries(COLOURS).filter(([key]) => key !== "virtual_cluster" || colour === key || source.data?.layout.virtualClusters);
   return html`
@@ -122,8 +125,8 @@ const MapView = () => {
       data.layout.devices === 0
         ? html`<${Empty} title="The cluster has no GPUs.">An admin describes nodes in a cluster file: <code>phalanx apply cluster.yaml</code>.<//>`
         : html`<div class="map-layout">
-            <div><${MapCanvas} data=${data} found=${found} chosen=${chosen} choose=${(device) => setQuery({ gpu: device })} describe=${describe(data)} theme=${theme} label="Map of ${counted(data.layout.devices, "GPU")} on ${counted(data.layout.nodes.length, "node")}" /></div>
-            <aside aria-label="About the map">${chosen !== null && chosen < data.layout.devices && html`<${Chosen} layout=${data.layout} device=${chosen} />`}<${Legend} data=${data} theme=${theme} /><${Fragmentation} /></aside>
+            <div><${MapCanvas} data=${data} found=${found} marks=${marks} chosen=${chosen} choose=${(device) => setQuery({ gpu: device })} describe=${describe(data)} theme=${theme} label="Map of ${counted(data.layout.devices, "GPU")} on ${counted(data.layout.nodes.length, "node")}" /></div>
+            <aside aria-label="About the map">${query.job && html`<${Selected} source=${selected} leave=${() => setQuery({ job: "" })} />`}${chosen !== null && chosen < data.layout.devices && html`<${Chosen} layout=${data.layout} device=${chosen} />`}<${Legend} data=${data} theme=${theme} /><${Fragmentation} /></aside>
           </div>`}<//>
   `;
 };

@@ -53,7 +53,7 @@ export const outlinesOf = (colour, legend, palette) => {
 export const inks = () => ({ ground: variable("--surface"), text: variable("--muted"), line: variable("--line"), raised: variable("--raised"), strong: variable("--text"), found: variable("--text") });
 
 // view: {x, y, scale}; x and y are the place of the layout in the upper left corner.
-export const paint = (context, { layout, frame, palette, view, width, height, ink, found, chosen, shared, outlines }) => {
+export const paint = (context, { layout, frame, palette, view, width, height, ink, found, marks, chosen, shared, outlines }) => {
   const { scale } = view;
   context.setTransform(1, 0, 0, 1, 0, 0);
   context.fillStyle = ink.ground;
@@ -74,6 +74,7 @@ export const paint = (context, { layout, frame, palette, view, width, height, in
     if (scale > 3.2) drawName(context, layout, at, scale, ink);
   }
   if (shared && scale > 1.5) drawShared(context, layout, shared, ink);
+  if (marks) drawMarks(context, layout, marks, scale, ink);
   if (chosen) {
     context.strokeStyle = ink.strong;
     context.lineWidth = Math.max(1.5, 2 / scale);
@@ -138,6 +139,16 @@ const drawCells = (context, layout, at, frame, { owners, inks }) => {
 const line = (context, fromX, fromY, toX, toY) => {
   context.moveTo(fromX, fromY);
   context.lineTo(toX, toY);
+};
+
+// What a selected job claims, device by device, and the nodes it would get, with a broken line.
+const drawMarks = (context, layout, { claims, nodes }, scale, ink) => {
+  context.strokeStyle = ink.strong;
+  context.lineWidth = Math.max(1, 1.5 / scale);
+  for (const { x, y } of claims) context.strokeRect(x, y, layout.cell - 1, layout.cell - 1);
+  context.setLineDash([4 / scale, 3 / scale]);
+  for (const at of nodes) context.strokeRect(layout.left[at], layout.top[at], layout.right[at] - layout.left[at], layout.bottom[at] - layout.top[at]);
+  context.setLineDash([]);
 };
 
 const drawName = (context, layout, at, scale, ink) => {
