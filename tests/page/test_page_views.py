@@ -45,6 +45,7 @@ VIEWS = {
     "why": ("/ui/jobs/{waits}?tab=why", "What would start it now"),
     "logs": ("/ui/jobs/{failed}?tab=logs&stream=err", "oops"),
     "metrics": ("/ui/jobs/{runs}?tab=metrics", "GPUs"),
+    "events": ("/ui/jobs/{failed}?tab=events", "attempt 1: starting on n"),
     "submit": ("/ui/submit", "What would happen now"),
     "nodes": ("/ui/nodes", "healthy"),
     "node": ("/ui/nodes/n0", "The last day"),
