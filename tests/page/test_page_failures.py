@@ -98,7 +98,7 @@ def test_of_two_users_who_resize_one_job_the_later_is_refused_and_the_question_s
     job = server.submit(name="contested", gang=[{"replicas": 9, "gpus": 8}])
     other = browser.page_apart()
     other.open(server.url)
-    other.log_in(operator_of(server))
+    other.log_in(operator_of(server, "other"))
     for page, replicas in ((admin, "4"), (other, "3")):
         page.open(f"{server.url}/ui/jobs/{job['id']}")
         page.see("live")
@@ -116,12 +116,28 @@ def test_of_two_users_who_resize_one_job_the_later_is_refused_and_the_question_s
     assert [line for line in other.said if "status of 412" not in line] == []
 
 
-def operator_of(server: Server) -> str:
-    """The token of another user, who may change every job."""
-    server.client.post("/users", json={"name": "other"}).raise_for_status()
-    server.client.put("/users/other/roles/-", json={"role": "operator"}).raise_for_status()
-    asked = {"name": "t", "user": "other", "scopes": ["read", "write"]}
+def operator_of(server: Server, name: str) -> str:
+    """The token of a new user, who may change every job."""
+    server.client.post("/users", json={"name": name}).raise_for_status()
+    server.client.put(f"/users/{name}/roles/-", json={"role": "operator"}).raise_for_status()
+    asked = {"name": "t", "user": name, "scopes": ["read", "write"]}
     return str(server.client.post("/tokens", json=asked).raise_for_status().json()["token"])
+
+
+def test_a_session_that_is_revoked_under_an_open_page_leads_to_the_log_in_and_back(page: Page, server: Server) -> None:
+    token = operator_of(server, "revoked")
+    page.open(server.url)
+    page.log_in(token)
+    page.open(f"{server.url}/ui/jobs?name=nothing-is-called-so")
+    page.see("live")
+    listed = server.client.get("/tokens", params={"user": "revoked"}).raise_for_status().json()["items"]
+    for each in listed:
+        if each["session_until_ms"] is not None and each["user"] == "revoked":
+            server.client.delete(f"/tokens/{each['id']}").raise_for_status()
+    page.see("Your session has ended")
+    page.log_in(token)
+    page.see("No job matches these filters")
+    page.forgive("401")
 
 
 @pytest.mark.parametrize("ahead_ms", [-3 * DAY_MS, 3 * DAY_MS], ids=["behind", "ahead"])
