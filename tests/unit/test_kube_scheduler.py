@@ -6,13 +6,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import pytest
 
 from kube_objects import as_group, as_node, as_pod, group, node, pod
+from phalanx.cluster.cluster import Health
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.binder import JOB_ANNOTATION, Bound, Evicted
 from phalanx.kube.gangs.groups import PLUGINS
 from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import NODES, PODS, Mirror
+from phalanx.kube.nodes import health_of
+from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.scheduler import Scheduler, Settings
 
@@ -328,3 +332,16 @@ def test_a_foreign_pod_on_the_node_of_a_gang_does_not_drive_it_off() -> None:
     theirs = [as_pod(pod(f"t{i}", 0, schedulerName="default-scheduler"), node="n0") for i in range(100)]
     site.say(*theirs)
     assert site.asked.evictions == []
+
+
+def test_a_turn_looks_only_at_nodes_on_which_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = Site(nodes=50)
+    looked_at: list[str] = []
+
+    def count(each: KubeNode) -> tuple[Health, str]:
+        looked_at.append(each.metadata.name)
+        return health_of(each)
+
+    monkeypatch.setattr("phalanx.kube.capacity.health_of", count)
+    site.say(as_pod(pod("theirs", 4, schedulerName="default-scheduler"), node="n7", phase="Running"))
+    assert looked_at == ["n7"]

@@ -46,14 +46,14 @@ class Capacity:
 
     def events(self) -> Iterator[Event]:
         """What has changed since."""
-        self._count()
+        touched = self._count()
         if self._mirror.nodes_changed:
             before = self.cluster
             if self.define() != before:
                 yield ClusterChanged(self.cluster)
                 self._forget_gone()
-        yield from self._health_events()
-        yield from self._use_events()
+        yield from self._health_events(touched)
+        yield from self._use_events(touched)
 
     def know_types(self) -> None:
         """Takes note of the GPUs that there are."""
@@ -64,16 +64,18 @@ class Capacity:
                 found.setdefault(resource, {})[gpu_type(node)] = None
         self.gpu_types = {resource: tuple(sorted(types)) for resource, types in sorted(found.items())}
 
-    def _count(self) -> None:
-        """Counts anew what foreign pods use of the nodes on which that may have changed."""
+    def _count(self) -> tuple[str, ...]:
+        """Counts anew what foreign pods use of the nodes on which that may have changed, and says which these are."""
         mirror = self._mirror
-        for node in mirror.nodes_used:
+        touched = tuple(mirror.nodes_used)
+        for node in touched:
             uses = mirror.uses(node, self._owned)
             if uses.others != self._uses.get(node, Uses()).others:
                 # Resources that are known by name are taken from the node itself.
                 mirror.nodes_changed = True
             self._uses[node] = uses
         mirror.nodes_used.clear()
+        return touched
 
     def _forget_gone(self) -> None:
         there = {node.name for node in self.cluster.nodes}
@@ -81,15 +83,19 @@ class Capacity:
             for name in [name for name in told if name not in there]:
                 del told[name]
 
-    def _health_events(self) -> Iterator[NodeHealthChanged]:
-        for name, node in self._mirror.nodes.items():
-            health = health_of(node)
+    def _health_events(self, touched: Iterable[str]) -> Iterator[NodeHealthChanged]:
+        nodes = self._mirror.nodes
+        for name in touched:
+            if name not in nodes:
+                continue
+            health = health_of(nodes[name])
             if self._health.get(name, (Health.HEALTHY, "")) != health:
                 self._health[name] = health
                 yield NodeHealthChanged(name, *health)
 
-    def _use_events(self) -> Iterator[ForeignUse]:
-        for name, uses in self._uses.items():
+    def _use_events(self, touched: Iterable[str]) -> Iterator[ForeignUse]:
+        for name in touched:
+            uses = self._uses.get(name, Uses())
             said = Uses(uses.gpus, uses.cpus_milli, uses.memory_mb)
             if name in self._mirror.nodes and said != self._told.get(name, Uses()):
                 self._told[name] = said
