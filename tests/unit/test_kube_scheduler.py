@@ -345,3 +345,37 @@ def test_a_turn_looks_only_at_nodes_on_which_something_changed(monkeypatch: pyte
     monkeypatch.setattr("phalanx.kube.capacity.health_of", count)
     site.say(as_pod(pod("theirs", 4, schedulerName="default-scheduler"), node="n7", phase="Running"))
     assert looked_at == ["n7"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "left"), [("nvidia.com/gpu", "0"), ("memory", "2Gi"), ("cpu", "1"), ("pods", "2"), ("rdma/hca", "0")]
+)
+def test_a_gang_stays_on_a_node_that_says_it_has_less_and_nothing_new_goes_there(resource: str, left: str) -> None:
+    """A device plugin that starts again says for a while that there are no devices."""
+    pods = tuple(as_pod(asking_hca(pod(f"g{i}", 2, "g"))) for i in range(2))
+    site = Site(nodes=0, groups=[group("g", 2)])
+    site.mirror.take(Changed(NODES, as_node(with_hca(node("n0")))))
+    site.say(*pods)
+    site.bound()
+    site.say(*(on(each, "n0") for each in pods))
+    smaller = with_hca(node("n0"))
+    smaller["status"]["allocatable"][resource] = left
+    site.mirror.take(Changed(NODES, as_node(smaller)))
+    site.turn()
+    assert site.asked.evictions == []
+    site.say(*(as_pod(asking_hca(pod(f"new{i}", 1))) for i in range(2)))
+    assert len(site.asked.binds) == 1
+    site.say(*(on(each, "n0", "Succeeded") for each in pods))
+    site.mirror.take(Changed(NODES, as_node(with_hca(node("n0")))))
+    site.turn()
+    assert len(site.asked.binds) == 3
+
+
+def with_hca(written: dict[str, Any]) -> dict[str, Any]:
+    written["status"]["allocatable"]["rdma/hca"] = "4"
+    return written
+
+
+def asking_hca(written: dict[str, Any]) -> dict[str, Any]:
+    written["spec"]["containers"][0]["resources"]["requests"]["rdma/hca"] = "1"
+    return written

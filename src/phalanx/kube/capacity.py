@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from phalanx.cluster.cluster import Cluster, Health
+from phalanx.cluster.cluster import Cluster, Health, Node
 from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
 from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
 from phalanx.protocol.event import ClusterChanged, Event, ForeignUse, NodeHealthChanged
+
+
+def no_smaller(node: Node, old: Node, held: Mapping[str, int]) -> Node:
+    """A node with at least what it had of GPUs, CPUs and memory, and what is held of other resources."""
+    has = {**dict.fromkeys(held, 0), **dict(node.storage_gb)}
+    return replace(
+        node,
+        gpus=max(node.gpus, old.gpus),
+        gpu_type=old.gpu_type or node.gpu_type,
+        cpus_milli=max(node.cpus_milli, old.cpus_milli),
+        memory_mb=max(node.memory_mb, old.memory_mb),
+        storage_gb=tuple((name, max(amount, held.get(name, 0))) for name, amount in has.items()),
+    )
 
 
 class Capacity:
@@ -21,9 +35,12 @@ class Capacity:
         topology: tuple[str, ...],
         owned: Container[str],
         arrangements: Callable[[], Iterable[tuple[str, Arrangement]]],
+        held: Callable[[], Mapping[str, Uses]],
     ) -> None:
         self._mirror = mirror
         self._arrangements = arrangements
+        self._held = held
+        self._short: dict[str, Uses] = {}
         self._topology = topology
         self._owned = owned
         self._health: dict[str, tuple[Health, str]] = {}
@@ -39,10 +56,29 @@ class Capacity:
         self.know_types()
         others = {node: dict(uses.others) for node, uses in self._uses.items() if uses.others}
         arranged = {eligible_label(job): each for job, each in self._arrangements()}
-        self.cluster = cluster_of(
+        cluster = cluster_of(
             mirror.nodes.values(), mirror.affinities(), self._topology, others, mirror.ports(), arranged
         )
+        self.cluster = self._no_smaller(cluster)
         return self.cluster
+
+    def _no_smaller(self, cluster: Cluster) -> Cluster:
+        """A cluster in which nodes with pods of ours have no less than before: a device plugin that starts again, or a
+        kubelet with other reserves, is no reason to stop what runs. What is missing counts as used.
+        """
+        before, held = {node.name: node for node in self.cluster.nodes}, self._held()
+        self._short.clear()
+        nodes = []
+        for node in cluster.nodes:
+            old, uses = before.get(node.name), held.get(node.name)
+            if old is not None and uses is not None:
+                kept = no_smaller(node, old, dict(uses.others))
+                short = Uses(kept.gpus - node.gpus, kept.cpus_milli - node.cpus_milli, kept.memory_mb - node.memory_mb)
+                if short != Uses():
+                    self._short[node.name] = short
+                node = kept
+            nodes.append(node)
+        return replace(cluster, nodes=tuple(nodes))
 
     def events(self) -> Iterator[Event]:
         """What has changed since."""
@@ -69,6 +105,8 @@ class Capacity:
         mirror = self._mirror
         touched = tuple(mirror.nodes_used)
         for node in touched:
+            if node in self._short:
+                mirror.nodes_changed = True
             uses = mirror.uses(node, self._owned)
             if uses.others != self._uses.get(node, Uses()).others:
                 # Resources that are known by name are taken from the node itself.
@@ -96,7 +134,8 @@ class Capacity:
     def _use_events(self, touched: Iterable[str]) -> Iterator[ForeignUse]:
         for name in touched:
             uses = self._uses.get(name, Uses())
-            said = Uses(uses.gpus, uses.cpus_milli, uses.memory_mb)
+            short = self._short.get(name, Uses())
+            said = Uses(uses.gpus + short.gpus, uses.cpus_milli + short.cpus_milli, uses.memory_mb + short.memory_mb)
             if name in self._mirror.nodes and said != self._told.get(name, Uses()):
                 self._told[name] = said
                 yield ForeignUse(name, gpus=said.gpus, cpus_milli=said.cpus_milli, memory_mb=said.memory_mb)

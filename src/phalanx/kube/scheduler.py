@@ -68,7 +68,9 @@ class Scheduler:
         self._settings = settings
         self.roster = Roster(mirror)
         self._guard = Guard(mirror, self.roster, settings.topology)
-        self._capacity = Capacity(mirror, settings.topology, self.roster.owner, self._guard.arrangements)
+        self._capacity = Capacity(
+            mirror, settings.topology, self.roster.owner, self._guard.arrangements, self.roster.held
+        )
         self._held: dict[str, str] = {}
         self._events: list[Event] = []
         self._told: dict[str, Reason | None] = {}

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from phalanx.kube.gangs.groups import Family
 from phalanx.kube.jobs.tracked import Step, Tracked
-from phalanx.kube.mirror import Mirror
+from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.demand import PODS, demand_of
 
 
 class Roster:
@@ -47,6 +48,21 @@ class Roster:
     def of_family(self, family: Family) -> list[Tracked]:
         """The jobs of one family."""
         return list(self._by_family.get(family, {}).values())
+
+    def held(self) -> dict[str, Uses]:
+        """What jobs that are bound, or being bound, hold of each node, of resources that are known by name."""
+        found: dict[str, dict[str, int]] = {}
+        for tracked in self.tracked.values():
+            takes = tracked.bundle.arrangement.takes
+            for pod in tracked.bundle.pods if tracked.nodes else ():
+                key = pod.metadata.key
+                if key not in tracked.nodes:
+                    continue
+                on_node = found.setdefault(tracked.nodes[key], {})
+                demand = demand_of(pod).beside(takes.get(key, ""))
+                for name, amount in (*demand.others, (PODS, 1)):
+                    on_node[name] = on_node.get(name, 0) + amount
+        return {node: Uses(others=tuple(others.items())) for node, others in found.items()}
 
     def doom(self, pods: Iterable[Pod]) -> None:
         """Takes note of pods that are deleted by now, although the watch has not said so yet."""
