@@ -32,11 +32,15 @@ TOKEN = "not-a-secret-of-anybody"
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+WHOLE_CLUSTER = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode")
+"""Kinds whose objects are in no namespace."""
+
 CUSTOM = (
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
     ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
+    ("topology.volcano.sh", "v1alpha1", "HyperNode"),
 )
 """Custom resources by their group, version and kind. Their controllers do not run here."""
 
@@ -57,14 +61,17 @@ def definition(group: str, version: str, kind: str) -> dict[str, Any]:
         },
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": "Cluster" if kind in WHOLE_CLUSTER else "Namespaced",
             "names": {"kind": kind, "plural": f"{singular}s", "singular": singular, "listKind": f"{kind}List"},
             "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
         },
     }
 
 
-CUSTOM_PATHS = [f"/apis/{group}/{version}/namespaces/default/{kind.lower()}s" for group, version, kind in CUSTOM]
+CUSTOM_PATHS = [
+    f"/apis/{group}/{version}/{'' if kind in WHOLE_CLUSTER else 'namespaces/default/'}{kind.lower()}s"
+    for group, version, kind in CUSTOM
+]
 
 
 def folder() -> Path:
@@ -347,5 +354,4 @@ def path_of(written: dict[str, Any]) -> str:
     kind, version = written["kind"], written["apiVersion"]
     prefix = f"/api/{version}" if version == "v1" else f"/apis/{version}"
     plural = {"StorageClass": "storageclasses", "PriorityClass": "priorityclasses"}.get(kind, f"{kind.lower()}s")
-    whole_cluster = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode")
-    return f"{prefix}/{plural}" if kind in whole_cluster else f"{prefix}/namespaces/default/{plural}"
+    return f"{prefix}/{plural}" if kind in WHOLE_CLUSTER else f"{prefix}/namespaces/default/{plural}"

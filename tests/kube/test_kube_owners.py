@@ -115,9 +115,38 @@ def test_a_group_of_volcano_needs_so_many_pods_of_each_task(api: Client, cluster
         wait_for("all are bound", lambda: len(nodes_of(api)) == 3)
 
 
-def test_a_group_whose_network_topology_must_hold_is_refused_by_name(api: Client, cluster: KubeCluster) -> None:
-    topology = {"mode": "hard", "highestTierAllowed": 1}
-    volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=1, networkTopology=topology)
+def hyper_node(name: str, tier: int, kind: str, *members: str) -> dict[str, Any]:
+    exact = [{"type": kind, "selector": {"exactMatch": {"name": each}}} for each in members]
+    spec = {"tier": tier, "members": exact}
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def near(tier: int) -> dict[str, Any]:
+    """A group of Volcano of two pods that lie in one HyperNode of a tier."""
+    topology = {"mode": "hard", "highestTierAllowed": tier}
+    return named("PodGroup", "scheduling.volcano.sh/v1beta1", f"near-{tier}", minMember=2, networkTopology=topology)
+
+
+def test_a_group_of_volcano_lies_in_one_hyper_node(api: Client, cluster: KubeCluster) -> None:
+    """Of the four nodes one of each pair is full, so that two free ones are together only at the second tier."""
+    pairs = hyper_node("s0", 1, "Node", "n0", "n1"), hyper_node("s1", 1, "Node", "n2", "n3")
+    create(api, *(node(f"n{i}") for i in range(4)), *pairs, hyper_node("s2", 2, "HyperNode", "s0", "s1"))
+    create(api, *(pod(f"busy-{i}", 8, schedulerName="other", nodeName=f"n{i}") for i in (0, 2)), near(1), near(2))
+    with scheduling(cluster):
+        create(api, *(owned(pod(f"a-{i}", 8), **{"scheduling_k8s_io__group-name": "near-1"}) for i in range(2)))
+        wait_for("no pair has room for both", lambda: "no one domain has room" in reason(api, "a-1"))
+        create(api, *(owned(pod(f"b-{i}", 8), **{"scheduling_k8s_io__group-name": "near-2"}) for i in range(2)))
+        wait_for("both are bound", lambda: {"b-0", "b-1"} <= nodes_of(api).keys())
+
+
+def test_a_group_with_subgroups_that_must_lie_together_is_refused_by_name(api: Client, cluster: KubeCluster) -> None:
+    policy = [{"name": "tp", "subGroupSize": 1, "networkTopology": {"mode": "hard", "highestTierAllowed": 1}}]
+    volcano = named("PodGroup", "scheduling.volcano.sh/v1beta1", "v", minMember=1, subGroupPolicy=policy)
     create(api, node("n0"), volcano, owned(pod("w-0", 1), **{"scheduling_k8s_io__group-name": "v"}))
     with scheduling(cluster):
-        wait_for("the field is named", lambda: "does not look at spec.networkTopology" in reason(api, "w-0"))
+        wait_for("the field is named", lambda: "does not look at spec.subGroupPolicy" in reason(api, "w-0"))

@@ -12,7 +12,7 @@ from kube_objects import as_group, as_node, as_pod, group, node, pod
 from phalanx.cluster.cluster import Health
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.binder import JOB_ANNOTATION, Bound, Evicted
-from phalanx.kube.gangs.groups import PLUGINS
+from phalanx.kube.gangs.groups import NATIVE, PLUGINS
 from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import NODES, PODS, Mirror
 from phalanx.kube.nodes import health_of
@@ -379,3 +379,26 @@ def with_hca(written: dict[str, Any]) -> dict[str, Any]:
 def asking_hca(written: dict[str, Any]) -> dict[str, Any]:
     written["spec"]["containers"][0]["resources"]["requests"]["rdma/hca"] = "1"
     return written
+
+
+def test_a_label_that_no_node_has_any_more_stays_a_level_while_a_gang_asks_for_it() -> None:
+    """Were the changed cluster refused for its sake, nothing that changes later would be heard of."""
+    zone = "topology.kubernetes.io/zone"
+    native = {
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}, "schedulingConstraints": {"topology": [{"key": zone}]}}
+    }
+    native["metadata"] = {"name": "g", "namespace": "default"}
+    pods = [as_pod(pod(f"g{i}", 8, schedulingGroup={"podGroupName": "g"})) for i in range(2)]
+    site = Site(nodes=0)
+    site.mirror.take(Changed(NATIVE, as_group(native)))
+    for name in ("n0", "n1"):
+        site.mirror.take(Changed(NODES, as_node(node(name, labels={zone: "a"}))))
+    site.say(*pods)
+    site.bound()
+    site.say(*(on(each, f"n{i}") for i, each in enumerate(pods)))
+    for name in ("n0", "n1", "n2"):
+        site.mirror.take(Changed(NODES, as_node(node(name))))
+    site.turn()
+    assert site.asked.evictions == []
+    site.say(as_pod(pod("next", 8)))
+    assert site.asked.binds[-1][2] == {"next": "n2"}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from phalanx.cluster.cluster import Cluster, Health, Node
+from phalanx.cluster.cluster import NODE, Cluster, Health, Node
 from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
 from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
+from phalanx.kube.tiers import labelled, labels_by_node, tier_labels
 from phalanx.protocol.event import ClusterChanged, Event, ForeignUse, NodeHealthChanged
 
 
@@ -36,10 +37,12 @@ class Capacity:
         owned: Container[str],
         arrangements: Callable[[], Iterable[tuple[str, Arrangement]]],
         held: Callable[[], Mapping[str, Uses]],
+        levels: Callable[[], Iterable[str]],
     ) -> None:
         self._mirror = mirror
         self._arrangements = arrangements
         self._held = held
+        self._levels = levels
         self._short: dict[str, Uses] = {}
         self._topology = topology
         self._owned = owned
@@ -56,9 +59,12 @@ class Capacity:
         self.know_types()
         others = {node: dict(uses.others) for node, uses in self._uses.items() if uses.others}
         arranged = {eligible_label(job): each for job, each in self._arrangements()}
-        cluster = cluster_of(
-            mirror.nodes.values(), mirror.affinities(), self._topology, others, mirror.ports(), arranged
-        )
+        hyper_nodes = mirror.hyper_nodes.values()
+        asked = [level for level in self._levels() if level != NODE]
+        topology = tuple(dict.fromkeys((*self._topology, *tier_labels(hyper_nodes), *asked)))
+        tiers = labels_by_node(hyper_nodes, mirror.nodes)
+        nodes = (labelled(node, tiers.get(name)) for name, node in mirror.nodes.items())
+        cluster = cluster_of(nodes, mirror.affinities(), topology, others, mirror.ports(), arranged, asked)
         self.cluster = self._no_smaller(cluster)
         return self.cluster
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
+from phalanx.kube.gangs.discovery import HYPER_NODES
 from phalanx.kube.gangs.groups import (
     LEADER_WORKER_SET,
     LEADER_WORKER_SET_LABEL,
@@ -21,6 +22,7 @@ from phalanx.kube.gangs.groups import (
 )
 from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.group import PodGroup, PodGroupSpec
+from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
@@ -75,6 +77,7 @@ class Mirror:
         self._volumes: dict[str, PersistentVolume] = {}
         self._classes: dict[str, StorageClass] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
+        self.hyper_nodes: dict[str, HyperNode] = {}
         self._leading: dict[str, LeaderWorkerSet] = {}
         self.storage = Volumes(self._claims, self._volumes, self._classes)
         self.listed: set[str] = set()
@@ -161,6 +164,8 @@ class Mirror:
             return self.nodes.values()
         if kind in self._stores:
             return self._stores[kind].values()
+        if kind == HYPER_NODES:
+            return list(self.hyper_nodes.values())
         if kind == LEADER_WORKER_SET:
             return list(self._leading.values())
         if kind == NAMESPACES:
@@ -176,6 +181,8 @@ class Mirror:
             self._put_other(kind, it, gone)
         elif kind == NAMESPACES:
             self._put_namespace(it.metadata, gone)
+        elif isinstance(it, HyperNode):
+            self._put_hyper_node(it, gone)
         elif isinstance(it, LeaderWorkerSet):
             self._put_leaders(it, gone)
         elif isinstance(it, BatchJob | JobSet):
@@ -245,6 +252,13 @@ class Mirror:
         else:
             self._stores[kind][key] = it
         self.others_changed = True
+
+    def _put_hyper_node(self, hyper_node: HyperNode, gone: bool) -> None:
+        if gone:
+            self.hyper_nodes.pop(hyper_node.metadata.name, None)
+        else:
+            self.hyper_nodes[hyper_node.metadata.name] = hyper_node
+        self.nodes_changed = True
 
     def _put_leaders(self, leaders: LeaderWorkerSet, gone: bool) -> None:
         key = leaders.metadata.key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from phalanx.cluster.cluster import NODE, Cluster, Health, Node, Taint
@@ -45,13 +45,17 @@ def cluster_of(
     used: Mapping[str, Mapping[str, int]] | None = None,
     ports: Iterable[str] = (),
     arrangements: Mapping[str, Arrangement] | None = None,
+    asked: Collection[str] = (),
 ) -> Cluster:
     """The cluster of some nodes. `affinities` are those that pods require; `used` is what pods of other schedulers use
     of resources that are known by name alone, by node; `ports` are those of nodes that pods ask for; `arrangements`
-    are those of gangs, by the labels of the nodes to which they may go.
+    are those of gangs, by the labels of the nodes to which they may go; `asked` are labels that stay levels of the tree
+    even where no node has them, since jobs ask for them.
     """
     found = sorted(nodes, key=lambda node: node.metadata.name)
-    levels = tuple(key for key in topology if any(key in (node.metadata.labels or {}) for node in found))
+    levels = tuple(
+        key for key in topology if key in asked or any(key in (node.metadata.labels or {}) for node in found)
+    )
     known = {affinity_label(each): each for each in affinities}
     taken, each_port = used or {}, tuple((port, 1) for port in ports)
     eligible, offered = _arranged(arrangements or {})

@@ -69,7 +69,7 @@ class Scheduler:
         self.roster = Roster(mirror)
         self._guard = Guard(mirror, self.roster, settings.topology)
         self._capacity = Capacity(
-            mirror, settings.topology, self.roster.owner, self._guard.arrangements, self.roster.held
+            mirror, settings.topology, self.roster.owner, self._guard.arrangements, self.roster.held, self.roster.levels
         )
         self._held: dict[str, str] = {}
         self._events: list[Event] = []
@@ -198,7 +198,7 @@ class Scheduler:
             for pod in bundle.pods:
                 self._reporter.pending(pod, str(error))
             return
-        if bundle.arrangement is not ANYHOW:
+        if bundle.arrangement is not ANYHOW or bundle.topology not in ("", *self._capacity.cluster.levels):
             self._mirror.nodes_changed = True
         self.roster.add(Tracked(bundle, family, least=least))
         self._events.append(JobSubmitted(job))

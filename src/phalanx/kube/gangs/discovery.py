@@ -6,6 +6,7 @@ from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import NotFoundError
 from phalanx.kube.gangs.groups import JOB, JOB_SET, LEADER_WORKER_SET, NATIVE, PLUGINS, VOLCANO
 from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Named, Stored, Wire
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
 
@@ -22,6 +23,8 @@ class ApiResources(Wire, frozen=True):
     resources: list[Named] | None = None
 
 
+HYPER_NODES = "topology.volcano.sh"
+
 KINDS: dict[str, tuple[str, type[Stored]]] = {
     NATIVE: ("podgroups", PodGroup),
     PLUGINS: ("podgroups", PodGroup),
@@ -29,8 +32,9 @@ KINDS: dict[str, tuple[str, type[Stored]]] = {
     JOB: ("jobs", BatchJob),
     JOB_SET: ("jobsets", JobSet),
     LEADER_WORKER_SET: ("leaderworkersets", LeaderWorkerSet),
+    HYPER_NODES: ("hypernodes", HyperNode),
 }
-"""What says in each dialect which pods start together."""
+"""What says in each dialect which pods start together, and where."""
 
 
 def served_groups(client: Client) -> dict[str, tuple[str, type[Stored]]]:

@@ -20,6 +20,9 @@ PLUGINS_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8
 VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 
 
+TIER_LABEL = "volcano.sh/tier-"
+"""The label of ours of the nodes that belong to one HyperNode of a tier."""
+
 GANG_ANNOTATION = "phalanx.dev/gang"
 """Has the pods of one owner start together: `true` for all that a Job has at a time, or a number of pods."""
 
@@ -110,6 +113,9 @@ def family_of(pod: Pod) -> Family:
 
 def topology_of(group: PodGroup) -> str:
     """The label whose value all pods of a group must find alike on their nodes; empty if they may lie anywhere."""
+    network = group.spec.network_topology
+    if network is not None and network.mode != "soft":
+        return f"{TIER_LABEL}{network.highest_tier_allowed}"
     constraints = group.spec.scheduling_constraints
     found = constraints.topology if constraints is not None else None
     return found[0].key if found else ""

@@ -49,6 +49,11 @@ class Roster:
         """The jobs of one family."""
         return list(self._by_family.get(family, {}).values())
 
+    def levels(self) -> dict[str, None]:
+        """The labels whose values jobs ask to have alike."""
+        bundles = (tracked.bundle for tracked in self.tracked.values())
+        return dict.fromkeys(level for each in bundles for level in (each.topology, each.arrangement.level) if level)
+
     def held(self) -> dict[str, Uses]:
         """What jobs that are bound, or being bound, hold of each node, of resources that are known by name."""
         found: dict[str, dict[str, int]] = {}

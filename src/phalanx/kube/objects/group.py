@@ -33,6 +33,7 @@ class NetworkTopology(Wire, frozen=True):
     """How near the pods of a group of Volcano must, or should, be."""
 
     mode: str = ""
+    highest_tier_allowed: int = 1
 
 
 class SubGroup(Wire, frozen=True):
@@ -75,7 +76,6 @@ class PodGroup(Stored, frozen=True):
         """A field that must hold and that phalanx does not look at; empty if there is none."""
         spec = self.spec
         fields = {
-            "networkTopology": _is_hard(spec.network_topology),
             "subGroupPolicy": any(_is_hard(each.network_topology) for each in spec.sub_group_policy or ()),
             "resourceClaims": bool(spec.resource_claims),
             "parentCompositePodGroupName": bool(spec.parent_composite_pod_group_name),
