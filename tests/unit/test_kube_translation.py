@@ -233,3 +233,27 @@ def test_fields_that_scheduling_does_not_read_are_dropped_on_receipt() -> None:
     written["metadata"] = {**written["metadata"], "managedFields": [{"manager": "kubectl"}]}
     assert b"managedFields" not in msgspec.json.encode(msgspec.convert(written, Pod))
     assert b"capacity" not in msgspec.json.encode(msgspec.convert(node("n"), KubeNode))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "what"),
+    [
+        ({"phalanx.dev/save": "8080"}, {}, "expected a port and a path such as :8080/save, got '8080'"),
+        ({"phalanx.dev/save": ":99999/"}, {}, "expected a port and a path"),
+        ({"phalanx.dev/save": ":80", "phalanx.dev/save-within": "1h"}, {}, "expected 1 to 3600 seconds, got '1h'"),
+        ({"phalanx.dev/save": ":80"}, {"hostNetwork": True}, "expected a pod with an address of its own"),
+    ],
+)
+def test_how_a_pod_saves_is_checked_before_it_is_bound(
+    annotations: dict[str, str], spec: dict[str, Any], what: str
+) -> None:
+    written = pod("p", **spec)
+    written["metadata"]["annotations"] = annotations
+    with pytest.raises(RefusedError, match=what):
+        job(written)
+
+
+def test_the_grace_of_a_gang_holds_the_time_in_which_it_saves() -> None:
+    written = pod("p")
+    written["metadata"]["annotations"] = {"phalanx.dev/save": ":80/save", "phalanx.dev/save-within": "120"}
+    assert job(written, pod("q")).grace_ms == 121_000

@@ -12,10 +12,12 @@ from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.volume import SELECTED_NODE
+from phalanx.kube.saver import save_all
 
 T = TypeVar("T")
 
 WORKERS = 8
+EVICTIONS = 16
 JOB_ANNOTATION = "phalanx.dev/job"
 """The job that a pod was bound for: by it a scheduler that was restarted knows which pods belong together."""
 
@@ -33,11 +35,14 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """All pods of a gang were asked to end; or `error` says why some were not."""
+    """All pods of a gang were asked to end; or `error` says why some were not. `unsaved` are pods that were asked to
+    save their work before, and did not, with why.
+    """
 
     job: str
     attempt: int
     error: str = ""
+    unsaved: tuple[tuple[Pod, str], ...] = ()
 
 
 Answer = Bound | Evicted
@@ -81,6 +86,8 @@ class Binder:
         self._client = Fenced(client, may)
         self._tell = tell
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="bind")
+        # Pods that save their work take their time: binds go on meanwhile.
+        self._evictions = ThreadPoolExecutor(EVICTIONS, thread_name_prefix="evict")
 
     def bind(self, job: str, attempt: int, places: tuple[tuple[Pod, str], ...]) -> None:
         """Binds all pods to their nodes, or has none of them bound."""
@@ -93,8 +100,10 @@ class Binder:
         self._pool.submit(self._provision, job, attempt, claims)
 
     def evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
-        """Asks pods to end, with their grace; those whose nodes are `gone` are deleted at once."""
-        self._pool.submit(self._evict, job, attempt, pods, gone)
+        """Asks pods to save their work, if they say how, and to end, with their grace; those whose nodes are `gone` are
+        deleted at once.
+        """
+        self._evictions.submit(self._evict, job, attempt, pods, gone)
 
     def delete(self, pods: tuple[Pod, ...]) -> None:
         """Deletes pods that are not to be kept."""
@@ -104,6 +113,7 @@ class Binder:
     def close(self) -> None:
         """Waits for what is under way."""
         self._pool.shutdown()
+        self._evictions.shutdown(wait=False, cancel_futures=True)
 
     def _provision(self, job: str, attempt: int, claims: tuple[tuple[str, str], ...]) -> None:
         try:
@@ -116,17 +126,19 @@ class Binder:
 
     def _evict(self, job: str, attempt: int, pods: tuple[Pod, ...], gone: tuple[Pod, ...]) -> None:
         error = ""
+        unsaved: tuple[tuple[Pod, str], ...] = ()
         try:
             # A budget that refuses one refuses the gang: none is evicted then.
             for pod in pods:
                 self._evict_one(pod, dry=True)
+            unsaved = save_all(pods)
             for pod in pods:
                 self._evict_one(pod, dry=False)
             for pod in gone:
                 _delete(self._client, pod, 0)
         except ApiError as refused:
             error = str(refused)
-        self._tell(Evicted(job, attempt, error))
+        self._tell(Evicted(job, attempt, error, unsaved))
 
     def _evict_one(self, pod: Pod, dry: bool) -> None:
         options = {"preconditions": {"uid": pod.metadata.uid}, **({"dryRun": ["All"]} if dry else {})}

@@ -91,6 +91,9 @@ class Scheduler:
         tracked = self.roster.tracked.get(answer.job)
         if tracked is None or tracked.attempt != answer.attempt:
             return
+        if isinstance(answer, Evicted):
+            for pod, why in answer.unsaved:
+                self._reporter.preempted(pod, why)
         match answer:
             case Bound(pods=(key,), error=error) if key in tracked.stand_ins:
                 if error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from phalanx.kube.gangs.arrangement import ANYHOW, Arrangement, eligible_label
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import PODS, Demand, demand_of
+from phalanx.kube.pods.saving import saving_of
 from phalanx.kube.pods.selection import YES, limits_of
 from phalanx.placement.placement import Placement
 from phalanx.workload.gang import ANYWHERE, Gang, Role, Task, Topology
@@ -50,6 +51,10 @@ def check_supported(pod: Pod) -> None:
     """Raises RefusedError for a pod that asks for what phalanx does not look at, and so might place wrongly."""
     if pod.spec.resource_claims:
         raise RefusedError("phalanx does not schedule pods with resourceClaims yet: use another schedulerName")
+    try:
+        saving_of(pod)
+    except ValueError as error:
+        raise RefusedError(str(error)) from error
 
 
 def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
@@ -107,8 +112,16 @@ def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
 
 
 def grace_s(pods: tuple[Pod, ...]) -> int:
-    """How long the slowest of some pods may take to end."""
-    return min(max(pod.spec.termination_grace_period_seconds for pod in pods), GRACE_MAX_S)
+    """How long the slowest of some pods may take to save their work and to end."""
+    return min(max(pod.spec.termination_grace_period_seconds for pod in pods) + _save_s(pods), GRACE_MAX_S)
+
+
+def _save_s(pods: tuple[Pod, ...]) -> int:
+    try:
+        return max((saving.within_s for saving in map(saving_of, pods) if saving is not None), default=0)
+    except ValueError:
+        # Of pods that run already, what cannot be read is not asked for.
+        return 0
 
 
 def roles_of(bundle: Bundle, gpu_types: GpuTypes) -> tuple[Role, ...]:

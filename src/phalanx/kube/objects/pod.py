@@ -140,6 +140,7 @@ class PodSpec(Wire, frozen=True):
 
     scheduler_name: str = ""
     node_name: str = ""
+    host_network: bool = False
     containers: tuple[Container, ...] = ()
     init_containers: list[Container] | None = None
     overhead: Resources | None = None
@@ -161,6 +162,7 @@ class PodStatus(Wire, frozen=True):
     """How far a pod has come."""
 
     phase: str = ""
+    pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: list[Condition] | None = None
 
 
