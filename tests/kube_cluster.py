@@ -27,7 +27,7 @@ from phalanx.kube.objects.pod import Pod
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kube-cluster"
 MANIFEST = Path(__file__).parents[1] / "examples" / "kubernetes" / "phalanx.yaml"
-STARTS_WITHIN_S = 90.0
+STARTS_WITHIN_S = 180.0
 TOKEN = "not-a-secret-of-anybody"
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

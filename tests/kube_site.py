@@ -7,15 +7,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
 
-from kube_cluster import KubeCluster
+from kube_cluster import KubeCluster, wait_for
 from kube_objects import group, pod
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import NotFoundError
+from phalanx.kube.api.errors import ConflictError, ForbiddenError
 from phalanx.kube.api.reflector import Page
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.run import Run
@@ -100,7 +100,7 @@ def verb(cluster: KubeCluster, *options: str) -> Iterator[subprocess.Popen[bytes
 
 
 def create_priority(api: Client, name: str, value: int, **fields: Any) -> None:
-    """A PriorityClass, which stays for the tests after this one."""
+    """A PriorityClass, which stays for the tests after this one. Admission knows of it a moment later."""
     body = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -108,7 +108,14 @@ def create_priority(api: Client, name: str, value: int, **fields: Any) -> None:
         "value": value,
         **fields,
     }
-    try:
-        api.get(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}", dict[str, Any])
-    except NotFoundError:
+    with suppress(ConflictError):
         api.post("/apis/scheduling.k8s.io/v1/priorityclasses", body)
+
+    def is_known() -> bool:
+        try:
+            api.post(POD_PATH, pod("any", priorityClassName=name), dryRun="All")
+        except ForbiddenError:
+            return False
+        return True
+
+    wait_for(f"PriorityClass {name} is known", is_known)
