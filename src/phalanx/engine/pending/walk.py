@@ -23,6 +23,7 @@ from phalanx.engine.state.requests import ALL, Request
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.policy.policy import Key
+from phalanx.policy.view import Usage
 from phalanx.protocol.reason import LACK_REASON, Reason
 
 TRIED_FOR_QUOTA_OR_PLACE = (*LACK_REASON.values(), Reason.QUOTA, Reason.UNDECIDED)
@@ -59,6 +60,8 @@ class Walk:
         if state.cells is not None:
             self._ranks = dict(sorted(requests.by_priority.items(), reverse=True))
         self._rank = 0
+        self._needs: dict[str, Usage] = {}
+        self._needs_since = -1
         self._late: list[Entry] = []
         self._late_cursor = 0
         self.undecided: list[EquivalenceClass] = []
@@ -190,7 +193,18 @@ class Walk:
     def may_reclaim(self, record: JobRecord) -> bool:
         """Whether a job may reclaim what others borrow, once jobs of its own queue are preempted for it."""
         quotas = self.state.quotas
-        return bool(quotas) and quotas.may_reclaim(record.job.queue, need_of_others(self.state, record))
+        return bool(quotas) and quotas.may_reclaim(record.job.queue, self._need_of_others(record))
+
+    def _need_of_others(self, record: JobRecord) -> Usage:
+        """What a job needs of other queues; it is the same until the plan goes on."""
+        mark = self.builder.transaction.mark()
+        if mark != self._needs_since:
+            self._needs_since = mark
+            self._needs.clear()
+        need = self._needs.get(record.job.id)
+        if need is None:
+            need = self._needs[record.job.id] = need_of_others(self.state, record)
+        return need
 
     def unsettle(self) -> None:
         """Refusals of earlier decisions do not count any more."""
@@ -290,10 +304,16 @@ class Walk:
         if self.rules.plain:
             return may & self._headroom.reclaimable(queue.path)
         # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
+        most_of_each = self.state.quotas.reclaimable(queue.path)
         found = 0
-        for pending in queue:
-            if pending.bit & may and self.may_reclaim(self.state.jobs[pending.job]):
-                found |= pending.bit
+        for pending in queue if most_of_each else ():
+            if pending.bit & may:
+                need = self._need_of_others(self.state.jobs[pending.job])
+                if any(
+                    all(not asked or asked <= has for asked, has in zip(need, most, strict=True))
+                    for most in most_of_each
+                ):
+                    found |= pending.bit
         return found
 
     def _standing_alone(self, queue: QueueCandidates, is_open: int) -> int:
