@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kube_cluster import BUDGETS, KubeCluster, create, wait_for
+from kube_cluster import BUDGETS, NATIVE_GROUPS, KubeCluster, create, wait_for
 from kube_objects import node, pod
 from kube_site import POD_PATH, create_priority, events, gang, nodes_of, phalanx, pods, reason, scheduling, verb
 from phalanx.kube.api.client import Client
@@ -36,8 +36,10 @@ def test_a_native_gang_is_bound_whole(api: Client, cluster: KubeCluster) -> None
     with scheduling(cluster):
         create(api, pod("a", 8, schedulingGroup={"podGroupName": "native"}))
         wait_for("the first waits for the second", lambda: "2 pods of PodGroup default/native" in reason(api, "a"))
+        wait_for("so does its group", lambda: "2 pods" in group_condition(api, "native").get("message", ""))
         create(api, pod("b", 8, schedulingGroup={"podGroupName": "native"}))
         wait_for("both are bound", lambda: len(nodes_of(api)) == 2)
+        wait_for("its group says so", lambda: group_condition(api, "native").get("status") == "True")
 
 
 def test_a_gang_that_does_not_fit_stays_unbound_and_says_why(api: Client, cluster: KubeCluster) -> None:
@@ -46,6 +48,7 @@ def test_a_gang_that_does_not_fit_stays_unbound_and_says_why(api: Client, cluste
         wait_for("the small one is bound", lambda: "small" in nodes_of(api))
         wait_for("the gang says why", lambda: "no part of this cluster could ever hold it" in reason(api, "large-2"))
         wait_for("so does an event", lambda: any("no part" in each for each in events(api, "large-0")))
+        wait_for("and one of its group", lambda: any("no part" in each for each in events(api, "large")))
     assert list(nodes_of(api)) == ["small"]
 
 
@@ -115,6 +118,12 @@ def test_of_two_gangs_the_one_without_a_budget_is_evicted(api: Client, cluster: 
         create_priority(api, "urgent", 1000)
         create(api, pod("urgent", 8, priorityClassName="urgent"))
         wait_for("the free one is evicted", lambda: sorted(nodes_of(api)) == ["kept-0", "urgent"])
+
+
+def group_condition(api: Client, name: str) -> dict[str, Any]:
+    """The condition of a native PodGroup."""
+    conditions = api.get(f"{NATIVE_GROUPS}/{name}", dict[str, Any]).get("status", {}).get("conditions", ())
+    return next((each for each in conditions if each["type"] == "PodGroupInitiallyScheduled"), {})
 
 
 def budget(name: str, group: str, **spec: Any) -> dict[str, Any]:

@@ -12,10 +12,11 @@ from kube_objects import as_group, as_node, as_pod, group, node, pod
 from phalanx.cluster.cluster import Health
 from phalanx.kube.api.reflector import Changed, Listed
 from phalanx.kube.binder import JOB_ANNOTATION, Bound, Evicted
-from phalanx.kube.gangs.groups import NATIVE, PLUGINS
+from phalanx.kube.gangs.groups import NATIVE, PLUGINS, GroupRef
 from phalanx.kube.jobs.tracked import Step
 from phalanx.kube.mirror import NODES, PODS, Mirror
 from phalanx.kube.nodes import health_of
+from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.scheduler import Scheduler, Settings
@@ -29,6 +30,7 @@ class Notebook:
         self.evictions: list[tuple[str, int, list[str], list[str]]] = []
         self.deleted: list[str] = []
         self.lines: dict[str, str] = {}
+        self.groups: dict[str, str] = {}
 
     def bind(self, job: str, attempt: int, places: tuple[tuple[Pod, str], ...]) -> None:
         self.binds.append((job, attempt, {pod.metadata.name: node for pod, node in places}))
@@ -42,6 +44,12 @@ class Notebook:
 
     def pending(self, pod: Pod, message: str) -> None:
         self.lines[pod.metadata.name] = message
+
+    def group_pending(self, group: GroupRef, metadata: Metadata, message: str) -> None:
+        self.groups[group.name] = message
+
+    def group_started(self, group: GroupRef, metadata: Metadata) -> None:
+        self.groups.pop(group.name, None)
 
     def preempted(self, pod: Pod, message: str) -> None:
         pass

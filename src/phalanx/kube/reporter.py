@@ -1,25 +1,37 @@
-"""The reporter: writes why a pod waits as its condition and as an event, when that changes, beside everything else."""
+"""The reporter: writes why pods and groups wait as conditions and events, when that changes, beside everything else."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError
+from phalanx.kube.gangs.groups import NATIVE, GroupRef
+from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
 
 WORKERS = 2
 MESSAGE_MAX = 1000
 COMPONENT = "phalanx"
+POD = {"apiVersion": "v1", "kind": "Pod"}
+
+
+KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet"}
+"""The kinds of groups that are objects, by how they are called in paths."""
 
 
 class Reporter:
-    """Says of each pod what it waits for. What cannot be written is left: it is said again when it changes."""
+    """Says of each pod and group what it waits for. What cannot be written is left: it is said again when it changes.
+
+    `groups` are the paths of the groups of each dialect.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.groups: dict[str, str] = {}
         self._told: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="report")
 
@@ -29,9 +41,22 @@ class Reporter:
             self._told[pod.metadata.uid] = message
             self._pool.submit(self._write, pod, message[:MESSAGE_MAX])
 
+    def group_pending(self, group: GroupRef, metadata: Metadata, message: str) -> None:
+        """The gang of a group waits for this."""
+        path = self.groups.get(group.dialect, "")
+        if path.rpartition("/")[2] in KINDS and metadata.uid and self._told.get(metadata.uid) != message:
+            self._told[metadata.uid] = message
+            self._pool.submit(self._write_group, path, metadata, message[:MESSAGE_MAX])
+
+    def group_started(self, group: GroupRef, metadata: Metadata) -> None:
+        """The gang of a group is bound."""
+        self._told.pop(metadata.uid, None)
+        if group.dialect == NATIVE and NATIVE in self.groups:
+            self._pool.submit(self._condition, self.groups[NATIVE], metadata, "True", "Scheduled", "")
+
     def preempted(self, pod: Pod, message: str) -> None:
         """The pod is ended for another job."""
-        self._pool.submit(self._event, pod, "Normal", "Preempted", message[:MESSAGE_MAX])
+        self._pool.submit(self._event, POD, pod.metadata, "Normal", "Preempted", message[:MESSAGE_MAX])
 
     def forget(self, uid: str) -> None:
         """The pod is gone, or runs."""
@@ -50,7 +75,15 @@ class Reporter:
         except ApiError:
             self._told.pop(pod.metadata.uid, None)
             return
-        self._event(pod, "Warning", "FailedScheduling", message)
+        self._event(POD, pod.metadata, "Warning", "FailedScheduling", message)
+
+    def _write_group(self, path: str, metadata: Metadata, message: str) -> None:
+        """An event on any group; on Kubernetes' own also the condition that it has for this."""
+        prefix, _, plural = path.rpartition("/")
+        if f"/{NATIVE}/" in path:
+            self._condition(path, metadata, "False", "Unschedulable", message)
+        of = {"apiVersion": prefix.removeprefix("/apis/"), "kind": KINDS[plural]}
+        self._event(of, metadata, "Warning", "FailedScheduling", message)
 
     def _patch(self, pod: Pod, message: str) -> None:
         """Writes the condition, unless the pod is another than it was: one that is bound by now keeps its own."""
@@ -66,20 +99,27 @@ class Reporter:
         version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
         self._client.patch(f"{_path(pod)}/status", {"metadata": version, "status": {"conditions": [condition]}})
 
-    def _event(self, pod: Pod, kind: str, reason: str, message: str) -> None:
+    def _condition(self, path: str, metadata: Metadata, status: str, reason: str, message: str) -> None:
+        prefix, _, plural = path.rpartition("/")
+        condition = {
+            "type": "PodGroupInitiallyScheduled",
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": _written(datetime.now(UTC)),
+        }
+        target = f"{prefix}/namespaces/{metadata.namespace}/{plural}/{metadata.name}/status"
+        with contextlib.suppress(ApiError):
+            self._client.patch(target, {"status": {"conditions": [condition]}})
+
+    def _event(self, of: dict[str, str], metadata: Metadata, kind: str, reason: str, message: str) -> None:
         now = _written(datetime.now(UTC))
-        name, namespace = pod.metadata.name, pod.metadata.namespace
+        name, namespace = metadata.name, metadata.namespace
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": name,
-                "namespace": namespace,
-                "uid": pod.metadata.uid,
-            },
+            "involvedObject": {**of, "name": name, "namespace": namespace, "uid": metadata.uid},
             "type": kind,
             "reason": reason,
             "message": message,

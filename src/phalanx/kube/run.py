@@ -102,6 +102,7 @@ class Run:
             CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
             **served_groups(self._client),
         }
+        self._reporter.groups = {kind: path for kind, (path, _) in kinds.items()}
         for kind, (path, as_type) in kinds.items():
             self.reflectors[kind] = Reflector(self._client, kind, path, as_type, self._inbox.put)
         for reflector in self.reflectors.values():

@@ -16,7 +16,7 @@ from phalanx.kube.engine import Engine
 from phalanx.kube.gangs.arrangement import ANYHOW, ELIGIBLE_LABEL
 from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
-from phalanx.kube.gangs.groups import Family
+from phalanx.kube.gangs.groups import Family, GroupRef
 from phalanx.kube.jobs.adoption import Adoption
 from phalanx.kube.jobs.roster import Roster
 from phalanx.kube.jobs.tracked import Step, Tracked
@@ -166,6 +166,8 @@ class Scheduler:
             self._submit(bundle, family, group.least if group is not None and group.least > placed else 0)
         for pod, line in formed.waiting:
             self._reporter.pending(pod, line)
+        if formed.waiting and not formed.bundles and not is_pending:
+            self._say(family, (), formed.waiting[0][1])
 
     def _stand_in(self, known: Iterable[Tracked], free: list[Pod]) -> None:
         """Binds pods that came for members of a gang which have ended where these were: that is held for the gang."""
@@ -198,8 +200,7 @@ class Scheduler:
             job = job_of(bundle, self._capacity.gpu_types)
         except RefusedError as error:
             self._unfit[family] = None
-            for pod in bundle.pods:
-                self._reporter.pending(pod, str(error))
+            self._say(family, bundle.pods, str(error))
             return
         if bundle.arrangement is not ANYHOW or bundle.topology not in ("", *self._capacity.cluster.levels):
             self._mirror.nodes_changed = True
@@ -229,8 +230,16 @@ class Scheduler:
         """Jobs that would have started where they may not are held until something changes."""
         for job, why in held.items():
             self._held[job] = why
-            for pod in self.roster.tracked[job].bundle.pods:
-                self._reporter.pending(pod, why)
+            tracked = self.roster.tracked[job]
+            self._say(tracked.family, tracked.bundle.pods, why)
+
+    def _say(self, family: Family, pods: Iterable[Pod], line: str) -> None:
+        """Writes what pods and their group wait for."""
+        for pod in pods:
+            self._reporter.pending(pod, line)
+        group = self._mirror.groups.get(family) if isinstance(family, GroupRef) else None
+        if isinstance(family, GroupRef) and group is not None:
+            self._reporter.group_pending(family, group.metadata, line)
 
     def _drop(self, tracked: Tracked) -> None:
         """Forgets a job. Pods of it that are still there are looked at anew."""
@@ -246,8 +255,7 @@ class Scheduler:
     def _refused(self, event: Event, why: str) -> None:
         if isinstance(event, JobSubmitted):
             tracked = self.roster.tracked[event.job.id]
-            for pod in tracked.bundle.pods:
-                self._reporter.pending(pod, why)
+            self._say(tracked.family, tracked.bundle.pods, why)
             # It is tried again when the nodes or one of its pods change.
             self.roster.remove(tracked)
             self._unfit[tracked.family] = None
@@ -296,6 +304,9 @@ class Scheduler:
             tracked.start = None
         for uid in tracked.uids.values():
             self._reporter.forget(uid)
+        group = self._mirror.group(tracked.family)
+        if isinstance(tracked.family, GroupRef) and group is not None and tracked.least:
+            self._reporter.group_started(tracked.family, group.metadata)
         if tracked.stop is not None:
             self._evict(tracked)
             return
@@ -310,8 +321,7 @@ class Scheduler:
         for action in (tracked.start, tracked.stop):
             if action is not None:
                 self._events.append(Failed(action, answer.error))
-        for pod in tracked.bundle.pods:
-            self._reporter.pending(pod, f"it could not be bound: {answer.error}")
+        self._say(tracked.family, tracked.bundle.pods, f"it could not be bound: {answer.error}")
         if answer.undone or tracked.stop is not None:
             self._drop(tracked)
             return
@@ -345,8 +355,7 @@ class Scheduler:
         if refusal:
             # Its devices were claimed when that was not so yet.
             self._events.append(Failed(action.id, refusal))
-            for pod in tracked.bundle.pods:
-                self._reporter.pending(pod, refusal)
+            self._say(tracked.family, tracked.bundle.pods, refusal)
             return
         tracked.start, tracked.attempt = action.id, action.id.attempt
         tracked.step = Step.BINDING
@@ -404,8 +413,7 @@ class Scheduler:
             left -= 1
             self._told[job] = reason
             line = in_kubernetes(because_in(engine.state, explain(engine.state, job)), tracked.bundle)
-            for pod in tracked.bundle.pods:
-                self._reporter.pending(pod, line)
+            self._say(tracked.family, tracked.bundle.pods, line)
 
 
 def in_kubernetes(line: str, bundle: Bundle) -> str:
