@@ -149,6 +149,8 @@ def test_a_gang_whose_pods_are_apart_by_zones_lies_in_as_many(api: Client, clust
         wait_for("both are bound", lambda: zones_of(api) == ["a", "b"])
         create(api, *alike(gang("h", 3, 1, affinity=apart(ZONE, app="h")), app="h"))
         wait_for("three find no zones", lambda: "ruled out by its pod anti-affinity" in reason(api, "h-0"))
+        create(api, *alike(gang("i", 2, 16, affinity=apart(ZONE, app="i")), app="i"))
+        wait_for("no node is so large", lambda: "ruled out by a lack of GPUs" in reason(api, "i-0"))
 
 
 def test_a_gang_whose_pods_are_near_one_another_lies_in_one_zone(api: Client, cluster: KubeCluster) -> None:

@@ -422,4 +422,5 @@ def in_kubernetes(line: str, bundle: Bundle) -> str:
     """
     line = STORAGE.sub(r"\1", line)
     line = AFFINITY.sub("ruled out by its node affinity", line)
-    return ELIGIBLE.sub(f"ruled out by {' and '.join(bundle.arrangement.because)}", line)
+    because = " and ".join(bundle.arrangement.because) or "what its pods require of one another"
+    return ELIGIBLE.sub(f"ruled out by {because}", line)
