@@ -15,6 +15,8 @@ from sqlalchemy import Connection
 
 from phalanx.server.accounts.roles import Account, Grant, Role
 from phalanx.server.api.streams.live import BEHIND_MAX, JOBS_MAX, WHOLE_MAX, next_piece
+from phalanx.server.api.streams.new_figures import NewFigures
+from phalanx.server.figures.series import FILE, STEP_MS, SeriesWriter
 from phalanx.server.store.database import open_database
 from phalanx.server.store.tables import jobs, journal
 
@@ -155,3 +157,21 @@ def test_a_live_stream_tells_of_a_burst_in_few_pieces_and_goes_on_where_it_broke
         assert read_until(response, "gap")["data"]["from_seq"] == 1 << 40
     for job in ids:
         rehearsal.client.post(f"/jobs/{job}:cancel")
+
+
+def test_a_live_stream_tells_when_there_are_new_figures(rehearsal: Server) -> None:
+    with rehearsal.client.stream("GET", "/events", params={"live": "true"}, timeout=60) as response:
+        event = read_until(response, "figures")
+    assert "id" not in event
+
+
+def test_figures_are_new_once(tmp_path: Path) -> None:
+    figures = NewFigures(tmp_path)
+    assert not figures.are_there()
+    writer = SeriesWriter(tmp_path / FILE)
+    assert figures.are_there()
+    assert not figures.are_there()
+    writer.add([("cluster", {"gpus_total": 8.0})], 0)
+    writer.add([("cluster", {"gpus_total": 8.0})], STEP_MS)
+    assert figures.are_there()
+    writer.close()

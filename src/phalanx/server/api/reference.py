@@ -51,7 +51,7 @@ most 32 MB, all others at most 4 MB. What is larger is `too_large`.
 **Events** (`GET /events`) are server-sent: `id` is the number of the journal record, and a stream that broke off goes
 on with `Last-Event-ID`, a number from 0 to 2^62; any other is a `bad_request`. With `?live=true`, for pages, at most
 four pieces a second come: many records as one event `changes`, too many as an event `gap`, after which a page reads
-anew what it shows.
+anew what it shows. An event `figures` without an id says that series have new points.
 
 **Commands beside a task** run over a web socket at `/jobs/{job}/exec?rank=0&arg=WORD&arg=WORD`, in a terminal with
 `&tty=ROWSxCOLUMNS`, for callers who may change the job. Binary messages are what is typed, at most 1 MiB each, and

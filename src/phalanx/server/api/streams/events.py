@@ -41,7 +41,8 @@ async def stream_events(
 
     With `live` at most four pieces a second come. More than 50 new records are told of in one event `changes` with the
     `jobs` they are about and their number by `types`; `more` says that not all jobs are named. A client that is more
-    than 10,000 records behind gets an event `gap` instead: it must read anew what it shows.
+    than 10,000 records behind gets an event `gap` instead: it must read anew what it shows. An event `figures`, which
+    has no id, says that series have new points.
     """
     if not account.seen_queues:
         raise Refusal("forbidden", "you have no role anywhere: ask an admin for one")

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, func, select
 
 from phalanx.server.accounts.roles import Account
 from phalanx.server.api.context import Context
-from phalanx.server.api.streams.records import QUIET_S, chunk_of, queues_of
+from phalanx.server.api.streams.new_figures import LOOK_S, NewFigures
+from phalanx.server.api.streams.records import chunk_of, queues_of
 from phalanx.server.api.streams.standing import Standing
 from phalanx.server.store.journal import newest_seq
 from phalanx.server.store.tables import journal
@@ -34,6 +35,8 @@ PAUSE_S = 0.25
 """The least time between two pieces. The first after a silence comes at once."""
 
 RETRY_MS = 1_000
+FIGURES = b"event: figures\ndata: {}\n\n"
+"""Says that series have new points. It is no record, so it has no id."""
 
 
 class Piece(NamedTuple):
@@ -47,16 +50,19 @@ async def live(standing: Standing, context: Context, seq: int) -> AsyncGenerator
     """Streams what follows a record, for as long as the caller may hear it."""
     yield b"retry: %d\n\n" % RETRY_MS
     sent_s = 0.0
+    figures = NewFigures(context.options.file())
     while True:
         await asyncio.sleep(max(sent_s + PAUSE_S - monotonic(), 0))
         piece = await context.read(next_piece, seq, await standing.account())
         if piece is None:
-            await context.engine.beyond(seq, QUIET_S)
+            await context.engine.beyond(seq, LOOK_S)
             if context.engine.news.seq <= seq:
-                yield b": still here\n\n"
+                yield FIGURES if figures.are_there() else b": still here\n\n"
             continue
         if piece.content:
             yield piece.content
+        if figures.are_there():
+            yield FIGURES
         sent_s, seq = monotonic(), piece.seq
 
 

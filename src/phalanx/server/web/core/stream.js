@@ -14,7 +14,7 @@ const jobOf = (part) => {
 const jobsIn = (body) =>
   (body.type === "Decision" ? ABOUT_JOBS.flatMap((key) => (body[key] ?? []).map(jobOf)) : [jobOf(body)]).filter(Boolean);
 
-const emptyBatch = () => ({ records: 0, jobs: new Set(), nodes: new Set(), types: new Set(), many: false, gap: false, seq: 0 });
+const emptyBatch = () => ({ records: 0, jobs: new Set(), nodes: new Set(), types: new Set(), many: false, gap: false, figures: false, seq: 0 });
 
 export class Stream {
   #onBatch;
@@ -89,7 +89,7 @@ export class Stream {
     }
   }
 
-  // A comment comes every 15 s: a connection that is silent for longer is dead, even if nothing has closed it.
+  // A comment comes every 5 s: a connection that is silent for longer is dead, even if nothing has closed it.
   #expectMore() {
     clearTimeout(this.#watchdog);
     const abort = this.#abort;
@@ -108,6 +108,7 @@ export class Stream {
     }
     if (!data) return;
     if (type === "gap") this.#batch.gap = true;
+    else if (type === "figures") this.#batch.figures = true;
     else if (type === "changes") this.#noteMany(JSON.parse(data));
     else this.#note(JSON.parse(data));
     this.#schedule();

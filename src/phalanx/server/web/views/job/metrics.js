@@ -1,13 +1,12 @@
 // What a job has said of itself and what its GPUs did, over time; also after it has ended.
-import { aboutJob, useData } from "../../core/data.js";
-import { html, useEffect } from "../../core/dom.js";
+import { aboutFigures, aboutJob, useData } from "../../core/data.js";
+import { html } from "../../core/dom.js";
 import { number, percent } from "../../core/format.js";
 import { Chart, COLOURS } from "../../parts/chart.js";
 import { Empty } from "../../parts/empty.js";
 import { Loaded } from "../../parts/problem.js";
 import { LIVE_STATES } from "../../parts/state.js";
 
-const FIGURES_MS = 10_000;
 const TITLES = { gpus: "GPUs", utilization: "GPU busy, %", memory_mb: "GPU memory, MB", progress: "Step" };
 
 const rounded = (value) => number(Number(value.toPrecision(5)));
@@ -38,14 +37,9 @@ const Measured = ({ series }) => {
 };
 
 export const Metrics = ({ job }) => {
-  const source = useData(`/series?scope=${encodeURIComponent(`job:${job.id}`)}&points=300`, aboutJob(job.id));
-  // The server takes figures every ten seconds and tells of none: no record says that there is a new one.
-  const live = LIVE_STATES.includes(job.state) && job.state !== "waiting";
-  useEffect(() => {
-    if (!live) return undefined;
-    const timer = setInterval(() => document.visibilityState === "visible" && source.reload(), FIGURES_MS);
-    return () => clearInterval(timer);
-  }, [live]);
+  const isMeasured = LIVE_STATES.includes(job.state) && job.state !== "waiting";
+  const concerns = (batch) => aboutJob(job.id)(batch) || (isMeasured && aboutFigures(batch));
+  const source = useData(`/series?scope=${encodeURIComponent(`job:${job.id}`)}&points=300`, concerns);
   return html`
     ${job.progress && html`<${LastReport} progress=${job.progress} />`}
     <${Loaded} source=${source}>${(series) => html`<${Measured} series=${series} />`}<//>

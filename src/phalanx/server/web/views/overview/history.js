@@ -1,5 +1,5 @@
 // GPUs over the last day, or over the time that the server has measured if that is less than half of it.
-import { aboutAll, useData } from "../../core/data.js";
+import { aboutFigures, useData } from "../../core/data.js";
 import { html, useMemo } from "../../core/dom.js";
 import { serverNow } from "../../core/clock.js";
 import { clock } from "../../core/format.js";
@@ -7,8 +7,7 @@ import { Chart } from "../../parts/chart.js";
 import { Loaded } from "../../parts/problem.js";
 
 const DAY_MS = 86_400_000;
-const PAUSE_MS = 10_000;
-const LINES = { gpus_allocated: "--gpu-allocated", gpus_busy: "--gpu-busy", gpus_idle: "--gpu-suspended", gpus_failed: "--gpu-failed" };
+const LINES = { gpus_allocated: "--gpu-allocated", gpus_busy: "--gpu-busy", gpus_idle: "--gpu-suspended", gpus_reserved: "--gpu-reserved", gpus_draining: "--gpu-draining", gpus_failed: "--gpu-failed" };
 
 const WORDS = { gpus_allocated: "allocated, not busy" };
 
@@ -41,9 +40,9 @@ const begun = (series) => {
 
 export const History = () => {
   const day_ms = useMemo(() => Math.floor(serverNow() - DAY_MS), []);
-  const day = useData(pathSince(day_ms), aboutAll, PAUSE_MS);
+  const day = useData(pathSince(day_ms), aboutFigures);
   const young_ms = day.data && youngSince(day.data);
-  const young = useData(young_ms === null ? null : pathSince(young_ms), aboutAll, PAUSE_MS);
+  const young = useData(young_ms === null ? null : pathSince(young_ms), aboutFigures);
   return html`<section class="card"><${Loaded} source=${young_ms === null ? day : young}>${(found) => {
     const series = young_ms === null ? found : begun(found);
     const title = young_ms === null ? "the last day" : `since ${clock(series.start_ms)}`;
