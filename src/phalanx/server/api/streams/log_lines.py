@@ -86,10 +86,10 @@ class Reader:
 
 
 async def _lines(reader: Reader, job: str, attempt: int, follow: bool) -> AsyncGenerator[bytes, None]:
-    news, ended, known = reader.context.engine.news, not follow, None
+    engine, ended, known = reader.context.engine, not follow, None
     while True:
-        if follow and news.seq != known:
-            known = news.seq
+        if follow and engine.news.seq != known:
+            known = engine.news.seq
             ended = await has_ended(reader.context, job, attempt)
         lines = await reader.find(reader.logs.lines, ended)
         while piece := await reader.find(_piece, lines):
