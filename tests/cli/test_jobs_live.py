@@ -245,7 +245,7 @@ def test_who_waits_for_a_job_that_cannot_start_hears_why(phalanx: Phalanx) -> No
     job = submit(phalanx, "--gpus", "64", "--", "true")
     result = phalanx("wait", "--timeout", "3", job)
     assert result.code == Exit.JOB_NOT_FINISHED
-    assert f"job {job} waits: never_fits; `phalanx why {job}` tells more" in result.err
+    assert f"job {job} is pending: never_fits; `phalanx why {job}` tells more" in result.err
     phalanx("cancel", job)
 
 

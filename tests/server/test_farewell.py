@@ -27,7 +27,7 @@ def test_it_says_what_goes_on_and_how_it_comes_back(folder: Path) -> None:
     line = stopped(server)
     assert "1 job goes on without it and keeps its GPUs" in line
     assert f"`phalanx up --data {folder}`, with the same options, finds it again" in line
-    assert "1 job waits until then" in line
+    assert "1 job stays pending until then" in line
     again = Server(folder, *options).start()
     assert again.wait(running["id"], "running")["attempts"] == 1
     again.client.post(f"/jobs/{running['id']}:cancel").raise_for_status()

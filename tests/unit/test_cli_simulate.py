@@ -511,7 +511,7 @@ def test_a_follower_looks_at_the_clock_once_in_many_turns() -> None:
         follower(state)
     assert not told
     follower(state)
-    assert told == [(0, "0s of virtual time, 0 jobs wait")]
+    assert told == [(0, "0s of virtual time, 0 pending jobs")]
 
 
 def test_a_follower_ends_the_run_when_asked() -> None:

@@ -53,7 +53,7 @@ def _tell_started(jobs: list[dict[str, Any]]) -> None:
     for job in jobs:
         if job["state"] != "waiting":
             click.echo(
-                f"job {job['id']} has started already: it goes on, and is held if it has to wait again", err=True
+                f"job {job['id']} has started already: it goes on, and is held if it becomes pending again", err=True
             )
 
 

@@ -1,4 +1,4 @@
-"""`phalanx hold`: have waiting jobs not start."""
+"""`phalanx hold`: keep pending jobs from starting."""
 
 from __future__ import annotations
 

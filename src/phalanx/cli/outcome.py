@@ -32,7 +32,7 @@ class Patience:
             return
         if time.monotonic() - self._since_s >= PATIENT_S:
             self._told = reason
-            click.echo(f"job {job['id']} waits: {reason}; `phalanx why {job['id']}` tells more", err=True)
+            click.echo(f"job {job['id']} is pending: {reason}; `phalanx why {job['id']}` tells more", err=True)
 
 
 def wait_for(client: Client, job: str, deadline_s: float | None = None) -> tuple[Exit, dict[str, Any] | None]:

@@ -41,8 +41,8 @@ class Follower:
         if now_s - self._told_s >= SECONDS_BETWEEN_LINES:
             self._told_s = now_s
             present = state.in_line + sum(map(len, state.runs.values()))
-            waiting = f"{state.in_line:,} {'job waits' if state.in_line == 1 else 'jobs wait'}"
-            line = f"{duration_text(state.now / 1000)} of virtual time, {waiting}"
+            pending = f"{state.in_line:,} pending job{'' if state.in_line == 1 else 's'}"
+            line = f"{duration_text(state.now / 1000)} of virtual time, {pending}"
             self._tell(len(state.jobs) - present, line)
 
 

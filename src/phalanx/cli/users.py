@@ -62,7 +62,7 @@ def add(name: str, password: bool, role: str | None, queue: str, unix_user: str)
 def remove(name: str) -> None:
     """Remove the user NAME and the tokens of this user."""
     connect().change("DELETE", f"/users/{quote(name, safe='')}")
-    click.echo(f"removed {name}; waiting jobs are cancelled, those that run go on", err=True)
+    click.echo(f"removed {name}; pending jobs are cancelled, those that run go on", err=True)
 
 
 @users.command()
@@ -112,7 +112,7 @@ def password(name: str) -> None:
 def disable(name: str) -> None:
     """Disable the user NAME: tokens and password are refused, and pending jobs are held."""
     connect().change("PATCH", f"/users/{quote(name, safe='')}", {"disabled": True})
-    click.echo(f"{name} is shut out; waiting jobs are held, those that run go on", err=True)
+    click.echo(f"{name} is shut out; pending jobs are held, those that run go on", err=True)
 
 
 @users.command()

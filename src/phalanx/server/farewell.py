@@ -20,14 +20,14 @@ def farewell(options: Options) -> str:
             totals = state_totals(connection)
     except StoreError:
         return f"the server stops; {again} starts it again"
-    busy, waiting = sum(totals.get(state, 0) for state in BUSY), totals.get("waiting", 0)
-    waits = f"; {_jobs(waiting)} {'waits' if waiting == 1 else 'wait'} until then" if waiting else ""
+    busy, pending = sum(totals.get(state, 0) for state in BUSY), totals.get("waiting", 0)
+    rest = f"; {_jobs(pending)} {'stays' if pending == 1 else 'stay'} pending until then" if pending else ""
     if options.backend != "local":
-        return f"the server stops, and simulated jobs with it; {again} goes on{waits}"
+        return f"the server stops, and simulated jobs with it; {again} goes on{rest}"
     if not busy:
-        return f"the server stops; no job runs; {again} starts it again{waits}"
+        return f"the server stops; no job runs; {again} starts it again{rest}"
     goes = "goes on without it and keeps its" if busy == 1 else "go on without it and keep their"
-    return f"the server stops; {_jobs(busy)} {goes} GPUs; {again} finds {'it' if busy == 1 else 'them'} again{waits}"
+    return f"the server stops; {_jobs(busy)} {goes} GPUs; {again} finds {'it' if busy == 1 else 'them'} again{rest}"
 
 
 def _jobs(count: int) -> str:

@@ -56,10 +56,10 @@ def _of_jobs(connection: Connection) -> Iterator[Metric]:
     for state in STATES:
         by_state.add_metric([state], totals.get(state, 0))
     yield by_state
-    waiting = GaugeMetricFamily("phalanx_queue_jobs_waiting", "Jobs that wait, by queue.", labels=["queue"])
+    waiting = GaugeMetricFamily("phalanx_queue_jobs_waiting", "Pending jobs, by queue.", labels=["queue"])
     running = GaugeMetricFamily("phalanx_queue_jobs_running", "Jobs that hold devices, by queue.", labels=["queue"])
     used = GaugeMetricFamily("phalanx_queue_gpus_used", "GPUs that jobs hold, by queue.", labels=["queue"])
-    wanted = GaugeMetricFamily("phalanx_queue_gpus_waiting", "GPUs that waiting jobs ask for.", labels=["queue"])
+    wanted = GaugeMetricFamily("phalanx_queue_gpus_waiting", "GPUs that pending jobs ask for.", labels=["queue"])
     for queue in queue_totals(jobs.counted(connection)):
         waiting.add_metric([queue["name"]], queue["waiting"])
         running.add_metric([queue["name"]], queue["running"])

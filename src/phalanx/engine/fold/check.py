@@ -368,7 +368,9 @@ def check_plan(state: State, plan: Plan) -> None:
     for claim in plan.claims:
         record = state.record(claim.job)
         if not _in_line(record, plan) or claim.attempt != record.next_attempt:
-            raise ValueError(f"a claim for attempt {claim.attempt} of job {claim.job}, which does not wait for it")
+            raise ValueError(
+                f"a claim for attempt {claim.attempt} of job {claim.job}, which is not pending with that attempt next"
+            )
         offered = state.capacity.all_devices if claim.waits or plan.withdrawn else state.capacity.free
         _check_claim(state, record, claim, offered, booked)
     for action in plan.actions:
@@ -379,10 +381,10 @@ def check_plan(state: State, plan: Plan) -> None:
             StopReason(action.reason)
     for reservation in plan.reservations or ():
         if not _in_line(state.record(reservation.job), plan):
-            raise ValueError(f"a reservation for job {reservation.job}, which is not in line")
+            raise ValueError(f"a reservation for job {reservation.job}, which is not pending")
     for verdict in plan.verdicts:
         if not _in_line(state.record(verdict.job), plan):
-            raise ValueError(f"a verdict on job {verdict.job}, which is not in line")
+            raise ValueError(f"a verdict on job {verdict.job}, which is not pending")
     if plan.cells:
         cells_check.check_steps(state, plan.cells)
 

@@ -120,7 +120,7 @@ async def change_user(
 
 @router.delete("/users/{name}", status_code=204, responses=answers(ErrorModel, WRITE))
 async def drop_user(name: UserName, request: Request, account: SignedIn, context: WorkerContext) -> Response:
-    """Remove a user with all roles and tokens. Waiting jobs are cancelled, those that run go on."""
+    """Remove a user with all roles and tokens. Pending jobs are cancelled, those that run go on."""
     _need_admin(account)
     await hand_over(context, caller_of(request, account), DropUser(name))
     return Response(status_code=204)

@@ -56,11 +56,9 @@ def _change_route(verb: str, about: str) -> None:
 
 
 _change_route("cancel", "Cancel a job, or an array: it is given notice, and is gone after its grace at the latest.")
-_change_route("hold", "Have a waiting job, or the members of an array, not start for now.")
+_change_route("hold", "Hold a pending job, or the members of an array: it does not start until it is released.")
 _change_route("release", "Let a held job, or the members of an array, start again.")
-_change_route(
-    "requeue", "Stop the attempt of a job, with notice and its grace, and have the job wait for its next one."
-)
+_change_route("requeue", "Stop the attempt of a job, with notice and its grace, and make the job pending again.")
 _change_route("suspend", "Hold a job and stop its attempt, with notice and its grace, until it is resumed.")
 _change_route("resume", "Let a suspended job start again.")
 
@@ -74,7 +72,7 @@ async def resize(
     context: WorkerContext,
     if_match: IfMatch = "",
 ) -> Response:
-    """Change how many replicas a job has: a waiting one starts with them, an elastic one that runs shrinks or grows."""
+    """Change how many replicas a job has: a pending one starts with them, an elastic one that runs shrinks or grows."""
     item = await changeable(job, account, context)
     mutation = ResizeJob(item["id"], body.replicas, body.min, body.role, _version_of(if_match))
     return await _changed(context, caller_of(request, account), mutation)

@@ -40,7 +40,7 @@ _reader = JobReader()
 
 @router.get("/jobs/{job}/why", responses=answers(WhyModel))
 async def why(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
-    """Say why a job waits: one dominant reason, the counts behind it, and when it is expected to start."""
+    """Say why a job is pending: one dominant reason, the counts behind it, and when it is expected to start."""
     item = await find(job, account, context)
     told = msgspec.json.decode(await ask(context, account.user, Why(item["id"], list(account.seen_queues))))
     tries = await context.read(attempts_of, item["id"]) if item["preemptions"] else []

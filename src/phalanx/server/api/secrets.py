@@ -72,7 +72,7 @@ async def revoke_secret(
     queue: Annotated[str, Query(pattern=f"^$|{QUEUE_OR_ROOT}", max_length=1000, description="As it was granted.")] = "",
     user: Annotated[str, Query(pattern=f"^$|{NAME}", description="As it was granted.")] = "",
 ) -> Response:
-    """Take a grant of a secret away. Waiting jobs that need it end when they would start."""
+    """Take a grant of a secret away. Pending jobs that need it end when they would start."""
     _need_admin(account)
     granted = _pair(queue or None, user or None)
     await hand_over(context, caller_of(request, account), GrantSecret(name, *granted, revoked=True))

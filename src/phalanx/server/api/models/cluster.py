@@ -105,7 +105,7 @@ class PolicyModel(Answered):
 
 
 class DifferenceModel(Answered):
-    """What a change of the cluster does, the attempts it stops, and the waiting jobs that could never start then."""
+    """What a change of the cluster does, the attempts it stops, and the pending jobs that could never start then."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -117,7 +117,7 @@ class DifferenceModel(Answered):
     stops: list[str]
     strands: list[str] = Field(
         default_factory=list,
-        description="Waiting jobs that ask for more than their queues could ever have then.",
+        description="Pending jobs that ask for more than their queues could ever have then.",
     )
     warnings: list[str] = Field(
         default_factory=list,

@@ -52,9 +52,9 @@ class JobModel(Answered):
     kind: Literal["training", "service", "interactive"]
     priority: int
     state: JobStateName
-    reason: str | None = Field(description="Why it waits; null if it does not.")
+    reason: str | None = Field(description="Why it is pending; null if it is not.")
     held: bool
-    gpus: int = Field(description="GPUs it holds; those it asks for while it waits.")
+    gpus: int = Field(description="GPUs it holds; those it asks for while it is pending.")
     nodes: list[str]
     submitted_ms: int
     told_start_ms: int | None = Field(

@@ -124,7 +124,7 @@ class SharedDeviceListModel(Answered):
 
 
 class ReasonModel(Answered):
-    """Waiting jobs that wait for one reason."""
+    """Pending jobs that have the same reason."""
 
     code: str
     text: str
@@ -135,7 +135,7 @@ class ReasonModel(Answered):
 
 
 class ReasonListModel(Answered):
-    """What pending jobs wait for, the reason with the most GPUs first."""
+    """The reasons of pending jobs, the one with the most GPUs first."""
 
     reasons: list[ReasonModel]
 

@@ -27,7 +27,7 @@ EVERY_S = 0.25
 
 @router.get("/reasons", responses=answers(models.ReasonListModel))
 async def list_reasons(account: SignedIn, context: WorkerContext) -> Response:
-    """Count the waiting jobs that you may look at by the one reason why each waits, the most GPUs first."""
+    """Count the pending jobs that you may look at by the reason why each is pending, the most GPUs first."""
     need_eyes(account)
     return as_json({"reasons": aggregated(await _waiting(context), account)})
 

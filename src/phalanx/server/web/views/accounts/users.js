@@ -72,7 +72,7 @@ const Delete = ({ user, close, done }) => {
     say(`User ${user.name} is removed.`);
     done();
   };
-  return html`<${Confirm} title="Remove ${user.name}?" label="Remove" danger=${true} act=${act} close=${close}><p class="note">All roles and tokens go with the user. Waiting jobs of ${user.name} are cancelled; those that run go on.</p><//>`;
+  return html`<${Confirm} title="Remove ${user.name}?" label="Remove" danger=${true} act=${act} close=${close}><p class="note">All roles and tokens go with the user. Pending jobs of ${user.name} are cancelled; those that run go on.</p><//>`;
 };
 
 const TakeRole = ({ user, grant, close, done }) => {
