@@ -98,7 +98,7 @@ def test_people_get_a_summary_and_how_long_jobs_took(say: Any) -> None:
     assert [line.split("  ")[0] for line in shown.splitlines()[-3:]] == [
         "to completion",
         "to the first start",
-        "waiting in all",
+        "pending in all",
     ]
     assert "DIGEST" not in shown
     assert "DIGEST" in say(*RUN, "-o", "wide")

@@ -75,7 +75,7 @@ COLUMNS = (
     Column("run", wide=True),
 )
 TIME_COLUMNS = (Column("time"), Column("mean"), Column("p50"), Column("p95"), Column("p99"))
-TIMES = {"jct_s": "to completion", "wait_s": "to the first start", "queued_s": "waiting in all"}
+TIMES = {"jct_s": "to completion", "wait_s": "to the first start", "queued_s": "pending in all"}
 
 
 class ResumeError(PhalanxError):

@@ -35,10 +35,10 @@ TRACKS = (
         lambda timeline: timeline.allocated,
         share_text,
     ),
-    _Track("waiting-jobs", "Waiting jobs", "How many jobs wait.", lambda timeline: timeline.waiting_jobs, count_text),
+    _Track("waiting-jobs", "Pending jobs", "How many jobs wait.", lambda timeline: timeline.waiting_jobs, count_text),
     _Track(
         "waiting-gpus",
-        "Waiting GPUs",
+        "Pending GPUs",
         "How many GPUs the waiting jobs ask for.",
         lambda timeline: timeline.waiting_gpus,
         count_text,
