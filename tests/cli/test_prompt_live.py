@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from live import Phalanx, Server
+from live import Phalanx, Server, until
 
 HEAVY = (
     *("email", "http.client", "msgspec", "pydantic", "rich", "sqlalchemy", "ssl", "yaml"),
@@ -39,11 +39,16 @@ def loaded_by(server: Server, folder: Path, *arguments: str) -> list[str]:
     return [each for each in HEAVY if any(name == each or name.startswith(f"{each}.") for name in modules)]
 
 
+def runs_by_now(phalanx: Phalanx, job: str) -> None:
+    until(lambda: phalanx("job", job, "-o", "json").data["state"] == "running")
+
+
 @pytest.mark.parametrize("verb", [["jobs"], ["why", "{job}"], ["logs", "{job}"], ["job", "{job}"], ["cancel", "{job}"]])
 def test_verbs_of_every_day_load_nothing_heavy(
     server: Server, phalanx: Phalanx, tmp_path: Path, verb: list[str]
 ) -> None:
     job = phalanx("submit", "-o", "json", "--gpus", "1", "--", "sleep", "60").data["id"]
+    runs_by_now(phalanx, job)
     assert loaded_by(server, tmp_path, *[each.format(job=job) for each in verb]) == []
     phalanx("cancel", job)
 
@@ -53,6 +58,7 @@ def test_nor_do_those_that_ask_of_a_job_whose_start_is_unknown(
     server: Server, phalanx: Phalanx, tmp_path: Path, verb: str
 ) -> None:
     runs = phalanx("submit", "-o", "json", "--gpus", "4", "--tasks", "2", "--", "sleep", "60").data["id"]
+    runs_by_now(phalanx, runs)
     job = phalanx("submit", "-o", "json", "--gpus", "1", "--", "true").data["id"]
     assert "no forecast" in phalanx("why", job).out
     assert loaded_by(server, tmp_path, verb, job) == []
