@@ -269,7 +269,7 @@ def test_a_job_that_holds_idle_gpus_is_allocated_and_its_series_are_kept_after_i
     assert known(told["values"]["memory_mb"])[0] == 2048
     items = server.client.get("/attention").json()["items"]
     assert [(item["kind"], item["job"]) for item in items] == [("failing", ended)]
-    assert "exit code 3" in items[0]["text"]
+    assert "exit 3" in items[0]["text"]
 
 
 def test_the_series_of_the_cluster_survive_a_kill_of_the_planner(server: Server, ended: str) -> None:
