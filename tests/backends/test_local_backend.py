@@ -36,7 +36,7 @@ from phalanx.protocol.action import ActionId, Start, Stop
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, Outcome
 from phalanx.workload.job import Execution, Job, Kind, Probe, ProbeKind
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 START = ActionId(1, "7", 1, 0)
 STOP = ActionId(1, "7", 1, 1)
 

@@ -37,7 +37,7 @@ from phalanx.protocol.action import ActionId, Resume, Start, Stop, Suspend
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, Outcome, SuspendRates
 from phalanx.workload.job import Execution, Job
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 COUNTS = USES_CUDA + "i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"
 UUIDS = ("GPU-0a000000-0000-0000-0000-000000000000", "GPU-1b000000-0000-0000-0000-000000000000")
 

@@ -22,7 +22,7 @@ from phalanx.protocol.action import ActionId, Start
 from phalanx.train.turns import Turns
 from phalanx.workload.job import Execution, Job
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 TURN_MS = 1500
 """Long enough to come to a boundary before patience ends, also where other work keeps the machine busy."""
 

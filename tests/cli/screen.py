@@ -12,7 +12,7 @@ import termios
 import time
 from types import TracebackType
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 class Screen:

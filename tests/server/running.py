@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 
 
 class Server:

@@ -54,6 +54,22 @@ def test_the_last_hour_is_kept_finely_and_the_days_before_coarsely(writer: Serie
     assert count <= sum(most + 1 for _, most in TIERS["cluster"])
 
 
+def test_the_first_hour_of_a_server_is_told_as_finely_as_it_is_known(writer: SeriesWriter, path: Path) -> None:
+    start_ms = 10 * DAY_MS + 50_000
+    for seconds in range(0, 2_400, 10):
+        now_ms = start_ms + 1_000 * seconds
+        writer.add([("cluster", {"gpus_busy": 1.0})], now_ms)
+        step_ms, found = read_points(path, "cluster", now_ms - HOUR_MS, now_ms)
+        assert (step_ms, len(found)) == (STEP_MS, seconds // 10), f"after {seconds} s"
+
+
+def test_what_only_coarse_points_go_back_to_is_told_coarsely(writer: SeriesWriter, path: Path) -> None:
+    for now_ms in range(0, 2 * HOUR_MS, STEP_MS):
+        writer.add([("cluster", {"gpus_busy": 1.0})], now_ms)
+    assert read_points(path, "cluster", 0, 2 * HOUR_MS)[0] == 120_000
+    assert read_points(path, "cluster", HOUR_MS, 2 * HOUR_MS)[0] == STEP_MS
+
+
 def test_what_is_older_than_a_month_and_nodes_that_are_gone_are_dropped(writer: SeriesWriter, path: Path) -> None:
     writer.add([("node:gone", {"gpus_allocated": 1.0})], 0)
     writer.add([("node:gone", {"gpus_allocated": 1.0})], 300_000)

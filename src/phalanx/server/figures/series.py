@@ -216,11 +216,17 @@ def first_ms(path: Path, scope: str) -> int | None:
 
 
 def _chosen(steps: list[tuple[int, int]], since_ms: int) -> int:
-    """The finest step whose points go back to a moment, or the one that goes back furthest."""
-    for step_ms, oldest_ms in sorted(steps):
-        if oldest_ms <= since_ms + step_ms:
+    """The finest step whose points go back to a moment, or as far back as those of any coarser step.
+
+    A coarse point begins at a multiple of its step, which may be before anything was known: it goes back further
+    than a finer one only if it is over when that one begins.
+    """
+    tiers = sorted(steps)
+    for place, (step_ms, oldest_ms) in enumerate(tiers):
+        coarser = tiers[place + 1 :]
+        if oldest_ms <= since_ms + step_ms or all(oldest_ms < first_ms + each_ms for each_ms, first_ms in coarser):
             return step_ms
-    return min(steps, key=lambda step: (step[1] // step[0] * step[0], step[0]))[0]
+    raise AssertionError("no step is coarser than the last")
 
 
 def _encoded(mean: Mean) -> bytes:
