@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -450,6 +450,9 @@ def filled(folder: Path) -> Server:
     jobs = [{"command": "true", "gpus": 1, "name": f"job-{n}", "begin": "+10h"} for n in range(2_000)]
     server.client.post("/jobs:batch", json={"jobs": jobs}).raise_for_status()
     server.stop()
+    # Processes that had to be killed at the stop leave what they wrote last in a file beside the store.
+    with closing(sqlite3.connect(server.data / "phalanx.db")) as connection:
+        assert connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
     return server
 
 
