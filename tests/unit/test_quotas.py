@@ -74,6 +74,17 @@ def test_a_queue_within_what_it_deserves_reclaims_of_one_that_borrows() -> None:
     assert not quotas.reclaims("b", of(1), "a")
 
 
+def test_a_use_that_is_undone_does_not_change_the_order_in_which_borrowers_are_asked() -> None:
+    quotas = shared(*(Queue(name, deserved=gpus(4)) for name in "abcd"))
+    for borrower in ("c", "b"):
+        quotas.use(borrower, of(6), 1)
+    before = [account.path for account in quotas.borrowers_for("a", of(1))]
+    for borrower in ("b", "c"):
+        quotas.use(borrower, of(6), -1)
+        quotas.use(borrower, of(6), 1)
+    assert [account.path for account in quotas.borrowers_for("a", of(1))] == before == ["b", "c"]
+
+
 def test_what_is_not_reclaimable_stays_borrowed() -> None:
     quotas = two_labs(reclaimable=False)
     quotas.use("b", of(12), 1)

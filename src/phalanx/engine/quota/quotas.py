@@ -242,7 +242,9 @@ class Quotas:
         it lies in, from where it has headroom. `could_reclaim` is true of queues in these, and of no more.
         """
         for each, has_room in self._with_room(path, need):
-            for other in each.above.borrowing.values() if has_room and each.above is not None else ():
+            borrowing = each.above.borrowing if has_room and each.above is not None else {}
+            # Not as they began to borrow: what a decision tries and undoes must not change what the next one finds.
+            for other in map(borrowing.__getitem__, sorted(borrowing)):
                 if other is not each and self._borrows_what_lacks(other, path, need):
                     yield other
 
