@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -269,13 +267,3 @@ def test_logging_out_ends_the_session_on_the_server(admin: Page, server: Server)
     admin.see("Log in")
     session = server.as_user(cookie["value"]).get("/me")
     assert session.status_code == 401
-
-
-def test_a_phone_shows_every_view_without_scrolling_sideways(admin: Page, server: Server, tmp_path: Path) -> None:
-    admin.size(390, 844)
-    for path in ("overview", "map", "jobs", "submit", "nodes", "accounts"):
-        admin.open(f"{server.url}/ui/{path}")
-        admin.see("Log out")
-        admin.run("new Promise((resolve) => requestIdleCallback(resolve))")
-        assert admin.run("document.documentElement.scrollWidth") <= 390, path
-    assert json.loads(admin.run("JSON.stringify([innerWidth])")) == [390]

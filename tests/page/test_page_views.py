@@ -67,6 +67,18 @@ def test_no_view_keeps_users_out_in_either_theme(admin: Page, server: Server, jo
     assert found == {}
 
 
+def test_a_phone_shows_every_view_without_scrolling_sideways(admin: Page, server: Server, jobs: dict[str, str]) -> None:
+    admin.size(390, 844)
+    widths = {}
+    for name, (path, text) in VIEWS.items():
+        admin.open(server.url + path.format(**jobs))
+        admin.see(text)
+        admin.run("new Promise((resolve) => requestIdleCallback(resolve))")
+        widths[name] = admin.run("document.documentElement.scrollWidth")
+    assert {name: width for name, width in widths.items() if width > 390} == {}
+    assert admin.run("innerWidth") == 390
+
+
 def test_the_chart_of_a_young_server_shows_only_the_time_there_is(admin: Page, server: Server) -> None:
     admin.open(f"{server.url}/ui/overview")
     admin.see("GPUs, since ")
