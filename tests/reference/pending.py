@@ -4,8 +4,9 @@ The next candidate is the first in the order, as queues are at that moment, of t
 
 - who is overdue or was held back for a reason of its own, until it has been tried;
 - who may have back what others borrow, unless it has tried that in vain, or too many have;
-- who may have what it asks for, unless it was refused since capacity last grew. Where others may leave for it, or
-  something may be reserved for it, it need not have the quota.
+- who may have what it asks for, unless it was refused since capacity last grew. It need not have the quota where jobs
+  of its own queue may leave for it, where the policy has jobs of other queues leave, or where something may be reserved
+  for it.
 
 A refusal of an earlier decision lasts until something grows, too, where the policy lets everybody pass, and who gives
 way does not change by itself. Where it does not last, all who were refused try again once others were placed.
@@ -25,7 +26,7 @@ from phalanx.engine.state.records import AttemptRecord, JobRecord
 from phalanx.engine.state.state import State
 from phalanx.placement.cells.ask import priority_of
 from phalanx.placement.place import lack
-from phalanx.policy.policy import Key, Reserve, Targets, always, never
+from phalanx.policy.policy import Key, Reserve, Targets, always, never, nobody
 from phalanx.protocol.plan import Verdict
 from phalanx.protocol.reason import LACK_REASON, Reason
 
@@ -65,10 +66,14 @@ class PlainCandidates:
             and state.cells is None
             and not builder.extras_are_lent
         )
+        self.by_quota = bool(state.quotas) and (
+            self.plain or (self.lasts and policy.reclaims is nobody and not builder.reservations.depth)
+        )
         self.classes = list(state.classes.values())
         self.waiting = [[job for _, job in waiting.jobs] for waiting in self.classes]
         self.straight = [
-            self.plain and (waiting.verdict not in LASTS_FOR_QUOTA_OR_PLACE or state.jobs[waiting.jobs[0][1]].overdue)
+            (self.plain or self.by_quota)
+            and (waiting.verdict not in LASTS_FOR_QUOTA_OR_PLACE or state.jobs[waiting.jobs[0][1]].overdue)
             for waiting in self.classes
         ]
         self.settled = [
@@ -204,7 +209,18 @@ class PlainCandidates:
             return True
         if self.builder.reclaims_left > 0 and i not in self.in_vain and self.may_reclaim(record):
             return True
-        return i not in self.blocked and (not self.plain or self.state.shortfall(record) is None)
+        return i not in self.blocked and (not self.by_quota or not self.lacks_quota(record))
+
+    def lacks_quota(self, record: JobRecord) -> bool:
+        """It has no quota, and no job of its own queue may leave for it."""
+        return self.state.shortfall(record) is not None and (self.plain or not self.has_own_victims(record))
+
+    def has_own_victims(self, record: JobRecord) -> bool:
+        state = self.state
+        own = [each for each in state.attempts_present() if each.job.queue == record.job.queue]
+        if state.policy.targets is not Targets.KEEP:
+            return any(state.order(state.jobs[each.job.id]) > state.rank(record) for each in own)
+        return any(state.may_yield(record, each) for each in own)
 
     def may_reclaim(self, record: JobRecord) -> bool:
         quotas = self.state.quotas
@@ -234,7 +250,7 @@ class PlainCandidates:
 
     def stand_alone(self, record: JobRecord) -> None:
         self.waiting.append([record.job.id])
-        self.straight.append(self.plain)
+        self.straight.append(self.plain or self.by_quota)
 
     def placed(self) -> None:
         job = self.waiting[self.current].pop(0)
@@ -313,7 +329,7 @@ class PlainCandidates:
     def lacks_gpus(self, i: int) -> bool:
         known = self.classes[i].verdict if i < len(self.classes) else Reason.UNDECIDED
         told = self.told_now[i].reason if i in self.told_now else known
-        if not self.plain:
+        if not self.plain and not self.by_quota:
             return told not in LASTING
         record = self.record(i)
         short = self.state.shortfall(record)
@@ -324,7 +340,8 @@ class PlainCandidates:
     def verdicts(self) -> tuple[Verdict, ...]:
         """Why kinds wait that were tried, or never told, where that has changed."""
         for i, waiting in enumerate(self.classes):
-            if self.plain and waiting.verdict is Reason.UNDECIDED and self.waiting[i] and i not in self.told_now:
+            tells = self.plain or self.by_quota
+            if tells and waiting.verdict is Reason.UNDECIDED and self.waiting[i] and i not in self.told_now:
                 self.told_now[i] = Verdict(self.waiting[i][0], self.reason(self.record(i)))
         return tuple(
             verdict

@@ -121,6 +121,7 @@ class Candidates:
         if request is not None and self._plain and short is None and not by_length and reason in LACK_REASON.values():
             self._walk.full |= request.bit
         self._block(pending, record)
+        self._walk.note_shortage(pending, is_short=short is not None)
 
     def _hold_back(self, pending: PendingClass, reason: Reason, spare_ms: int) -> None:
         """The job would fit, but not end in time for what comes after it; a shorter one of its class may."""
@@ -287,14 +288,14 @@ class Candidates:
         )
 
     def _waits(self, pending: PendingClass) -> bool:
-        if self._plain:
+        if self._plain or self._walk.rules.by_quota:
             return self._reasons.lacks_gpus(pending)
         return self._reasons.of(pending) not in LASTING
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The pending reasons that have changed, and those of classes that had none."""
-        if self._plain and self._walk.undecided:
+        if (self._plain or self._walk.rules.by_quota) and self._walk.undecided:
             wanted = dict.fromkeys(self._walk.undecided)
             for pending in self._walk:
                 if pending.waiting in wanted and pending.has_more and not self._reasons.is_told(pending):

@@ -7,6 +7,7 @@ says it all. Queues that are guaranteed nothing and have no limits share one mas
 from __future__ import annotations
 
 from phalanx.engine.pending.queue import QueueCandidates
+from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.requests import ALL, Requests
 from phalanx.engine.state.state import State
 from phalanx.policy.policy import no_bound
@@ -22,6 +23,7 @@ class Headroom:
         self._changes = -1
         self._lendable = 0
         self._affordable: dict[str, int] = {}
+        self._most: dict[str, Most] = {}
         self._reclaimable: dict[str, int] = {}
         self._spent: dict[str, bool] = {}
 
@@ -32,12 +34,33 @@ class Headroom:
         if not queue.draws_on_all:
             known = self._affordable.get(queue.path)
             if known is None:
-                most = self.state.quotas.allowed(queue.path)
-                known = self._affordable[queue.path] = self._requests.affordable(most)
+                known = self._affordable[queue.path] = self._requests.affordable(self.most(queue.path))
             found = known
         if self.state.quotas.budgets and self._is_spent(queue.path):
             found &= self._requests.without_gpus
         return found & self._allowed(queue) if self._is_bounded else found
+
+    def most(self, path: str) -> Most:
+        """The most that a queue may have more of each resource."""
+        self._catch_up()
+        found = self._most.get(path)
+        if found is None:
+            found = self._most[path] = self.state.quotas.allowed(path)
+        return found
+
+    def has_eased(self, queue: QueueCandidates) -> bool:
+        """Whether a queue may have more of anything than when classes of it were refused that lacked quota.
+
+        Of budgets, and of what a policy allows job by job, it is not known.
+        """
+        if queue.least is None or self._is_bounded or self.state.quotas.budgets:
+            return True
+        return any(now > least for now, least in zip(self.most(queue.path), queue.least, strict=True))
+
+    def note_shortage(self, queue: QueueCandidates) -> None:
+        """Takes note of what a queue may have while one of its classes is refused that lacks quota."""
+        most = self.most(queue.path)
+        queue.least = most if queue.least is None else list(map(min, most, queue.least))
 
     def reclaimable(self, queue: str) -> int:
         """The requests for which a queue may reclaim what others borrow."""
@@ -75,5 +98,6 @@ class Headroom:
         if self._changes != quotas.changes:
             self._changes = quotas.changes
             self._affordable.clear()
+            self._most.clear()
             self._reclaimable.clear()
             self._lendable = self._requests.affordable(quotas.pool()) if quotas else ALL

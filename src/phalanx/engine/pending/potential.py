@@ -7,6 +7,7 @@ smallest task: free, once those leave that are terminating, or by preemption whe
 from __future__ import annotations
 
 from phalanx.cluster.bits import members
+from phalanx.engine.pending.own_victims import OwnVictims
 from phalanx.engine.plan.builder import PlanBuilder
 from phalanx.engine.state.records import JobRecord, PreemptionGroup
 from phalanx.engine.state.requests import ALL, Request, Requests
@@ -26,10 +27,11 @@ Having = list[tuple[int, int]]
 class Potential:
     """What nodes may offer at the moment of a decision; worked out anew once something has grown."""
 
-    def __init__(self, state: State, builder: PlanBuilder, requests: Requests) -> None:
+    def __init__(self, state: State, builder: PlanBuilder, requests: Requests, own: OwnVictims | None) -> None:
         self.state = state
         self.builder = builder
         self._requests = requests
+        self._own = own
         self._keeps = state.policy.targets is Targets.KEEP
         self._preempts = state.policy.preempts
         self._soon: Having | None = None
@@ -53,6 +55,8 @@ class Potential:
         here = request.eligible & nodes
         if not here or not request.least:
             return bool(here)
+        if self._own is not None and not self._own.may_leave_for(record):
+            return bool(here & self._with(request.least))
         if self._keeps:
             group = self.state.preemption_group(record.job)
             having = self._by_group.get((nodes, group))

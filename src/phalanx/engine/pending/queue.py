@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from phalanx.engine.quota.quotas import Most
 from phalanx.engine.state.classes import QueueClasses
 from phalanx.engine.state.records import OVERDUE, AttemptRecord, EquivalenceClass
 from phalanx.policy.policy import Key
@@ -60,6 +61,7 @@ class QueueCandidates:
         "_last",
         "alone",
         "blocked",
+        "displacing",
         "draws_on_all",
         "entries",
         "everything",
@@ -68,6 +70,7 @@ class QueueCandidates:
         "known",
         "lacking",
         "late",
+        "least",
         "mask",
         "moment",
         "open",
@@ -76,6 +79,7 @@ class QueueCandidates:
         "quiet",
         "reclaimed",
         "settled",
+        "short",
         "straight",
     )
 
@@ -85,6 +89,8 @@ class QueueCandidates:
         self.open = classes.mask if classes is not None else 0
         self.late = classes.late if classes is not None else 0
         self.settled = self.blocked = self.straight = self.reclaimed = 0
+        self.displacing = self.short = 0
+        self.least: Most | None = None
         self.known = self.lacking = self.mask = 0
         self.moment = -1
         self.found: Entry | None = None

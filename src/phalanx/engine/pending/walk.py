@@ -11,6 +11,7 @@ from bisect import insort
 from collections.abc import Iterator
 
 from phalanx.engine.pending.headroom import Headroom
+from phalanx.engine.pending.own_victims import OwnVictims
 from phalanx.engine.pending.potential import Potential
 from phalanx.engine.pending.queue import Entry, PendingClass, QueueCandidates, turn_of
 from phalanx.engine.pending.queue_tree import QueueTree
@@ -45,7 +46,8 @@ class Walk:
         self._index = state.pending_classes()
         requests = self._requests = self._index.requests
         self._headroom = Headroom(state, requests)
-        self._potential = Potential(state, builder, requests)
+        self._own = OwnVictims(state) if self.rules.by_quota and not self.rules.plain else None
+        self._potential = Potential(state, builder, requests, self._own)
         self._keys = QueueKeys(state)
         self._tree = QueueTree(self._keys, self._first_at)
         self._queues: dict[int, QueueCandidates] = {}
@@ -97,7 +99,10 @@ class Walk:
             queue.growths = -1 if self._fresh else self._since
             if self.rules.lasts and not self._all:
                 queue.settled = queue.known = queue.open & ~self._new.get(path, 0)
-            for pending in queue if self.rules.plain else ():
+            for pending in queue if self._own is not None else ():
+                if self._own is not None and self._own.may_leave_for(self.state.jobs[pending.job]):
+                    queue.displacing |= pending.bit
+            for pending in queue if self.rules.plain or self.rules.by_quota else ():
                 reason = pending.waiting.verdict
                 if pending.is_late or reason not in TRIED_FOR_QUOTA_OR_PLACE:
                     queue.straight |= pending.bit
@@ -176,8 +181,9 @@ class Walk:
         pending.attempt = attempt
         self._alone += 1
         pending.queue.stand_alone(pending)
-        if attempt is None:
-            self.call(pending)
+        if attempt is None and (self.rules.plain or self.rules.by_quota):
+            # Also without quota: it is pending anew, and is told why.
+            pending.queue.straight |= pending.bit
         if pending.queue.late & pending.bit:
             self._put_first((*alone.jobs[0], pending))
         if self.state.cells is not None:
@@ -197,6 +203,8 @@ class Walk:
 
     def _need_of_others(self, record: JobRecord) -> Usage:
         """What a job needs of other queues; it is the same until the plan goes on."""
+        if self._own is not None and not self._own.may_leave_for(record):
+            return record.need
         mark = self.builder.transaction.mark()
         if mark != self._needs_since:
             self._needs_since = mark
@@ -287,8 +295,8 @@ class Walk:
             # for one past its max_wait.
             told_else = 0 if self.rules.by_quota else ~queue.lacking
             found &= (self._requests.with_gpus(self.builder.free_soon) | told_else) & ~self.full | queue.late
-            if found and self.rules.by_quota:
-                found &= self._headroom.affordable(queue)
+        if found and self.rules.by_quota:
+            found &= self._headroom.affordable(queue) | queue.displacing
         quiet = queue.settled if queue.quiet else 0
         found |= queue.straight & is_open & ~quiet
         found |= self._reclaiming(queue, is_open & ~queue.reclaimed & ~quiet & ~found)
@@ -303,9 +311,12 @@ class Walk:
             return 0
         if self.rules.plain:
             return may & self._headroom.reclaimable(queue.path)
-        # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
-        most_of_each = self.state.quotas.reclaimable(queue.path)
         found = 0
+        if self._own is not None:
+            found = may & ~queue.displacing & self._headroom.reclaimable(queue.path)
+            may &= queue.displacing
+        # Where jobs of its own queue may be preempted as well, each class needs so much less of others.
+        most_of_each = self.state.quotas.reclaimable(queue.path) if may else []
         for pending in queue if most_of_each else ():
             if pending.bit & may:
                 need = self._need_of_others(self.state.jobs[pending.job])
@@ -327,6 +338,7 @@ class Walk:
     def _is_candidate(self, queue: QueueCandidates, pending: PendingClass) -> bool:
         record = self.state.jobs[pending.job]
         needs_quota = self.rules.by_quota and self.state.shortfall(record) is not None
+        needs_quota = needs_quota and (self._own is None or not self._own.may_leave_for(record))
         if not queue.blocked & pending.bit and not needs_quota:
             return True
         reclaims = self.builder.reclaims_left > 0 and not queue.reclaimed & pending.bit
@@ -336,13 +348,18 @@ class Walk:
         """Capacity has grown since a queue was looked at: classes that this may help are not blocked any more.
 
         Of a queue with quota it may be this that was released, and where something may be reserved for a class it is
-        this that it is tried for, wherever capacity has grown.
+        this that it is tried for, wherever capacity has grown. Of earlier decisions it is not known what was lacking.
         """
         nodes = self._nodes(max(queue.growths, self._since)) | (self._fresh if queue.growths < 0 else 0)
         queue.growths, queue.quiet = self._growths, False
-        if self.state.quotas or not self.rules.lasts or self.builder.reservations.depth:
+        if not self.rules.lasts or self.builder.reservations.depth or (self.state.quotas and self._own is None):
             queue.settled = queue.blocked = 0
             return
+        if self._own is not None:
+            queue.settled = 0
+            if queue.short and self._headroom.has_eased(queue):
+                queue.blocked &= ~queue.short
+                queue.short, queue.least = 0, None
         refused = queue.settled | queue.blocked
         helped = self._helped(queue, refused, nodes) if refused else 0
         queue.settled &= ~helped
@@ -355,6 +372,20 @@ class Walk:
             return found | self._potential.helped(nodes)
         for pending in queue:
             request = self.request_of(pending) if pending.bit & refused else None
-            if request is not None and self._potential.helps(self.state.jobs[pending.job], request, nodes):
+            if request is None:
+                continue
+            record = self.state.jobs[pending.job]
+            if self.may_reclaim(record) or self._potential.helps(record, request, nodes):
                 found |= pending.bit
         return found
+
+    def note_shortage(self, pending: PendingClass, *, is_short: bool) -> None:
+        """Takes note of whether a class that is refused lacks quota."""
+        queue = pending.queue
+        if self._own is None:
+            return
+        if is_short:
+            queue.short |= pending.bit
+            self._headroom.note_shortage(queue)
+        else:
+            queue.short &= ~pending.bit
