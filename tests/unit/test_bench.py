@@ -14,7 +14,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from phalanx.bench import published, quality, speed
+from phalanx.bench import prompt, published, quality, speed
 from phalanx.bench.baselines import AnyFit, BestFit, FirstFit, WholeFromLast
 from phalanx.bench.clock import Patience
 from phalanx.bench.collector import as_in_a_server
@@ -137,6 +137,12 @@ def test_a_quantile_is_one_of_the_values() -> None:
     assert quantile(range(100), 0.99) == 99
     assert quantile([7], 0.99) == 7
     assert quantile([], 0.5) is None
+
+
+def test_a_verb_is_measured_as_a_user_calls_it_with_its_modules_compiled() -> None:
+    around = prompt.environment({"PYTHONDONTWRITEBYTECODE": "1", "HOME": "/h"}, "http://here:1", "secret", "/tmp/x")
+    assert "PYTHONDONTWRITEBYTECODE" not in around
+    assert (around["HOME"], around["PHALANX_ADDR"]) == ("/h", "http://here:1")
 
 
 def test_the_fleet_is_as_the_page_says() -> None:

@@ -241,7 +241,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "beside": Part("reads beside a decision of two seconds", _server("beside")),
         "attacked": Part("reads of other users while one, or a stranger, attacks the server", _attacked),
         "submit": Part("one process per submission: `phalanx submit` beside Slurm's `sbatch`", _submitting),
-        "prompt": Part("CPU and wall-clock time of one call of `jobs`, `submit`, `why` and `logs`", _prompt),
+        "prompt": Part("CPU and wall-clock time of one call of `--help`, `jobs`, `submit`, `why` and `logs`", _prompt),
         "fresh": Part("a fresh clone from `scripts/up` to the first job that has ended", _fresh),
         "likeness": Part("a live run decided again from its journal, and simulated", _likeness),
         "kills": Part("kill -9 at random moments under load: lost, doubled, left over", _kills),
