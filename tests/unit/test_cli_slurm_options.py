@@ -8,8 +8,9 @@ import click
 import pytest
 
 from phalanx.cli.main import cli
+from phalanx.cli.run import run
 from phalanx.cli.slurm_options import HERE, hint
-from phalanx.cli.submit import run, submit
+from phalanx.cli.submit import submit
 
 
 @pytest.mark.parametrize("verb", [submit, run])

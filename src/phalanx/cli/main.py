@@ -68,7 +68,7 @@ VERBS: dict[str, Verb] = {
     ),
     "resize": Verb("phalanx.cli.resize:resize", "Change the number of replicas of a job."),
     "resume": Verb("phalanx.cli.requeue:resume", "Resume suspended jobs."),
-    "run": Verb("phalanx.cli.submit:run", "Submit a job, print its output, and wait for it to finish."),
+    "run": Verb("phalanx.cli.run:run", "Submit a job, print its output, and wait for it to finish."),
     "save": Verb("phalanx.cli.save:save", "Ask a running job to save a checkpoint now."),
     "secrets": Verb("phalanx.cli.secrets:secrets", "Manage secrets and which jobs may use them."),
     "simulate": Verb("phalanx.cli.simulate:simulate", "Run a trace on a cluster under a policy, in virtual time."),

@@ -1,10 +1,9 @@
-"""`phalanx submit` and `phalanx run`: handing a job to the server."""
+"""`phalanx submit`: handing a job to the server."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -16,7 +15,6 @@ from phalanx.cli.job_rows import COLUMNS, job_row
 from phalanx.cli.job_text import Site, site_of, with_file
 from phalanx.cli.job_wish import Draft, check_drafts, drafts_of
 from phalanx.cli.output import Column, Output, as_json, as_yaml, emit, output_option, say
-from phalanx.errors import PhalanxError
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -46,27 +44,6 @@ def _unknown(error: click.NoSuchOption, is_apart: bool) -> str:
     words = f"No such option {error.option_name!r}. {told}" if told else error.format_message()
     apart = "the command of a job goes after `--`, as in `phalanx submit -- python train.py`"
     return words if is_apart else f"{words} If it is one of a command: {apart}."
-
-
-class RunCommand(JobCommand):
-    """A command that ends with the code of a job: an error of its own has one that no job is likely to have."""
-
-    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **more: Any) -> click.Context:
-        with _own_code():
-            return super().make_context(info_name, args, *rest, **more)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _own_code():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _own_code() -> Iterator[None]:
-    try:
-        yield
-    except (click.ClickException, PhalanxError) as error:
-        vars(error)["exit_code"] = Exit.RUN_ERROR
-        raise
 
 
 OPTIONS = (
@@ -138,7 +115,7 @@ def job_options(function: Decorated) -> Decorated:
 def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, output: Output, **given: Any) -> int:
     """Submit the jobs of FILE..., all or none, or one that runs COMMAND; prints them with their ids."""
     if given["template"] == "list":
-        _list_templates(output)
+        list_templates(output)
         return Exit.OK
     client = connect()
     if dry_run:
@@ -146,8 +123,8 @@ def submit(ctx: click.Context, /, wait: bool, follow: bool, dry_run: bool, outpu
         check_drafts(drafts, given["files"], site_of(client) if given["files"] else Site())
         _show(drafts)
         return Exit.OK
-    made = _hand_in(ctx, given, client, output)
-    for line in _misfits(client, made):
+    made = hand_in(ctx, given, client, output)
+    for line in misfits(client, made):
         say(line, err=True)
     if wait or follow:
         from phalanx.cli.attend import attend, follow_all
@@ -166,7 +143,7 @@ def _show(drafts: list[Draft]) -> None:
     click.echo("---\n".join(draft.text for draft in drafts), nl=False)
 
 
-def _hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: Output) -> list[dict[str, Any]]:
+def hand_in(ctx: click.Context, given: dict[str, Any], client: Client, output: Output) -> list[dict[str, Any]]:
     """Submits the jobs, tells of them, and gives them as the server does."""
     drafts = drafts_of(ctx.meta.get("command", []), given, client)
     texts = [draft.sent for draft in drafts]
@@ -192,27 +169,8 @@ def _submit_all(client: Client, texts: list[str]) -> list[dict[str, Any]]:
     return [{**client.get(job_path(ids[0])), "members": ids if len(ids) > 1 else []} for ids in submitted.values()]
 
 
-@click.command(cls=RunCommand)
-@job_options
-@click.pass_context
-def run(ctx: click.Context, /, **given: Any) -> int:
-    """Submit a job, print what it prints, and wait for its end; exits with the code of the job, or 125 without one.
-
-    A job that can never start here is cancelled at once; `submit` keeps it until the cluster has grown. Ctrl-C ends the
-    waiting and leaves the job as it is.
-    """
-    from phalanx.cli.attend import attend
-
-    if given["template"] == "list":
-        _list_templates("table")
-        return Exit.OK
-    client = connect()
-    made = _hand_in(ctx, given, client, "table")
-    _need_start(client, made)
-    return next((ended.own_code for ended in list(attend(client, made, follow=True)) if ended.code), Exit.OK)
-
-
-def _list_templates(output: Output) -> None:
+def list_templates(output: Output) -> None:
+    """Prints the gallery of jobs."""
     from phalanx.templates.gallery import templates
 
     emit([{"template": each.name, "summary": each.summary} for each in templates()], TEMPLATE_COLUMNS, output)
@@ -249,19 +207,7 @@ def _tell_of_deadlines(client: Client, texts: list[str], made: list[dict[str, An
             say(line, err=True)
 
 
-def _need_start(client: Client, made: list[dict[str, Any]]) -> None:
-    """Cancels jobs of which one can never start on this cluster, instead of waiting for it in vain."""
-    lines = list(_misfits(client, made))
-    if lines:
-        for job in made:
-            client.post(job_path(job.get("array_of") or job["id"], ":cancel"))
-        cancelled = "it is cancelled" if len(made) == 1 else "all are cancelled"
-        raise PhalanxError(
-            "\n".join([*lines, f"{cancelled}: `phalanx submit` keeps such a job until the cluster has grown"])
-        )
-
-
-def _misfits(client: Client, made: list[dict[str, Any]]) -> Iterator[str]:
+def misfits(client: Client, made: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each job that can never start on this cluster as it is, with what would let it."""
     for job in made:
         # One of several is looked up when it may not have been decided on yet.
