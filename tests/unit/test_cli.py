@@ -38,16 +38,32 @@ def test_help_lists_every_verb_with_its_line() -> None:
         assert f"{name} {verb.summary}" in shown
 
 
+HEAVY = {
+    *("rich", "yaml", "msgspec", "asyncio", "fastapi", "sqlalchemy", "torch", "dataclasses"),
+    *(verb.target.partition(":")[0] for verb in VERBS.values()),
+    *(f"phalanx.{package}" for package in ("cluster", "workload", "placement", "policy", "engine", "simulate")),
+}
+
+
 def test_help_imports_nothing_heavy() -> None:
     script = "import sys\nfrom phalanx.cli.main import run, cli\nrun(cli, ['--help'])\nprint(*sys.modules)"
     # What measures coverage imports much of its own.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
     loaded = set(result.stdout.splitlines()[-1].split())
-    heavy = {"rich", "yaml", "msgspec", "asyncio", "fastapi", "sqlalchemy", "torch", "json"}
-    verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
-    rooms = {f"phalanx.{room}" for room in ("cluster", "workload", "placement", "policy", "engine", "simulate")}
-    assert not loaded & (heavy | verbs | rooms)
+    assert not loaded & (HEAVY | {"json"})
+
+
+def test_completing_a_verb_loads_none_of_them() -> None:
+    """By its summary each verb is known; to load them all takes a second."""
+    script = "import atexit, sys\nfrom phalanx.cli.main import main\n"
+    script += "atexit.register(lambda: print(*sys.modules))\nmain([])"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    environment |= {"_PHALANX_COMPLETE": "bash_complete", "COMP_WORDS": "phalanx ", "COMP_CWORD": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    *completed, loaded = done.stdout.splitlines()
+    assert completed == [f"plain,{name}" for name in sorted(VERBS)]
+    assert not set(loaded.split()) & HEAVY
 
 
 @pytest.mark.parametrize("name", VERBS)

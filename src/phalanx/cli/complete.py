@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 PATIENCE_S = 1.0
 COUNT_MAX = 100
@@ -18,40 +20,43 @@ def live_jobs(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
     """Ids and names of jobs that are not over."""
     from phalanx.cli.job_rows import LIVE
 
-    words: dict[str, str] = {}
-    for job in _items("/jobs", state=LIVE):
+    words: dict[str, str | None] = {}
+    for job in _listed("/jobs", state=LIVE):
         described = f"{job['name'] or job['id']}, {job['state']}"
         for word in (job["array_of"], job["id"], job["name"]):
             words.setdefault(word, described)
-    return [CompletionItem(word, help=about) for word, about in words.items() if word and word.startswith(incomplete)]
+    return matching(words, incomplete)
 
 
 def node_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of nodes."""
-    return [
-        CompletionItem(node["name"], help=node["health"])
-        for node in _items("/nodes")
-        if node["name"].startswith(incomplete)
-    ]
+    return matching({node["name"]: node["health"] for node in _listed("/nodes")}, incomplete)
 
 
 def queue_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Paths of queues."""
-    return [CompletionItem(each["name"]) for each in _items("/queues") if each["name"].startswith(incomplete)]
+    return matching({queue["name"]: None for queue in _listed("/queues")}, incomplete)
 
 
 def policy_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of policies, which need no server."""
     from phalanx.policy.registry import known
 
-    return [CompletionItem(name) for name in known() if name.startswith(incomplete)]
+    return matching(dict.fromkeys(known()), incomplete)
 
 
 def template_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of job templates."""
     from phalanx.templates.gallery import templates
 
-    return [CompletionItem(each.name, help=each.summary) for each in templates() if each.name.startswith(incomplete)]
+    return matching({each.name: each.summary for each in templates()}, incomplete)
+
+
+def matching(words: Mapping[str, str | None], incomplete: str) -> list[CompletionItem]:
+    """The words that begin so, each with what a shell may show beside it."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(word, help=about) for word, about in words.items() if word and word.startswith(incomplete)]
 
 
 def job_argument(function: Decorated) -> Decorated:
@@ -59,7 +64,7 @@ def job_argument(function: Decorated) -> Decorated:
     return click.argument("job", metavar="ID", shell_complete=live_jobs)(function)
 
 
-def _items(path: str, **query: str) -> list[dict[str, str]]:
+def _listed(path: str, **query: str) -> list[dict[str, str]]:
     from phalanx.cli.client import Client
     from phalanx.cli.context import current_context
 

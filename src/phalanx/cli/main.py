@@ -6,12 +6,15 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from phalanx.cli.exit import Exit
 from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Verb(NamedTuple):
@@ -107,18 +110,30 @@ ELSEWHERE = {
 
 
 class VerbGroup(click.Group):
-    """A group that knows its verbs by name and summary, so that help and a typing error load none of them."""
+    """A group that knows its verbs by name and summary, so that help, completion and typing errors load none."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         verb = VERBS.get(cmd_name)
         return verb.load() if verb else None
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(VERBS)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] in ELSEWHERE:
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{ELSEWHERE[args[0]]}'?")
+        if args and args[0] not in VERBS:
+            # Those that come near it are named in the error.
+            self.commands = {name: click.Command(name) for name in VERBS}
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from phalanx.cli.complete import matching
+
+        verbs = matching({name: verb.summary for name, verb in sorted(VERBS.items())}, incomplete)
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -127,7 +142,6 @@ class VerbGroup(click.Group):
 
 @click.group(
     cls=VerbGroup,
-    commands={name: click.Command(name, help=verb.summary) for name, verb in VERBS.items()},
     subcommand_metavar="VERB [ARGUMENTS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -145,7 +159,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
     """The exit code of one call. A verb returns None, or an exit code where 0 would be wrong."""
     try:
         result = command.main(args=arguments, prog_name="phalanx", standalone_mode=False)
-        # Flushed here, not when the interpreter ends, where nobody could catch a broken pipe.
+        # Flushed here, not when the interpreter ends, where a broken pipe could not be caught.
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
