@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from threading import Thread
+from urllib.parse import quote, urlsplit
 
 import pytest
 
 from phalanx.cli import client
-from phalanx.cli.http import Address, Connection, HttpError
+from phalanx.cli.http import Address, Connection, HttpError, quoted, url_of
 from phalanx.document.field import NAME_MAX
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -114,3 +115,33 @@ def test_a_piece_is_read_before_the_next_has_come(serve: Serve) -> None:
     with pytest.raises(TimeoutError):
         response.read1(100)
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "path"),
+    [
+        ("http://127.0.0.1:8470", "127.0.0.1", 8470, ""),
+        ("https://Phalanx.Lab", "phalanx.lab", 443, ""),
+        ("http://[::1]:8470/behind/Proxy", "::1", 8470, "/behind/Proxy"),
+        ("http://[fe80::1]", "fe80::1", 80, ""),
+    ],
+)
+def test_an_address_is_read_as_urllib_reads_it(text: str, host: str, port: int, path: str) -> None:
+    url, theirs = url_of(text), urlsplit(text)
+    assert url is not None
+    assert (url.address, url.path) == (Address(host, port), path)
+    assert (url.scheme, host, path) == (theirs.scheme, theirs.hostname, theirs.path)
+    assert theirs.port in (None, port)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "here:8470", "ftp://here", "http://", "http://:80", "http://::1:80", "http://here:x", "http://here:99999"],
+)
+def test_what_is_no_address_is_none(text: str) -> None:
+    assert url_of(text) is None
+
+
+@pytest.mark.parametrize("text", ["job-1_2.3~", "a/b c?d&e=f%", "größe", "作業"])
+def test_a_name_is_quoted_as_urllib_quotes_it(text: str) -> None:
+    assert quoted(text) == quote(text, safe="")

@@ -8,20 +8,18 @@ import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
 
 import click
 
 from phalanx.cli.context import Context, current_context
 from phalanx.cli.exit import Exit
-from phalanx.cli.http import Address, Connection, HttpError, Response
+from phalanx.cli.http import Connection, HttpError, Response, quoted, url_of
 from phalanx.errors import PhalanxError
 
 if TYPE_CHECKING:
     import ssl
 
 BASE = "/api/v1"
-PORTS = {"http": 80, "https": 443}
 PATIENCE_S = 60.0
 TRIES_MAX = 4
 PAUSE_FIRST_S = 0.1
@@ -53,7 +51,7 @@ class Refused(PhalanxError):  # noqa: N818
 
 
 class Unreachable(PhalanxError):  # noqa: N818
-    """Nobody answers, or nobody is ready to."""
+    """There is no answer, or a server that is not ready."""
 
     exit_code = Exit.UNREACHABLE
 
@@ -68,15 +66,16 @@ class Client:
         self.context = context
         self._patience_s = patience_s
         self._tries_max = tries_max
-        self._parts = urlsplit(context.addr)
-        if self._parts.scheme not in ("http", "https") or not self._parts.hostname:
+        url = url_of(context.addr)
+        if url is None:
             raise Unreachable(f"address '{context.addr}': expected http://HOST:PORT or https://HOST:PORT")
+        self._url = url
         self._connection: Connection | None = None
 
     @property
     def is_here(self) -> bool:
         """Whether the server is on this machine, and sees the same files."""
-        return self._parts.hostname in ("127.0.0.1", "localhost", "::1")
+        return self._url.address.host in ("127.0.0.1", "localhost", "::1")
 
     def get(self, path: str, **query: str | int | bool | None) -> Any:
         """What is at a path."""
@@ -177,7 +176,7 @@ class Client:
         if self.context.token:
             sent["Authorization"] = f"Bearer {self.context.token}"
         try:
-            target = f"{self._parts.path}{BASE}{path}{_query(query)}"
+            target = f"{self._url.path}{BASE}{path}{_query(query)}"
             response = self._open().ask(method, target, content, sent, timeout_s)
         except (OSError, HttpError) as error:
             if isinstance(error, TimeoutError):
@@ -189,9 +188,8 @@ class Client:
 
     def _open(self) -> Connection:
         if self._connection is None:
-            secure = self._parts.scheme == "https"
-            address = Address(self._parts.hostname or "", self._parts.port or PORTS[self._parts.scheme])
-            self._connection = Connection(address, trusted(self.context) if secure else None)
+            secure = self._url.scheme == "https"
+            self._connection = Connection(self._url.address, trusted(self.context) if secure else None)
         return self._connection
 
     def _unreachable(self, error: BaseException) -> Unreachable:
@@ -254,7 +252,7 @@ def trusted(context: Context) -> ssl.SSLContext:
 
 
 def untrusted(context: Context, error: ssl.SSLCertVerificationError) -> Unreachable:
-    """What to do about a server whose certificate nobody vouches for."""
+    """What to do about a server whose certificate is not trusted."""
     return Unreachable(
         f"{context.addr}: {error.verify_message}; if it is yours, say which certificates to trust with PHALANX_CA_FILE "
         "or `phalanx login --ca-file`"
@@ -265,13 +263,13 @@ def job_path(job: str, what: str = "") -> str:
     """The path of a job by its id or name."""
     if len(job) > NAME_MAX:
         raise NotFound(f"there is no job {job[:NAME_SHOWN]!r}…: names have at most {NAME_MAX} characters")
-    return f"/jobs/{quote(job, safe='')}{what}"
+    return f"/jobs/{quoted(job)}{what}"
 
 
 def _query(query: Query) -> str:
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
+    given = [
+        f"{name}={quoted(str(value).lower() if isinstance(value, bool) else str(value))}"
         for name, value in query.items()
         if value is not None and value != ""
-    }
-    return f"?{urlencode(given)}" if given else ""
+    ]
+    return f"?{'&'.join(given)}" if given else ""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
+from phalanx.cli.http import url_of
 from phalanx.cli.output import as_yaml
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
@@ -23,8 +22,7 @@ class ConfigError(PhalanxError):
     """A config file or token that cannot be used."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """One server and how to be let in. `ca_file` holds certificates to trust beside the system's."""
 
     addr: str = DEFAULT_ADDR
@@ -32,27 +30,28 @@ class Context:
     ca_file: str = ""
 
 
-@dataclass(slots=True)
 class Config:
     """All contexts of the config file, and which of them is in use."""
 
-    current: str = ""
-    contexts: dict[str, Context] = field(default_factory=dict)
+    def __init__(self, current: str = "", contexts: Mapping[str, Context] | None = None) -> None:
+        self.current = current
+        self.contexts = dict(contexts or {})
 
 
-def config_path() -> Path:
+def config_path() -> str:
     """Where the config file is: PHALANX_CONFIG, or `phalanx/config.yaml` in the folder for configuration."""
     given = os.environ.get("PHALANX_CONFIG")
     if given:
-        return Path(given)
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "phalanx" / "config.yaml"
+        return given
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(folder, "phalanx", "config.yaml")
 
 
 def load_config() -> Config:
     """The config file; an empty one if there is none. One that others may read is refused: it holds tokens."""
     path = config_path()
     try:
-        mode = path.stat().st_mode
+        mode = os.stat(path).st_mode
     except FileNotFoundError:
         return Config()
     if stat.S_IMODE(mode) & 0o077:
@@ -60,34 +59,44 @@ def load_config() -> Config:
     return _config_of(_tree_of(path), path)
 
 
-def _tree_of(path: Path) -> dict[str, Any]:
-    import yaml
-
+def _tree_of(path: str) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: {error}; mend it, or remove it and log in again") from None
+    tree = _yaml_of(text, path)
     if tree is not None and not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected keys `current` and `contexts`; mend it, or remove it and log in again")
     return tree or {}
 
 
-def _config_of(tree: dict[str, Any], path: Path) -> Config:
+def _yaml_of(text: str, path: str) -> object:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: {error}; mend it, or remove it and log in again") from None
+
+
+def _config_of(tree: dict[str, Any], path: str) -> Config:
     try:
         contexts = {str(name): Context(**entry) for name, entry in (tree.get("contexts") or {}).items()}
     except (TypeError, AttributeError):
-        known = ", ".join(Context.__dataclass_fields__)
+        known = ", ".join(Context._fields)
         raise ConfigError(f"{path}: a context has other keys than {known}; mend it, or log in again") from None
     return Config(str(tree.get("current") or ""), contexts)
 
 
 def save_config(config: Config) -> None:
-    """Replaces the config file; nobody else can read it at any moment."""
+    """Replaces the config file; at no moment can other users read it."""
     path = config_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.new")
-    draft.unlink(missing_ok=True)
-    contexts = {name: asdict(context) for name, context in config.contexts.items()}
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    draft = f"{path}.new"
+    if os.path.lexists(draft):
+        os.unlink(draft)
+    contexts = {name: context._asdict() for name, context in config.contexts.items()}
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
         file.write(as_yaml({"current": config.current, "contexts": contexts}))
     os.replace(draft, path)
@@ -118,7 +127,7 @@ def _token_given() -> str:
     if token or not path:
         return token or ""
     try:
-        return Path(path).read_text("utf-8").strip()
+        return _line_of(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not text"
         raise ConfigError(f"PHALANX_TOKEN_FILE={path}: {reason}") from None
@@ -126,27 +135,31 @@ def _token_given() -> str:
 
 def _server_left_here(addr: str) -> tuple[str, str]:
     """Where this user's server is and the token it left; no token if another user listens there meanwhile."""
-    folder = Path(default_data())
+    token_file, said = (os.path.join(default_data(), name) for name in ("admin.token", "url"))
     try:
-        token = (folder / "admin.token").read_text("utf-8").strip()
-        said = folder / "url"
-        addr = said.read_text("utf-8").strip() if said.exists() else addr
-        owner = (folder / "admin.token").stat().st_uid
+        token = _line_of(token_file)
+        addr = _line_of(said) if os.path.exists(said) else addr
+        owner = os.stat(token_file).st_uid
     except OSError:
         return addr, ""
     return addr, "" if _listener_of(addr) not in (None, owner) else token
 
 
+def _line_of(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
+
+
 def _listener_of(addr: str) -> int | None:
     """The Unix user that listens at a port of this machine; None if none does, or the kernel does not tell."""
-    port = urlsplit(addr).port
+    url = url_of(addr)
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
-            lines = Path(table).read_text().splitlines()[1:]
+            lines = _line_of(table).splitlines()[1:]
         except OSError:
             continue
         for line in lines:
             _, local, _, state, _, _, _, uid, *_ = line.split()
-            if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
+            if state == LISTENS and url and int(local.rpartition(":")[2], 16) == url.address.port:
                 return int(uid)
     return None

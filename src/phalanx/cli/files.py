@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from phalanx.errors import PhalanxError
@@ -55,7 +54,8 @@ def check_after(jobs: list[Job], paths: Mapping[str, str]) -> None:
 def save_journal(journal: Journal, path: str) -> None:
     """Writes a journal, a record a line."""
     try:
-        Path(path).write_bytes(b"".join(line + b"\n" for line in journal.lines()))
+        with open(path, "wb") as file:
+            file.writelines(line + b"\n" for line in journal.lines())
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}") from error
 
@@ -63,7 +63,7 @@ def save_journal(journal: Journal, path: str) -> None:
 def text_of(path: str) -> str:
     """The text of a file."""
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(TEXT_BYTES_MAX + 1)
         if len(content) > TEXT_BYTES_MAX:
             raise FileError(f"{path}: expected at most {TEXT_BYTES_MAX} bytes")

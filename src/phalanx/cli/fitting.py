@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 GAP = 2
 """Between two columns."""
 
+COLUMNS_ELSE = 80
+"""The width of a terminal that does not tell its own."""
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+
+class Fit(NamedTuple):
     """What a column of a table would take, what it can do with, and whether the table can do without it."""
 
     width: int
@@ -42,6 +46,17 @@ def _narrowed(columns: Sequence[Fit], room: int) -> list[int] | None:
         )
         widths[widest] -= 1
     return widths
+
+
+def terminal_columns() -> int:
+    """The width of the terminal, by COLUMNS or as it says itself; `shutil` has the same, and loads compressors."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or COLUMNS_ELSE if sys.__stdout__ else COLUMNS_ELSE
+    except (OSError, ValueError):
+        return COLUMNS_ELSE
 
 
 def cut(text: str, width: int, tail: bool = False) -> str:

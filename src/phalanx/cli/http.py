@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from io import BufferedReader
     from ssl import SSLContext
 
 LINE_BYTES_MAX, HEADERS_MAX = 65_536, 200
+PORTS, PORT_MAX = {"http": 80, "https": 443}, 65_535
+UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 BODILESS = (204, 304)
 
 
@@ -29,6 +31,36 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Url(NamedTuple):
+    """Where a server is, how it is spoken to, and the path that all of its own begin with."""
+
+    scheme: str
+    address: Address
+    path: str
+
+
+def url_of(text: str) -> Url | None:
+    """An address such as `https://host:8470/prefix`; None if it is none. `urllib.parse` is slow to load."""
+    scheme, _, rest = text.partition("://")
+    place, slash, path = rest.partition("/")
+    host, colon, port = place.rpartition(":")
+    if not colon or place.endswith("]"):
+        host, port = place, str(PORTS.get(scheme, ""))
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if is_bracketed else host
+    is_host = bool(host) and host.isprintable() and not any(sign in host for sign in "[]@?# ")
+    if scheme not in PORTS or not is_host or is_bracketed != (":" in host):
+        return None
+    if not port.isdecimal() or int(port) > PORT_MAX:
+        return None
+    return Url(scheme, Address(host.lower(), int(port)), slash + path)
+
+
+def quoted(text: str) -> str:
+    """A text as a part of a path or a query."""
+    return "".join(chr(byte) if byte in UNRESERVED else f"%{byte:02X}" for byte in text.encode())
 
 
 class Connection:
@@ -59,7 +91,9 @@ class Connection:
 
     def _opened(self, timeout_s: float | None) -> tuple[socket.socket, BufferedReader]:
         if self._socket is None or self._file is None:
-            line = socket.create_connection(self._address, timeout_s)
+            # As bytes where it can be: for a text, Python loads the tables of international names.
+            host: Any = self._address.host.encode() if self._address.host.isascii() else self._address.host
+            line = socket.create_connection((host, self._address.port), timeout_s)
             try:
                 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._trust is not None:

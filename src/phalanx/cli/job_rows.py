@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from phalanx.cli.output import STATE, Column
@@ -41,7 +40,7 @@ HOUR_MS = 3_600_000
 def columns_of(rows: Sequence[dict[str, Any]]) -> list[Column]:
     """The columns for some jobs: how often each was preempted is shown to all where one of them was."""
     preempted = any(row.get(PREEMPTIONS) for row in rows)
-    return [replace(each, wide=False) if preempted and each.key == PREEMPTIONS else each for each in COLUMNS]
+    return [each._replace(wide=False) if preempted and each.key == PREEMPTIONS else each for each in COLUMNS]
 
 
 def job_row(job: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
@@ -180,29 +179,32 @@ def _here(is_shared: bool) -> str:
     """The folder that jobs start in: this one, if the server has it and its jobs, which are never root, can pass."""
     if not is_shared:
         return ""
-    here = Path.cwd()
+    here = os.getcwd()
     if closed := _closed_to_jobs(here):
         click.echo(f"jobs do not run as root and cannot enter {closed}: it starts in a folder of its own", err=True)
         return ""
-    return str(here)
+    return here
 
 
 def _inherit(draft: Draft) -> None:
     """Has the job find the programs that this shell finds."""
     variables = inherited(os.environ)
     home = variables.get("VIRTUAL_ENV") or variables.get("CONDA_PREFIX")
-    if home and (closed := _closed_to_jobs(Path(home))):
+    if home and (closed := _closed_to_jobs(home)):
         click.echo(
             f"jobs do not run as root and cannot enter {closed}: they do not find the Python of {home}", err=True
         )
     draft.add_pairs("env", variables)
 
 
-def _closed_to_jobs(place: Path) -> Path | None:
+def _closed_to_jobs(place: str) -> str | None:
     """The folder on the way to a place that jobs submitted by root, which run as other users, cannot pass."""
     if os.getuid():
         return None
-    return next((each for each in (place, *place.parents) if each.is_dir() and not each.stat().st_mode & 0o001), None)
+    folders = [os.path.abspath(place)]
+    while folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
+    return next((each for each in folders if os.path.isdir(each) and not os.stat(each).st_mode & 0o001), None)
 
 
 def _tell_of_workdir(draft: Draft) -> None:

@@ -6,8 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -25,8 +24,7 @@ UNDATED = "-".ljust(len("2026-01-31T08:00:00.000Z"))
 Line = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """Which lines of a job: of one task and stream (None: all), of what attempt (None: the newest, or all that are
     followed), since when, and how many of the last.
     """

@@ -6,10 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import Thread
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import click
 
@@ -28,8 +27,7 @@ LINE_BYTES = 200
 TAIL_MAX = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Printed:
+class Printed(NamedTuple):
     """What is read of a job: of which task, what it printed to, and where that is shown."""
 
     job: str

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
 
-from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted, folded, padded
+from phalanx.cli.fitting import GAP, Fit, cells, cut, fitted, folded, padded, terminal_columns
 
 Output: TypeAlias = Literal["table", "wide", "json", "yaml", "name"]
 Row: TypeAlias = Mapping[str, object]
@@ -27,8 +25,7 @@ PIPE_COLUMNS = 1_000_000
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column of a table. Programs get every key of a row, whether or not it has a column."""
 
     key: str
@@ -82,7 +79,7 @@ def emit(rows: Sequence[Row], columns: Sequence[Column], output: Output) -> None
             for row in rows:
                 click.echo(cell(row[columns[0].key]))
         case "wide":
-            click.echo(_whole(rows, [replace(column, least=0, spare=False) for column in columns]), nl=False)
+            click.echo(_whole(rows, [column._replace(least=0, spare=False) for column in columns]), nl=False)
         case "table":
             click.echo(as_table(rows, [column for column in columns if not column.wide]), nl=False)
 
@@ -127,7 +124,7 @@ def as_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     """A table as wide as the terminal at most. Where that takes it, also columns that are not spare are left out."""
     layout = laid_out(rows, columns, _room())
     if layout is None:
-        needed, rest = columns[:1], [replace(column, spare=True) for column in columns[1:]]
+        needed, rest = columns[:1], [column._replace(spare=True) for column in columns[1:]]
         layout = laid_out(rows, [*needed, *rest], _room())
     return _printed(layout) if layout is not None else _by_rows(rows, columns)
 
@@ -223,13 +220,13 @@ def _lines(row: Row, columns: Sequence[Column]) -> str:
 
 def _room() -> int:
     """The width of the terminal. A pipe has none: nothing is folded or cut for a program that reads the table."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_COLUMNS
+    return terminal_columns() if sys.stdout.isatty() else PIPE_COLUMNS
 
 
 def say(text: str, err: bool = False, indent: str = "") -> None:
     """Prints sentences, on a terminal folded between words; what goes on below begins with the indent."""
     stream = sys.stderr if err else sys.stdout
-    room = shutil.get_terminal_size().columns if stream.isatty() else PIPE_COLUMNS
+    room = terminal_columns() if stream.isatty() else PIPE_COLUMNS
     for line in text.split("\n"):
         click.echo("\n".join(_sentence(line, room, indent)), err=err)
 

@@ -204,9 +204,10 @@ def _private() -> tuple[str, ...]:
     """Where the client of the server's user keeps tokens: made now, so that it can be kept from jobs."""
     path = config_path()
     if os.environ.get("PHALANX_CONFIG"):
-        return (str(path.absolute()),)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return (str(path.parent.absolute()), os.path.expanduser("~/.pgpass"))
+        return (os.path.abspath(path),)
+    folder = os.path.dirname(os.path.abspath(path))
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return (folder, os.path.expanduser("~/.pgpass"))
 
 
 def _absolute(path: str) -> str:
