@@ -57,6 +57,12 @@ def test_verbs_of_every_day_load_nothing_heavy(
     phalanx("cancel", job)
 
 
+def test_nor_do_they_for_a_user_who_has_logged_in(server: Server, phalanx: Phalanx, tmp_path: Path) -> None:
+    assert phalanx("login", "--context", "here").code == 0
+    assert (tmp_path / "config.yaml").exists()
+    assert loaded_by(server, tmp_path, "jobs") == []
+
+
 @pytest.mark.parametrize("verb", ["why", "when"])
 def test_nor_do_those_that_ask_of_a_job_whose_start_is_unknown(
     server: Server, phalanx: Phalanx, tmp_path: Path, verb: str

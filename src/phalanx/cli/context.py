@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from phalanx.cli.http import url_of
-from phalanx.cli.output import as_yaml
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
 
@@ -60,12 +60,16 @@ def load_config() -> Config:
 
 
 def _tree_of(path: str) -> dict[str, Any]:
+    """What the file says. It is written as JSON, which is YAML that loads fast; what people write is any YAML."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: {error}; mend it, or remove it and log in again") from None
-    tree = _yaml_of(text, path)
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        tree = _yaml_of(text, path)
     if tree is not None and not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected keys `current` and `contexts`; mend it, or remove it and log in again")
     return tree or {}
@@ -98,7 +102,7 @@ def save_config(config: Config) -> None:
         os.unlink(draft)
     contexts = {name: context._asdict() for name, context in config.contexts.items()}
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
-        file.write(as_yaml({"current": config.current, "contexts": contexts}))
+        file.write(json.dumps({"current": config.current, "contexts": contexts}, indent=2, ensure_ascii=False) + "\n")
     os.replace(draft, path)
 
 
