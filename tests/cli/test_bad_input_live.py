@@ -117,3 +117,19 @@ def test_a_server_that_is_gone_is_said_to_be(
     result = phalanx(*words)
     assert (result.code, result.out) == (Exit.UNREACHABLE, ""), result.err
     assert "start a server with `phalanx up`" in one_line(result.err)
+
+
+def test_a_state_that_there_is_not_is_answered_with_those_that_tables_show(phalanx: Phalanx) -> None:
+    result = phalanx("jobs", "--state", "nope")
+    assert (result.code, result.out) == (Exit.REFUSED, "")
+    assert "'nope' (there is: pending, starting, running, " in one_line(result.err)
+    assert "waiting" not in result.err
+
+
+@pytest.mark.parametrize("words", [["attach"], ["forward", "80"], ["exec", "--", "true"]], ids=shown)
+def test_a_task_is_entered_only_while_it_runs(phalanx: Phalanx, words: list[str]) -> None:
+    held = phalanx("submit", "-o", "json", "--begin", "+1h", "--", "true").data["id"]
+    result = phalanx(words[0], held, *words[1:])
+    assert (result.code, result.out) == (Exit.REFUSED, "")
+    assert one_line(result.err) == f"phalanx: job {held} is not running (pending): this needs a running job"
+    phalanx("cancel", held)

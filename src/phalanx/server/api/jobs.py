@@ -212,7 +212,8 @@ async def list_jobs(
     states = [PENDING.get(word, word) for word in state.split(",") if word]
     for word in states:
         if word not in STATES:
-            raise Refusal("invalid", f"there is no state {word!r} (there is: {', '.join(STATES)})")
+            known = ", ".join([*PENDING, *(each for each in STATES if each not in PENDING.values())])
+            raise Refusal("invalid", f"there is no state {word!r} (there is: {known})")
     if others and (user or name or kind or array_of or label):
         raise Refusal("invalid", "with others=true only state and queue may be asked for")
     filters = Filters(

@@ -55,7 +55,8 @@ async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
     token, account = await _account(websocket, context)
     item = await changeable(job, account, context)
     if item["state"] != "running":
-        raise Refusal("conflict", f"job {item['id']} is {item['state']}: this needs a job that runs")
+        state = "pending" if item["state"] == "waiting" else item["state"]
+        raise Refusal("conflict", f"job {item['id']} is not running ({state}): this needs a running job")
     await need_acting_as(item["user"], account, context)
     if context.options.backend != "local":
         raise Refusal("conflict", f"the backend {context.options.backend} allows no commands in its tasks")
