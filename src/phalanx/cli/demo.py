@@ -77,7 +77,10 @@ def _tell(run: Run, plan: Plan) -> None:
     for verdict in plan.verdicts:
         job = state.record(verdict.job).job
         line = because(explain(state, verdict.job))
-        say(f"{_time(state.now)} {letters[verdict.job]}  {_name(verdict.job, job.name)} waits: {line}", indent=INDENT)
+        say(
+            f"{_time(state.now)} {letters[verdict.job]}  {_name(verdict.job, job.name)} is pending: {line}",
+            indent=INDENT,
+        )
 
 
 def _show(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`phalanx why`: why a job waits, on the live server or in a saved state."""
+"""`phalanx why`: why a job is pending, on the live server or in a saved state."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from phalanx.cli.why_live import why_live
     "--forecast/--no-forecast",
     "ahead",
     default=None,
-    help="Say when it will start, by running ahead several times. Default: only if that is quick.",
+    help="Forecast the start by simulating ahead several times. Default: only if that is quick.",
 )
 @output_option
 def why(job: str, state_path: str | None, ahead: bool | None, output: Output) -> None:
-    """Say why the job ID waits: one dominant reason, what would let it start now, and the counts behind both."""
+    """Explain why the job ID is pending: the dominant reason, what would start it now, and the evidence for both."""
     if state_path is None:
         why_live(job, output)
         return

@@ -88,6 +88,6 @@ def _told(streak: Streak, action: Action, plan: Plan, state: State) -> str:
     return (
         f"policy {state.policy.spec}: job {job} was {what} at {state.now / 1000:g} s, and has been interrupted "
         f"{streak.interruptions:,} times since {streak.since_ms / 1000:g} s with no work done in between: this run "
-        "would never end. Of two jobs let one at most give way to the other, and let everybody run for longer than it "
+        "would never end. Let at most one of two jobs preempt the other, and let every job run for longer than it "
         "takes to start and to save"
     )

@@ -55,7 +55,7 @@ class VirtualClusterModel(Answered):
 
 
 class QueueModel(Answered):
-    """A queue, and what waits and runs in it and in those that lie in it."""
+    """A queue, with its pending and running jobs and those of the queues below it."""
 
     name: str
     waiting: int
