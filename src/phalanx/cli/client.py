@@ -118,7 +118,8 @@ class Client:
             self._need_token()
             raise Unreachable(f"{self.context.addr}: the line broke ({error or type(error).__name__})") from None
         finally:
-            self.close()
+            if not response.can_go_on:
+                self.close()
 
     def _need_token(self) -> None:
         """Tells of a token that is no longer good: the server cuts what goes on under it."""
