@@ -14,10 +14,10 @@ from phalanx.cli.files import text_of
 from phalanx.cli.inherited import inherited
 from phalanx.cli.job_text import Site, site_of
 from phalanx.cli.new_job import NewJob
-from phalanx.cli.plain_file import PlainFile, plain_file
 
 if TYPE_CHECKING:
     from phalanx.cli.job_draft import JobDraft
+    from phalanx.cli.plain_file import PlainFile
 
 Changeable: TypeAlias = "JobDraft | NewJob"
 Draft: TypeAlias = "Changeable | PlainFile"
@@ -45,6 +45,8 @@ def drafts_of(command: list[str], given: dict[str, Any], client: Client) -> list
         draft = _of_options(command, given)
         _settle(draft, given["inherit_env"], client)
         return [draft]
+    from phalanx.cli.plain_file import PlainFile
+
     _refuse_others(given["files"], given["template"])
     if not command and not _says_anything(given):
         drafts: list[Draft] = [_as_written(path, client) for path in given["files"]]
@@ -94,6 +96,8 @@ def _refuse_others(files: Sequence[str], template: str | None) -> None:
 
 def _as_written(path: str, client: Client) -> Draft:
     """A file that no option changes: YAML is read only where its lines do not tell enough."""
+    from phalanx.cli.plain_file import plain_file
+
     return plain_file(_job_text(path), path) or _of_file(path, client)
 
 
