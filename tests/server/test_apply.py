@@ -246,7 +246,7 @@ def test_who_could_never_start_under_a_lowered_limit_is_told_before_and_by_why(l
     lowered = limited.replace("gpus: 8", "gpus: 6")
     shown = put(lab, lowered, dry_run="true").raise_for_status().json()
     assert (shown["stops"], shown["strands"]) == ([], [waiting["id"]])
-    over = "queue red has 8 GPUs, more than the limit of 6 GPUs: nobody is stopped for that"
+    over = "queue red has 8 GPUs, more than the limit of 6 GPUs: no job is stopped for that"
     assert any(line.startswith(over) for line in shown["changes"])
     put(lab, lowered).raise_for_status()
     words = "queue red could never have more than 6: its limit is 6; it can never start as it is"

@@ -51,7 +51,7 @@ def test_every_field_of_a_volcano_queue_has_its_place_or_is_named() -> None:
         "queue prod: affinity (line 43): there is nothing like it here",
         "queue prod: it is closed: here it takes jobs",
         "queue research/llm: label cost-centre: 4711",
-        "queue research/vision: dequeueStrategy fifo: its head holds up nobody here, unless the policy is fifo",
+        "queue research/vision: dequeueStrategy fifo: its head holds up no job here, unless the policy is fifo",
     )
 
 

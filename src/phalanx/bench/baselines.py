@@ -27,8 +27,8 @@ class BestFit(Tight):
 
 @dataclass(slots=True)
 class WholeFromLast(BestFit):
-    """Best-fit that takes the highest number of empty nodes, not the lowest, for who needs a whole one: neither better
-    nor worse. Were all nodes taken so, each run would be the mirror image of best-fit's.
+    """Best-fit that takes the highest number of empty nodes, not the lowest, for whole nodes: neither better nor
+    worse. Were all nodes taken so, each run would be the mirror image of best-fit's.
     """
 
     def ranked(self, capacity: Capacity, gpus: int, nodes: int) -> Iterator[int]:

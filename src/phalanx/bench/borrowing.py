@@ -31,7 +31,7 @@ ENDS_PER_TURN = 50
 """Jobs that end while one decision is made, at the rates that are measured here."""
 
 TURN_MS = 1_000
-"""From one decision to the next: long before anybody who was told to leave is told a second time."""
+"""From one decision to the next: long before an attempt that was told to leave is told a second time."""
 
 STREAM_TURN_MS = 60_000
 """From one group of submissions to the next where victims are counted. What is asked for is done long before."""
@@ -133,7 +133,7 @@ class Crowd:
             plan = self.take(self.answers(plan))
 
     def ends(self, count: int) -> list[Event]:
-        """Some of those who run end."""
+        """Some of the running jobs end."""
         running = [attempt for attempt in self.state.attempts_present() if attempt.phase is Phase.RUNNING]
         ending = self.rng.sample(running, min(count, len(running)))
         return [AttemptEnded(attempt.job.id, attempt.number, Outcome.SUCCEEDED) for attempt in ending]
@@ -236,7 +236,7 @@ def _shares(name: str, steps: dict[str, float]) -> list[Row]:
 
 
 def victims(size: Size, tell: Tell) -> list[Row]:
-    """GPU time lost by those who are stopped, beside stopping the lowest priorities and the newest first."""
+    """GPU time lost by jobs that are stopped, beside stopping the lowest priorities and the newest first."""
     lost = {"least loss": 0, "priority order": 0}
     stopped = dict.fromkeys(lost, 0)
     for stream in range(size.streams):

@@ -59,7 +59,7 @@ class Calibration:
 
 
 def calibrate(cluster: Cluster, trace: Trace, policy: str, moments: int, outlook: Outlook, rough: float) -> Calibration:
-    """Runs a trace and looks ahead at so many moments of its second half, over all who wait then.
+    """Runs a trace and looks ahead at so many moments of its second half, over all jobs that are pending then.
 
     With `rough`, users say how long their jobs take, off by a factor of about so much either way; with 0 they say
     nothing, and all that is known are the jobs that came before.
@@ -116,7 +116,7 @@ def counted(state: State, ahead: list[Forecast]) -> Calibration:
 
 
 def _compared(state: State, ahead: list[Forecast]) -> Iterator[tuple[int, int, int, int | None]]:
-    """When each forecast was made, the first real start after it, and its interval. Who never started is not
+    """When each forecast was made, the first real start after it, and its interval. A job that never started is not
     compared.
     """
     for made in ahead:

@@ -137,7 +137,7 @@ class Walk:
         self.alive.pop()
 
     def _proceed(self) -> None:
-        """Somebody asks again; a preemptor's victims go first, and then it has its place."""
+        """A pod is asked for again; a preemptor's victims go first, and then it has its place."""
         name = self.random.choice(self.alive)
         for victim in self.cells.proceed(name):
             self._forget(victim.name)
@@ -159,7 +159,7 @@ class Walk:
             self._count("fails")
 
     def _reconfigure(self) -> None:
-        """Clusters swap what they own, and who runs runs on."""
+        """Clusters swap what they own, and what runs goes on."""
         owned = [spec.cells for spec in self.site.virtual_clusters]
         self.random.shuffle(owned)
         specs = zip(self.site.virtual_clusters, owned, strict=True)

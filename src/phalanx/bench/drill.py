@@ -29,7 +29,7 @@ TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """A training of so many steps, and who is killed where: `kill` is a point with a step and perhaps a rank."""
+    """A training of so many steps, and which rank is killed where: `kill` is a point with a step and perhaps a rank."""
 
     folder: str
     job: str
@@ -79,7 +79,7 @@ def unmarked(folder: Path) -> list[int]:
 
 
 def run_once(drill: Drill, start: int) -> Death | None:
-    """Who died, if not all ranks ended well. When one dies, the others are killed, as launchers do."""
+    """Which rank died, if not all ended well. When one dies, the others are killed, as launchers do."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     pids = [_fork(drill, rank, port, start) for rank in range(drill.world_size)]
@@ -88,7 +88,7 @@ def run_once(drill: Drill, start: int) -> Death | None:
     while len(ends) < len(pids) and not any(ends.values()) and time.monotonic() < deadline_s:
         time.sleep(0.01)
         ends |= _ended()
-    # Who ended of a killed rank's silence may be found before the killed one itself.
+    # A rank that ended of a killed rank's silence may be found before the killed one itself.
     failed = sorted((os.waitstatus_to_exitcode(ends[pid]), rank) for rank, pid in enumerate(pids) if ends.get(pid))
     left = [pid for pid in pids if pid not in ends]
     for pid in left:
@@ -229,7 +229,7 @@ def forget_memory(job: str, seat: int) -> None:
 
 def main() -> None:
     """Takes a drill as a line of JSON, answers with one, and so on until there are no more."""
-    # Loaded before the ranks are forked, who then need not load it; optimisers load the compiler in their first step.
+    # Loaded before the ranks are forked, which then need not load it; optimisers load the compiler in their first step.
     import torch._dynamo
     import torch.distributed.tensor  # noqa: F401
 

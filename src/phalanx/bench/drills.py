@@ -16,7 +16,7 @@ from phalanx.bench.drill import Drill
 
 
 class Outcome:
-    """What became of a drill: who died, how often the ranks were started, and what each said at the end."""
+    """What became of a drill: which ranks died, how often the ranks were started, and what each said at the end."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.deaths: list[dict[str, Any]] = answer["deaths"]

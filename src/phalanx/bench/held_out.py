@@ -33,7 +33,7 @@ PARTS = 8
 """Forecasts are made from the end of the first of so many parts of a trace to that of the third."""
 
 SAVING = 0.5
-"""The part of the jobs that save their work: others are not stopped for their equals, so that somebody waits."""
+"""The part of the jobs that save their work: others are not stopped for their equals, so that some jobs wait."""
 
 
 class Foretold(NamedTuple):

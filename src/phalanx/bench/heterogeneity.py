@@ -50,7 +50,7 @@ PUBLISHED = 3.5
 class Size:
     """Which jobs are counted, from one to before another; the rates of arrival, in jobs an hour; how long rounds are.
 
-    `drawn` jobs come in all: so many that the last of those who count is done before the last one comes.
+    `drawn` jobs come in all: so many that the last of those that count is done before the last one comes.
     """
 
     first: int
@@ -115,7 +115,7 @@ def mean_jct_s(size: Size, per_hour: float, blind: bool) -> float:
     while any(job not in jobs or jobs[job].ended_ms is None for job in counted):
         simulation.go(until_ms=simulation.now_ms + DAY_MS)
     if trace.jobs[-1].id in jobs:
-        raise ValueError(f"all {size.drawn:,} jobs have come before those who count were done: expected more")
+        raise ValueError(f"all {size.drawn:,} jobs have come before those that count were done: expected more")
     records = [jobs[job] for job in counted]
     return sum((record.ended_ms or 0) - record.submitted_ms for record in records) / len(records) / 1000
 
@@ -126,7 +126,7 @@ ALIKE = Throughputs(
 
 
 class Blind(Gavel):
-    """The same adviser with nothing known of speeds, as the authors have it: who gets which type is left to chance.
+    """The same adviser with nothing known of speeds, as the authors have it: types are given out by chance.
 
     Every job is due as much of its time on one type as on another, and in each round takes the first that is to be had
     in an order drawn for it, whether it lies elsewhere or not.
@@ -136,7 +136,7 @@ class Blind(Gavel):
         super().__init__(ALIKE)
 
     def __call__(self, state: State, now: int) -> Advice:
-        """The round that begins now. Another always follows: who is content with what was drawn may draw otherwise."""
+        """The round that begins now. Another always follows: a job that keeps what was drawn may draw otherwise."""
         advice = super().__call__(state, now)
         return Advice(advice.policy, {entry: value for entry, value in advice.body.items() if entry != "rest"})
 

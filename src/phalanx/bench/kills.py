@@ -23,7 +23,7 @@ from phalanx.bench.live import API, LiveServer
 from phalanx.bench.row import Row, Tell, row
 
 PARTS = ("loop", "loop", "loop", "loop", "api", "planner", "up")
-"""Who is killed how often: the loop most of all, for it is the one that could forget something."""
+"""Which process is killed how often: the loop most of all, for it is the one that could forget something."""
 
 SEED = 7
 PAUSE_S = (0.05, 1.5)

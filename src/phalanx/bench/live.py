@@ -32,7 +32,7 @@ class LiveServer:
     def start(self) -> float:
         """Starts it; seconds until it was ready."""
         began_s = time.perf_counter()
-        # Jobs of a server that is root run as other users, who must be able to pass.
+        # Jobs of a server that is root run as other users, which must be able to pass.
         self.data.parent.chmod(self.data.parent.stat().st_mode | 0o011)
         listen = f"{self.host}:{self.port}"
         command = [sys.executable, "-m", "phalanx", "up", "--data", str(self.data), "--listen", listen, "-o", "json"]

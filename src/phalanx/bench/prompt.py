@@ -1,4 +1,4 @@
-"""The prompt: what one call of a verb costs the person who types it, in CPU time and by the clock."""
+"""The prompt: what one call of a verb costs, in CPU time and by the clock."""
 
 from __future__ import annotations
 

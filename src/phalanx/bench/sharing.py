@@ -221,7 +221,7 @@ def _mean_of(delays: dict[str, list[int]]) -> float:
 
 
 def _worst(delays: dict[str, list[int]], alone: dict[str, list[int]]) -> float | None:
-    """The worst tenant's mean delay in units of its delay alone. Who waits less than a minute alone has none."""
+    """The worst tenant's mean delay in units of its delay alone. Tenants below a minute alone do not count."""
     means = {name: _mean_min(waits) for name, waits in alone.items()}
     ratios = [ratio(_mean_min(delays[name]), mean) for name, mean in means.items() if mean >= 1]
     return max((each for each in ratios if each is not None), default=None)

@@ -121,7 +121,7 @@ def need_slurm(tell: Tell) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """A port that is free."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])
 

@@ -112,7 +112,7 @@ def _asked(state: State, size: Size, name: str) -> list[Row]:
 
 
 def _in_line(state: State) -> list[str]:
-    """Everybody in line, as the policy orders them now; where it orders queues, first the first of each."""
+    """All pending jobs, as the policy orders them now; where it orders queues, first the first of each."""
     keys = sorted((whole_key(state, each), job) for job, each in state.jobs.items() if each.queued is not None)
     if not state.policy.orders_queues:
         return [job for _, job in keys]

@@ -71,7 +71,7 @@ def _cluster_change(client: Client, file: str) -> Change:
     try:
         difference = client.put_yaml("/cluster", text, dry_run=True)
     except Refused as error:
-        # What is said of settings is read where the cluster is known, by somebody who does not know the file's name.
+        # What is said of settings is read where the cluster is known, by code that does not know the file's name.
         raise Refused(re.sub(r"^cluster(?=:\d+: )", lambda _: file, str(error))) from None
     return Change(difference, lambda: client.put_yaml("/cluster", text))
 

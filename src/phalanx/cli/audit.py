@@ -1,4 +1,4 @@
-"""`phalanx audit`: who changed what, when, and from where."""
+"""`phalanx audit`: changes, with user, time and origin."""
 
 from __future__ import annotations
 

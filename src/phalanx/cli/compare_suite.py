@@ -114,7 +114,7 @@ def _real(given: dict[str, Any], jobs: int) -> list[Workload]:
 
 
 def _run(suite: Suite, folder: Folder, workers: int | None) -> tuple[list[Cell], tuple[Failure, ...], bool]:
-    """What is finished, what failed, and whether somebody interrupted."""
+    """What is finished, what failed, and whether it was interrupted."""
     cells: list[Cell] = []
     with bar(suite.size, "runs") as tell, closing(run_suite(suite, folder, workers)) as runs:
         try:
@@ -152,7 +152,7 @@ def _show(suite: Suite, ranking: Ranking, cells: list[Cell], given: dict[str, An
 
 
 def _places(ranking: Ranking) -> list[dict[str, str]]:
-    """A row for each place: how far the subject is from the best in every figure, and who is best."""
+    """A row for each place: how far the subject is from the best in every figure, and which is best."""
     distances = list(ranking.distances(ranking.subject))
     rows = []
     for place in ranking.places:

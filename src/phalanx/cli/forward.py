@@ -58,7 +58,7 @@ def forward(job: str, ports: str, rank: int, address: str) -> int:
         told = f"{shown}:{local} is port {asked.remote} of task {rank} of job {found['id']}"
         click.echo(f"{told}, until it ends or Ctrl-C", err=True)
         if address not in LOOPBACK:
-            click.echo(f"phalanx: every user who reaches {shown}:{local} reaches the job as you", err=True)
+            click.echo(f"phalanx: every user that reaches {shown}:{local} reaches the job as you", err=True)
         query = [("port", str(asked.remote)), ("rank", str(rank))]
         tunnel = Tunnel(listener, lambda: open_line(context, found["id"], "forward", query))
         tunnel.begin()

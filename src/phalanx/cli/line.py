@@ -31,7 +31,7 @@ RIGHT_LOST = 1008
 """The code by which the server closes the line of a caller that may no longer use it."""
 
 FEED_END_S = 1.0
-"""How long whoever passes input on may take to notice that nobody wants it any more."""
+"""How long a thread that passes input on may take to notice that it is not wanted any more."""
 
 
 class LineError(PhalanxError):
@@ -39,7 +39,7 @@ class LineError(PhalanxError):
 
 
 class Keys(Protocol):
-    """What is typed, on its way to the job. None is typed once somebody has left."""
+    """What is typed, on its way to the job. None is typed after a user has left."""
 
     def passed_on(self, typed: bytes) -> bytes | None: ...
 
@@ -88,7 +88,7 @@ def _refusal(context: Context, job: str, status: int, body: bytes | bytearray) -
 
 
 def is_terminal() -> bool:
-    """Whether somebody sits at a terminal, both to type and to read."""
+    """Whether this is a terminal, both to type and to read."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -107,7 +107,7 @@ def piped(line: ClientConnection) -> int:
     over, end = os.pipe()
 
     def feed() -> None:
-        # What is typed after the command has ended is for nobody.
+        # What is typed after the command has ended goes nowhere.
         with suppress(ConnectionClosed):
             while over not in select.select([stdin, over], [], [])[0]:
                 data = os.read(stdin, 65536)
@@ -126,7 +126,7 @@ def piped(line: ClientConnection) -> int:
 
 
 def attended(line: ClientConnection, keys: Keys) -> int | None:
-    """Passes keys on as they are pressed, with the terminal out of the way; the exit code, None if somebody left."""
+    """Passes keys on as they are pressed, with the terminal out of the way; the exit code, None if the user left."""
     import termios
     import tty
 

@@ -209,7 +209,7 @@ def _together(client: Client, wanted: list[Printed], follow: Callable[[Client, P
 
 
 def _quietly(client: Client, printed: Printed, follow: Callable[[Client, Printed], None]) -> None:
-    """What is wrong with the job or the server is told by who follows the first."""
+    """What is wrong with the job or the server is told by the thread that follows the first."""
     own = Client(client.context)
     try:
         follow(own, printed)

@@ -14,11 +14,11 @@ FINAL = {"succeeded": Exit.OK, "failed": Exit.JOB_FAILED, "cancelled": Exit.JOB_
 LOOK_FIRST_S, LOOK_MAX_S = 0.05, 1.0
 OUTAGE_MAX_S = 60.0
 PATIENT_S = 1.5
-"""So long a job may wait before anybody is told why."""
+"""So long a job may be pending before the user is told why."""
 
 
 class Patience:
-    """Tells who waits for a job, once, why it has not started: some never will."""
+    """Tells a user that waits for a job, once, why it has not started: some never will."""
 
     def __init__(self, tells: bool = True) -> None:
         self.tells = tells

@@ -48,7 +48,7 @@ class Follower:
 
 @contextmanager
 def bar(total: int, of: str) -> Iterator[Tell | None]:
-    """A bar for so many things, if somebody looks: then what tells it how many are done."""
+    """A bar for so many things, on a terminal: then what tells it how many are done."""
     if not sys.stderr.isatty():
         yield None
         return

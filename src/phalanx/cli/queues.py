@@ -1,4 +1,4 @@
-"""`phalanx queues`: who has how much, who may have how much, and who waits for how much."""
+"""`phalanx queues`: what each queue has, may have, and has pending."""
 
 from __future__ import annotations
 

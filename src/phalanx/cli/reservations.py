@@ -1,4 +1,4 @@
-"""`phalanx reservations`: what is promised to whom, and from when."""
+"""`phalanx reservations`: what is reserved for which job, and from when."""
 
 from __future__ import annotations
 

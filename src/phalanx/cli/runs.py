@@ -187,7 +187,7 @@ def check_targets(given: dict[str, Any], names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs that finished, in order; whether somebody interrupted; and what went wrong with others."""
+    """Runs that finished, in order; whether they were interrupted; and what went wrong with others."""
 
     finished: list[tuple[Case, Result]]
     interrupted: bool = False

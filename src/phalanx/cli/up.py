@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ListenError(PhalanxError):
-    """An address nobody can listen at."""
+    """An address that no server can listen at."""
 
 
 @click.command()

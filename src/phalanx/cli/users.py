@@ -1,4 +1,4 @@
-"""`phalanx users`: who may do what."""
+"""`phalanx users`: users, and what each may do."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _new_password() -> str:
 
 
 def asked_password(prompt: str, confirm: bool = False, optional: bool = False) -> str:
-    """A password that somebody types, or the next line of a pipe."""
+    """A password that is typed, or the next line of a pipe."""
     if sys.stdin.isatty():
         default = "" if optional else None
         return str(

@@ -1,4 +1,4 @@
-"""`--watch`: showing the same thing again and again, until somebody has seen enough."""
+"""`--watch`: showing the same thing again and again, until it is interrupted."""
 
 from __future__ import annotations
 

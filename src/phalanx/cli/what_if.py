@@ -167,7 +167,7 @@ def _node_like(cluster: Cluster, name: str) -> Node:
 
 
 def _known_jobs(simulation: Simulation, paths: Sequence[str]) -> list[Job]:
-    """The jobs of some files, under ids of their own, made known to the virtual world; who is awaited comes first."""
+    """The jobs of some files, under ids of their own, made known to the virtual world; the awaited one is first."""
     jobs: list[Job] = []
     numbers = [int(id_) for job in simulation.works if (id_ := job.partition(".")[0]).isdecimal()]
     for number, path in enumerate(paths, start=max(numbers, default=0) + 1):

@@ -33,7 +33,7 @@ def now_ms() -> int:
 
 
 def moment(said: str | None) -> int:
-    """A moment as somebody says it on the command line; now if nothing is said."""
+    """A moment as it is said on the command line; now if nothing is said."""
     from phalanx.document.units import time_ms
 
     at_ms = now_ms() if said is None else time_ms(said, now_ms())

@@ -62,7 +62,7 @@ TURNS_CHEAP, TURNS_MAX = 200, 20_000
 """How far each run of a forecast looks ahead, in decisions: without being asked, and if asked."""
 
 GRAIN_MS = 10_000
-"""Nobody who reads when a job will start minds ten seconds."""
+"""For a start that is told to a person, ten seconds do not matter."""
 
 NAMED_MAX = 20
 """Jobs of one name that an error lists."""

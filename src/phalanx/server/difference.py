@@ -100,7 +100,7 @@ def _over_limits(state: State, cluster: Cluster) -> Iterator[str]:
         for resource, (has, limit) in enumerate(zip(state.usage(queue.path), queue.limit, strict=True)):
             if limit is not None and has > limit:
                 more = f"{with_unit(has, resource)}, more than the limit of {with_unit(limit, resource)}"
-                yield f"queue {queue.path} has {more}: nobody is stopped for that, and nobody starts until it has less"
+                yield f"queue {queue.path} has {more}: no job is stopped for that, and none starts until it has less"
 
 
 def _windows(old: Cluster, new: Cluster, now_ms: int) -> Iterator[str]:

@@ -272,7 +272,7 @@ def _warn_of_jobs(options: Options, tell: Callable[[str], None]) -> None:
     if options.backend == "local" and os.getuid() != 0 and (why := sandbox.obstacle()):
         tell(
             f"WARNING: every job runs as user {os.getuid()} and can read the admin's token and all else of this server "
-            f"({why}): let only people submit whom you trust with it, or run the server as root"
+            f"({why}): let only users submit that you trust with it, or run the server as root"
         )
 
 

@@ -1,6 +1,6 @@
 """Experience: how far forecasts were off, and intervals that are corrected by it.
 
-Runs ahead do not know all that goes wrong together: hours in which everybody says too much, users who come all at once.
+Runs ahead do not know all that goes wrong together: hours in which all jobs say too much, users that come all at once.
 So intervals are widened, or narrowed, as the starts that were forecast before came outside or inside of theirs:
 conformalized quantile regression (Romano, Patterson and Candès, NeurIPS 2019), each end on its own. Waits are compared
 by their logarithm: an hour more is little behind a day, and much behind a minute.
@@ -46,7 +46,7 @@ class Told(NamedTuple):
 
 class Miss(NamedTuple):
     """By how much, in logarithms of waits, a start came before its interval and after it; less than 0 is inside. Of one
-    without an end nobody can say how far it was off there.
+    without an end it is unknown how far it was off there.
     """
 
     before: float
@@ -61,8 +61,8 @@ class Experience:
     misses: dict[str, list[Miss]] = field(default_factory=dict)
 
     def learn(self, state: State) -> None:
-        """Takes note of starts that have come since. Who is gone is forgotten, and who had started before: it waits to
-        start again, which is not what is remembered of jobs.
+        """Takes note of starts that have come since. Jobs that are gone are forgotten, and those that had started
+        before: they wait to start again, which is not what is remembered.
         """
         for job, told in list(self.told.items()):
             record = state.jobs.get(job)
@@ -75,8 +75,8 @@ class Experience:
             del self.told[job]
 
     def remember(self, made: Forecast, policy: str) -> None:
-        """Takes note of the intervals of all who are new in a forecast, as they were drawn. Of whom nobody can tell
-        anything, nothing is to be learned.
+        """Takes note of the intervals of jobs that are new in a forecast, as they were drawn. Of a job without any
+        nothing can be learned.
         """
         for job, span in made.spans.items():
             early_ms = made.not_before_ms(job)
@@ -105,7 +105,7 @@ class Experience:
         return replace(made, spans=spans)
 
     def _overdue(self, policy: str, now_ms: int) -> list[Miss]:
-        """Those who wait past the end of their interval are late by more than can be told yet."""
+        """Jobs that are pending past the end of their interval are late by more than can be told yet."""
         late = (each for each in self.told.values() if each.policy == policy and each.late_ms is not None)
         return [_missed(told, now_ms) for told in late if told.late_ms is not None and told.late_ms < now_ms]
 
@@ -127,7 +127,7 @@ def decoded(content: bytes) -> Experience:
 
 
 class _Off(NamedTuple):
-    """By how much intervals begin too late and end too soon; None where nobody knows."""
+    """By how much intervals begin too late and end too soon; None where it is unknown."""
 
     before: float | None
     after: float | None
@@ -159,9 +159,9 @@ def bound(values: Sequence[float]) -> float | None:
 
 
 def _corrected(made: Forecast, span: Span, off: _Off) -> Span:
-    """The interval with both ends moved, but to no moment before anybody can end, and not past each other.
+    """The interval with both ends moved, but to no moment before any job can end, and not past each other.
 
-    Where nobody knows how far beginnings are off, it begins when the first of those who run can end.
+    Where it is unknown how far beginnings are off, it begins when the first running job can end.
     """
     early_ms = made.at_ms + made.horizon_ms if span.early_ms is None else span.early_ms
     if span.open:

@@ -23,7 +23,7 @@ EVIDENCE_MIN = 9
 """Ended jobs of which the first and the last bound 80 %: fewer are no evidence of how long others take."""
 
 NEAREST = 2
-"""How many times each is counted of those who said another length: in two ways."""
+"""How many times each is counted of jobs that said another length: in two ways."""
 
 PART_MAX = 0.99
 """The most of what is possible that is drawn past all that is known, where there is no longest."""
@@ -35,8 +35,8 @@ FORECAST_MARK = "~"
 class Lengths:
     """How long jobs that are alike run: the estimator of Kaplan and Meier (JASA 1958).
 
-    Those who still run count as well, as lasting at least so long: else the long ones, who have not ended yet, would be
-    missing.
+    Jobs that still run count as well, as lasting at least so long: else the long ones, which have not ended yet, would
+    be missing.
     """
 
     def __init__(self, ended: list[float], running: list[float]) -> None:
@@ -74,8 +74,8 @@ class Lengths:
 class Observed:
     """Run times of jobs that are alike: of those that are over, and of those that still run.
 
-    Who was cancelled is over: others like it will be, too, and what counts is when devices come free. Taken as those
-    who would have run longer, they made forecasts come true much less often.
+    A job that was cancelled is over: others like it will be, too, and what counts is when devices come free. Taken as
+    jobs that would have run longer, they made forecasts come true much less often.
     """
 
     ended: list[float] = field(default_factory=list)
@@ -166,7 +166,7 @@ class Past:
         """
         if not self.is_known(job, executed_ms):
             return None
-        # Every attempt may run so long; when this one began is not known here, and who runs ahead stops it in time.
+        # Every attempt may run so long; when this one began is not known here, and the run ahead stops it in time.
         most_ms = executed_ms + (job.max_run_ms or 0)
         if job.duration_ms:
             length_ms = round(self._said(job, job.duration_ms).longer_than(executed_ms, part))
@@ -201,7 +201,7 @@ class Past:
         return next(enough, next(few, None))
 
     def _said(self, job: Job, said_ms: int) -> Lengths:
-        """How long jobs take that say what one does. Where too few have said anything, others are asked of whom it is
+        """How long jobs take that say what one does. Where too few have said anything, jobs count of which it is
         known from elsewhere.
         """
         key = ("said_ms", job.queue, said_ms)
@@ -222,7 +222,7 @@ class Past:
 
     def _nearest(self, said_ms: int) -> Observed:
         """How long jobs took that came nearest to saying as much: as long as they did, or in the same proportion to
-        what was said. Nobody knows which of both: a week is said of long jobs, and of short ones by who does not care.
+        what was said. It is not known which: a week is said of long jobs, and of short ones by users that do not care.
         """
         mine, found = _magnitude(said_ms), Observed()
         longs = sorted((long for what, queue, long in self._observed if (what, queue) == ("said", "")))

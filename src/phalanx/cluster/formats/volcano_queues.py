@@ -116,7 +116,7 @@ def _lost(spec: Fields) -> Iterator[str]:
         if amount == 0:
             yield f"capability of {resource} is 0: it has no limit, as in Volcano"
     if spec.get("dequeueStrategy", lambda field: field.choice(("traverse", "fifo")), "traverse") == "fifo":
-        yield "dequeueStrategy fifo: its head holds up nobody here, unless the policy is fifo"
+        yield "dequeueStrategy fifo: its head holds up no job here, unless the policy is fifo"
     for key in ("affinity", "extendClusters", "type"):
         if key in spec:
             yield f"{key} (line {spec[key].line}): there is nothing like it here"

@@ -14,14 +14,14 @@ FILE_THREADS = 8
 """How many threads of a worker read log files. A disk that hangs stops logs only, never reads of the store."""
 
 PER_USER = 2
-"""How many of them read for one user: a log may be of any length, and is the work of the user who asks for it."""
+"""How many of them read for one user: a log may be of any length, and is the work of the user that asks for it."""
 
 FOR_FIRST_READS = 4
-"""How many are kept for users that have none: a few users who read much leave a thread to every other."""
+"""How many are kept for users that have none: a few users that read much leave a thread to every other."""
 
 
 class FileThreads:
-    """Has files read beside everything else. A user who asks for much waits for their own turn."""
+    """Has files read beside everything else. A user that asks for much waits for their own turn."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="files")
@@ -59,7 +59,7 @@ class FileThreads:
         return free > 0 if not taken else taken < PER_USER and free > FOR_FIRST_READS
 
     def _leave(self, user: str) -> None:
-        """Gives a thread back, and each that is free to the user who has waited longest of those that may take it."""
+        """Gives a thread back, and each that is free to the user that has waited longest of those that may take it."""
         self._taken[user] -= 1
         if not self._taken[user]:
             del self._taken[user]

@@ -230,7 +230,7 @@ class CommandHandler:
 
     @singledispatchmethod
     def _do(self, body: Mutation) -> Any:
-        raise TypeError(f"nobody knows how to do a {type(body).__name__}")
+        raise TypeError(f"there is no handler for a {type(body).__name__}")
 
     @_do.register
     def _submit(self, body: SubmitJobs) -> Any:

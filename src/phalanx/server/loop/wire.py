@@ -16,7 +16,7 @@ FRAME_BYTES_MAX = 256 << 20
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who asks: the user, by which token, from where."""
+    """The caller: the user, by which token, from where."""
 
     user: str
     token: str = ""
@@ -89,7 +89,7 @@ class AskCheckpoint(msgspec.Struct, frozen=True, tag=True):
 
 
 class RunBeside(msgspec.Struct, frozen=True, tag=True):
-    """Somebody runs a command beside a task (`exec`), attaches to it or reaches a port of it (`forward`). The loop only
+    """A user runs a command beside a task (`exec`), attaches to it or reaches a port of it (`forward`). The loop only
     writes that down.
     """
 

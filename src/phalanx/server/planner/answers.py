@@ -107,7 +107,7 @@ def _expected_start_ms(state: State, job: str, forecast: Forecast | None) -> int
 
 @singledispatch
 def _answer(question: object, state: State) -> Any:
-    raise TypeError(f"nobody can answer a {type(question).__name__}")
+    raise TypeError(f"there is no answer to a {type(question).__name__}")
 
 
 def _why(question: Why, state: State, forecast: Forecast | None) -> dict[str, Any]:

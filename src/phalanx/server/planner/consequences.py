@@ -17,7 +17,7 @@ from phalanx.workload.job import Job
 
 
 def leaving_told(state: State, leaving: Sequence[Other], seen: Container[str]) -> list[dict[str, Any]]:
-    """Jobs that are stopped for another, each with the GPU time that it loses, for one who may see some queues."""
+    """Jobs that are stopped for another, each with the GPU time that it loses, for a user that may see some queues."""
     return [
         msgspec.to_builtins(each.seen_from(seen)) | {"lost_gpu_ms": _lost_gpu_ms(state, each.job)} for each in leaving
     ]

@@ -175,7 +175,7 @@ class View:
         for job in self._touched:
             self._compare(job, opened, changed, busy)
         if len(self._seen) != sum(map(len, self._state.runs.values())):
-            # A failing node takes claims back without naming whose.
+            # A failing node takes claims back without naming their jobs.
             for job, before in list(self._seen.items()):
                 if self._state.jobs[job].attempt is not before.attempt:
                     self._touched[job] = None

@@ -109,7 +109,7 @@ def _sections(results: Labelled, curves: Sequence[Curve], repeat: Repeat) -> lis
         ("outcome", "Outcome", [comparison(results), outcomes(results)]),
         ("jobs", "How long jobs took and waited", [jct_cdf(results), wait_cdf(results)]),
         ("cluster", "The cluster over time", [*over_time(results)]),
-        ("fairness", "Who waited", [each(results) for each in WAITS]),
+        ("fairness", "Waiting times", [each(results) for each in WAITS]),
         ("gantt", "Where jobs ran", [gantt(i, label, result, bars_max) for i, (label, result) in enumerate(results)]),
         ("repeat", "To repeat it", [*repeat_parts(results, repeat)]),
     ]

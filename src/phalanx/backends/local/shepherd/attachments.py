@@ -1,4 +1,4 @@
-"""Who is attached to the terminals of an attempt's tasks."""
+"""Clients that are attached to the terminals of an attempt's tasks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Attachments:
         return sum(len(task.terminal) for task in self._tasks.values() if task.terminal is not None)
 
     def open(self, message: Message, wire: Wire) -> None:
-        """Attaches somebody to a task by the file that came along; says why if it cannot be."""
+        """Attaches a client to a task by the file that came along; says why if it cannot be."""
         files, wire.files = wire.files, []
         task = self._tasks.get(message["rank"])
         refused = self._obstacle(message["rank"], task, files)
@@ -42,7 +42,7 @@ class Attachments:
                 "`phalanx exec` runs a shell beside it, and `phalanx logs -f` shows what it prints"
             )
         if not files:
-            return f"nobody can be attached to task {rank} now: too many open files"
+            return f"no client can be attached to task {rank} now: too many open files"
         return f"{ATTACHED_MAX} are attached to task {rank} already" if len(task.terminal) >= ATTACHED_MAX else ""
 
     def resize(self, message: Message) -> None:
@@ -52,7 +52,7 @@ class Attachments:
             task.terminal.resize(message["rows"], message["columns"])
 
     def hang_up(self, wire: Wire) -> None:
-        """Lets go of somebody who has gone."""
+        """Lets go of a client that has gone."""
         for task in self._tasks.values():
             if task.terminal is not None:
                 task.terminal.detach(wire)

@@ -48,8 +48,8 @@ def _connected(task: Task, port: int) -> socket.socket | None:
     end = socket.socket(before.family, socket.SOCK_STREAM)
     try:
         end.settimeout(CONNECT_S)
-        # Anybody may listen at an address of another machine (IP_FREEBIND), and would be connected to that machine.
-        # From there nobody can come who is not here.
+        # Any process may listen at an address of another machine (IP_FREEBIND), and would be connected to that machine.
+        # No client can come from there that is not here.
         end.bind((before.address[0], 0))
         end.connect(before.address)
         end.settimeout(None)

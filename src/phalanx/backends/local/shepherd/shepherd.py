@@ -1,7 +1,7 @@
 """The shepherd of one attempt: starts its tasks together, ends them together, and puts down what became of them.
 
 It is told what to do by numbered actions, each carried out once, and tells whoever watches. What it puts down is
-durable before it is told, so that the end of an attempt is known even if nobody was there to hear of it.
+durable before it is told, so that the end of an attempt is known even if no server was there to hear of it.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ STEADY_MS = 60_000
 """A task that has run so long counts as well: its restarts are forgotten."""
 
 LOOK_AGAIN_MS = 100
-"""How soon those who were killed are looked for again."""
+"""How soon killed processes are looked for again."""
 
 WRITE_AGAIN_MS = 1_000
-"""How soon an end that could not be put down, on a full disk, is written again. Nobody is told before."""
+"""How soon an end that could not be put down, on a full disk, is written again. No server is told before."""
 
 FROZEN = ("suspending", "suspended", "resuming")
-"""Phases in which tasks answer nobody."""
+"""Phases in which tasks do not answer."""
 
 MOVING = ("suspending", "resuming")
 """Phases in which device memory is on its way: CUDA calls of its tasks wait."""
 
 HOME_LOOK_MS = 2_000
-"""How often it is looked whether the attempt's folder is still there: nobody could find what runs without it."""
+"""How often it is looked whether the attempt's folder is still there: what runs could not be found without it."""
 
 
 class Shepherd:
@@ -95,7 +95,7 @@ class Shepherd:
         self._actions = {"stop": self._stop, "suspend": self._suspend, "resume": self._resume, "resize": self._resize}
 
     def run(self, first: socket.socket) -> None:
-        """Starts the attempt and stays with it to its end. `first` is the line to who asked for it."""
+        """Starts the attempt and stays with it to its end. `first` is the line to the server that asked for it."""
         door = listen_at(self.folder.path)
         self.loop.watch(door, partial(self._answer, door))
         self._boundary.open(self.order.get("user", []))
@@ -280,7 +280,7 @@ class Shepherd:
             self._ending = Ending(outcome="succeeded", exit_code=0, reason="")
 
     def _settle_muster(self, task_set: TaskSet) -> bool:
-        """Whether nobody is on the way any more."""
+        """Whether no process is on the way any more."""
         if task_set.failure is not None:
             for task in task_set.tasks:
                 task.why_killed = "unstarted"

@@ -1,4 +1,4 @@
-"""The terminal of a task: what it prints goes to its log and to all who are attached, and what they type goes to it."""
+"""The terminal of a task: what it prints goes to its log and to all attached clients, and what they type goes to it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from phalanx.backends.local.wire import Wire
 SIZE = (24, 80)
 PIECE_BYTES = 1 << 16
 BEHIND_BYTES_MAX = 1 << 20
-"""Who is further behind than this misses what comes then. The task never waits for who is attached."""
+"""A client further behind than this misses what comes then. The task never waits for clients."""
 
 AGAIN_MS = 50
 """How soon it is tried again to pass on what could not be taken."""
@@ -26,7 +26,7 @@ LOG_MODE = 0o640
 
 
 class Attached:
-    """One who is attached, and what has yet to be passed on, either way."""
+    """An attached client, and what has yet to be passed on, either way."""
 
     def __init__(self, wire: Wire, line: int) -> None:
         self.wire = wire
@@ -44,7 +44,7 @@ class Attached:
 
 
 class Terminal:
-    """A terminal that outlives all who look at it."""
+    """A terminal that outlives its clients."""
 
     def __init__(self, loop: Loop, log_path: str, user: Sequence[int]) -> None:
         self._loop = loop
@@ -68,7 +68,7 @@ class Terminal:
             self.theirs = -1
 
     def attach(self, wire: Wire, line: int, rows: int, columns: int) -> None:
-        """Lets somebody see it and type into it."""
+        """Lets a client see it and type into it."""
         who = Attached(wire, line)
         self._attached.append(who)
         self._hear(who)
@@ -76,7 +76,7 @@ class Terminal:
             self.resize(rows, columns)
 
     def detach(self, wire: Wire) -> None:
-        """Lets go of somebody; the task does not notice."""
+        """Lets go of a client; the task does not notice."""
         for who in [each for each in self._attached if each.wire is wire]:
             self._attached.remove(who)
             self._mute(who)
@@ -88,7 +88,7 @@ class Terminal:
             fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def end(self, status: int) -> None:
-        """Shows the last of it and tells all who are attached how the task ended."""
+        """Shows the last of it and tells all clients how the task ended."""
         while self._is_open and self._print():
             pass
         for who in list(self._attached):
@@ -148,7 +148,7 @@ class Terminal:
         self._type(who, data)
 
     def _type(self, who: Attached, data: bytes) -> None:
-        """Types into the task what it takes now; who types is not heard until it has taken all."""
+        """Types into the task what it takes now; the client is not heard until it has taken all."""
         if who not in self._attached:
             return
         try:

@@ -1,4 +1,4 @@
-"""Who may enter a running job, to run a command beside a task, attach to it or reach its ports. It is audited first."""
+"""Access to a running job: to run a command beside a task, attach to it or reach its ports. It is audited first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Begun = TypeVar("Begun")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One who may change a job that runs."""
+    """A caller that may change a running job."""
 
     context: Context
     token: str
@@ -51,7 +51,7 @@ class Entry:
 
 
 async def enter(websocket: WebSocket, context: Context, job: str) -> Entry:
-    """Lets a caller in who may change the job, and may act for the user it belongs to."""
+    """Admits a caller that may change the job, and may act for the user it belongs to."""
     token, account = await _account(websocket, context)
     item = await changeable(job, account, context)
     if item["state"] != "running":

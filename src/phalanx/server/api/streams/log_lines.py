@@ -70,7 +70,7 @@ async def read_log_lines(
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A user who reads logs. A read goes on in its thread only as long as the user waits for it."""
+    """A user that reads logs. A read goes on in its thread only as long as the user waits for it."""
 
     context: Context
     user: str

@@ -1,4 +1,4 @@
-// Who you are here, and your password.
+// Your account, and its password.
 import { patch, pathOf } from "../../core/api.js";
 import { html, useRef, useState } from "../../core/dom.js";
 import { session } from "../../core/session.js";

@@ -1,4 +1,4 @@
-// The list of jobs as far as it has been read: pages of the server, kept up to date where somebody looks.
+// The list of jobs as far as it has been read: pages of the server, kept up to date where they are in view.
 import { get, queryOf } from "../../core/api.js";
 import { coalesced, useNews, aboutJobs } from "../../core/data.js";
 import { useLayoutEffect, useRef, useState } from "../../core/dom.js";
