@@ -69,18 +69,18 @@ class Terminal:
 
     def attach(self, wire: Wire, line: int, rows: int, columns: int) -> None:
         """Lets a client see it and type into it."""
-        who = Attached(wire, line)
-        self._attached.append(who)
-        self._hear(who)
+        client = Attached(wire, line)
+        self._attached.append(client)
+        self._hear(client)
         if rows and columns:
             self.resize(rows, columns)
 
     def detach(self, wire: Wire) -> None:
         """Lets go of a client; the task does not notice."""
-        for who in [each for each in self._attached if each.wire is wire]:
-            self._attached.remove(who)
-            self._mute(who)
-            who.line.close()
+        for client in [each for each in self._attached if each.wire is wire]:
+            self._attached.remove(client)
+            self._mute(client)
+            client.line.close()
 
     def resize(self, rows: int, columns: int) -> None:
         """Sets its size."""
@@ -91,10 +91,10 @@ class Terminal:
         """Shows the last of it and tells all clients how the task ended."""
         while self._is_open and self._print():
             pass
-        for who in list(self._attached):
-            who.send(b"")
-            who.wire.send({"exit": status})
-            self.detach(who.wire)
+        for client in list(self._attached):
+            client.send(b"")
+            client.wire.send({"exit": status})
+            self.detach(client.wire)
 
     def _print(self) -> bool:
         """Passes on what the task has printed; False if there was nothing."""
@@ -111,45 +111,45 @@ class Terminal:
             return False
         with suppress(OSError):
             os.write(self._log, data)
-        for who in list(self._attached):
-            self._send(who, data)
+        for client in list(self._attached):
+            self._send(client, data)
         return True
 
-    def _send(self, who: Attached, data: bytes) -> None:
-        if who not in self._attached:
+    def _send(self, client: Attached, data: bytes) -> None:
+        if client not in self._attached:
             return
-        waits = bool(who.unsent)
+        waits = bool(client.unsent)
         try:
-            who.send(data)
+            client.send(data)
         except OSError:
-            self.detach(who.wire)
+            self.detach(client.wire)
             return
-        if who.unsent and not (data and waits):
-            self._loop.after(AGAIN_MS, partial(self._send, who, b""))
+        if client.unsent and not (data and waits):
+            self._loop.after(AGAIN_MS, partial(self._send, client, b""))
 
-    def _hear(self, who: Attached) -> None:
-        who.is_heard = True
-        self._loop.watch(who.line, partial(self._take, who))
+    def _hear(self, client: Attached) -> None:
+        client.is_heard = True
+        self._loop.watch(client.line, partial(self._take, client))
 
-    def _mute(self, who: Attached) -> None:
-        if who.is_heard:
-            who.is_heard = False
-            self._loop.forget(who.line)
+    def _mute(self, client: Attached) -> None:
+        if client.is_heard:
+            client.is_heard = False
+            self._loop.forget(client.line)
 
-    def _take(self, who: Attached) -> None:
+    def _take(self, client: Attached) -> None:
         try:
-            data = who.line.recv(PIECE_BYTES)
+            data = client.line.recv(PIECE_BYTES)
         except OSError:
             data = b""
         if not data:
             # Nothing more is typed; what is printed is still wanted until the wire is closed.
-            self._mute(who)
+            self._mute(client)
             return
-        self._type(who, data)
+        self._type(client, data)
 
-    def _type(self, who: Attached, data: bytes) -> None:
+    def _type(self, client: Attached, data: bytes) -> None:
         """Types into the task what it takes now; the client is not heard until it has taken all."""
-        if who not in self._attached:
+        if client not in self._attached:
             return
         try:
             data = data[os.write(self._ours, data) :]
@@ -158,7 +158,7 @@ class Terminal:
         except OSError:
             return
         if data:
-            self._mute(who)
-            self._loop.after(AGAIN_MS, partial(self._type, who, data))
-        elif not who.is_heard:
-            self._hear(who)
+            self._mute(client)
+            self._loop.after(AGAIN_MS, partial(self._type, client, data))
+        elif not client.is_heard:
+            self._hear(client)
