@@ -44,6 +44,22 @@ def test_a_machine_without_gpus_is_a_node_of_cpus_and_not_simulated(folder: Path
     server.stop()
 
 
+def test_up_says_that_there_are_no_gpus(folder: Path, tmp_path: Path) -> None:
+    nvml = write_nvml(tmp_path / "nvml", init_error=NO_LIBRARY)
+    make_passable(folder)
+    command = [sys.executable, "-m", "phalanx", "up", "--data", str(folder), "--listen", "127.0.0.1:0"]
+    around = {**os.environ, "PYTHONPATH": nvml}
+    with subprocess.Popen(command, env=around, stdout=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        told = []
+        for line in up.stdout:
+            told.append(line)
+            if "Ctrl-C" in line:
+                break
+        up.terminate()
+    assert "No GPUs: jobs get CPUs and memory only." in "".join(told)
+
+
 def test_simulated_nodes_are_told_of_in_rest_and_by_up(folder: Path, tmp_path: Path) -> None:
     nvml = write_nvml(tmp_path / "nvml", gpus=4)
     server = Server(folder, "--simulate", "--nodes", "2", "--gpus", "3", PYTHONPATH=nvml).start()

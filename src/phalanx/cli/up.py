@@ -12,7 +12,7 @@ import click
 from phalanx.cli.complete import policy_names
 from phalanx.cli.context import config_path
 from phalanx.cli.output import Output, as_json, as_yaml, say
-from phalanx.cli.simulated import banner_of
+from phalanx.cli.simulated import banner_of, gpus_line
 from phalanx.errors import PhalanxError
 from phalanx.folders import default_data
 
@@ -215,11 +215,12 @@ def _absolute(path: str) -> str:
 
 
 def _ready(options: Options) -> dict[str, Any]:
-    from phalanx.server.simulated import simulated_nodes
+    from phalanx.server.simulated import gpus_left, simulated_nodes
 
     trust = {"ca_file": options.tls_cert} if options.tls_cert else {}
     told = {"url": options.url, "token_file": str(options.file("admin.token")), "pid": os.getpid()}
-    return {**told, "simulated_nodes": simulated_nodes(options.file("run")), **trust}
+    nodes = {"simulated_nodes": simulated_nodes(options.file("run")), "gpus": gpus_left(options.file("run"))}
+    return {**told, **nodes, **trust}
 
 
 def _write_whole(path: str, content: str) -> None:
@@ -234,7 +235,7 @@ def _write_whole(path: str, content: str) -> None:
 
 def _announce(options: Options, output: Output, first: bool) -> None:
     token_file, ready = options.file("admin.token"), _ready(options)
-    banner = banner_of(ready["simulated_nodes"])
+    banner = banner_of(ready["simulated_nodes"]) or gpus_line(ready["gpus"])
     if output == "json":
         import json
 

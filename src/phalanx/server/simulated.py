@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from phalanx.server.store import settings
 
-FILE = "simulated"
-"""Where the loop leaves their number for `up`, in the folder of what runs."""
+FILE, GPUS_FILE = "simulated", "gpus"
+"""Where the loop leaves their number, and that of all GPUs, for `up`, in the folder of what runs."""
 
 
 def real_nodes_of(connection: Connection) -> list[str] | None:
@@ -25,6 +25,19 @@ def write_simulated(folder: Path, nodes: Iterable[str], real: Collection[str] | 
     """Leaves for `up` how many of all nodes are simulated."""
     count = 0 if real is None else sum(name not in real for name in nodes)
     (folder / FILE).write_text(str(count))
+
+
+def write_gpus(folder: Path, count: int) -> None:
+    """Leaves for `up` how many GPUs all nodes have."""
+    (folder / GPUS_FILE).write_text(str(count))
+
+
+def gpus_left(folder: Path) -> int | None:
+    """The number of GPUs that the loop has left; None where it could not."""
+    try:
+        return int((folder / GPUS_FILE).read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def simulated_nodes(folder: Path) -> int:

@@ -51,7 +51,7 @@ from phalanx.server.rehearsal import RehearsalBackend, rehearsal_offer
 from phalanx.server.reserve import Reserve
 from phalanx.server.secrets.access import values_for
 from phalanx.server.secrets.folder import SecretFolder
-from phalanx.server.simulated import write_simulated
+from phalanx.server.simulated import write_gpus, write_simulated
 from phalanx.server.store import settings
 from phalanx.server.store.database import Database, FullStoreError, StoreError, open_database
 from phalanx.server.store.lineage import Lineage, write_lineage
@@ -285,6 +285,7 @@ def _loop(database: Database, state: State, begun: Beginning, options: Options) 
         settings.put(connection, "backend", _told(offer := backend.offer()))
     with suppress(OSError):
         write_simulated(options.file("run"), (node.name for node in state.cluster.nodes), offer.real_nodes)
+        write_gpus(options.file("run"), state.cluster.gpus)
     mark, revocations = Mark(options.file("backend")), Revocations(options.file("backend"))
     mark.begin(begun.lineage.present, far)
     with database.reading() as connection, suppress(OSError):
