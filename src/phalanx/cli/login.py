@@ -64,7 +64,7 @@ def login(
     elif found.token and found.addr == context.addr:
         token = found.token
     else:
-        raise click.UsageError("say who you are with --user NAME, or give a token with --token-stdin")
+        raise click.UsageError("name your user with --user NAME, or give a token with --token-stdin")
     context = Context(context.addr, token, context.ca_file)
     me = connect(context).get("/me")
     config = load_config()

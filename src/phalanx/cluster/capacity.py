@@ -163,7 +163,7 @@ class Capacity:
         """Takes the devices of a booking from its holder."""
         node, devices, _, portion, holder = booking
         if portion is None:
-            assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that nobody held"
+            assert self.held[node] & devices == devices, f"{self._name(node)}: a device is returned that was not held"
             self.held[node] ^= devices
         else:
             load = self.load(node, devices.bit_length() - 1)
@@ -430,7 +430,7 @@ class Capacity:
         """Asserts that nothing is given twice and that the indexes say what the numbers say."""
         for i, bit in enumerate(self.topology.bit):
             assert not self.claimed[i] & self.held[i] & ~self.ceding[i], f"{self._name(i)}: a kept device is claimed"
-            assert not self.ceding[i] & ~self.held[i], f"{self._name(i)}: a device is ceded that nobody holds"
+            assert not self.ceding[i] & ~self.held[i], f"{self._name(i)}: a device is ceded that is not held"
             for count, having in enumerate(self.with_free):
                 assert bool(self.idle & bit) == (self.free[i] == self.all_devices[i]), f"{self._name(i)}: not idle"
                 assert bool(having & bit) == (self.free[i].bit_count() == count), f"{self._name(i)}: wrong bucket"

@@ -236,7 +236,7 @@ async def list_jobs(
 async def show_job(job: Ref, account: SignedIn, context: WorkerContext) -> Response:
     """Show a job: what was asked for, where it stands, its present attempt, and what it said of its progress last.
 
-    To callers who may not change the job, each value of a variable in `spec.execution.env` is `…`.
+    To callers that may not change the job, each value of a variable in `spec.execution.env` is `…`.
     """
     item = await find(job, account, context)
     spec = await context.read(table.spec_of, item["id"])

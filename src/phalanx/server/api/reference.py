@@ -54,7 +54,7 @@ four pieces a second come: many records as one event `changes`, too many as an e
 anew what it shows. An event `figures` without an id says that series have new points.
 
 **Commands beside a task** run over a web socket at `/jobs/{job}/exec?rank=0&arg=WORD&arg=WORD`, in a terminal with
-`&tty=ROWSxCOLUMNS`, for callers who may change the job. Binary messages are what is typed, at most 1 MiB each, and
+`&tty=ROWSxCOLUMNS`, for callers that may change the job. Binary messages are what is typed, at most 1 MiB each, and
 printed.
 The caller may send the texts `{"eof": true}` and `{"resize": [ROWS, COLUMNS]}`; the last message is the text
 `{"exit": CODE}` (negative for a signal) or `{"error": MESSAGE}`. `/jobs/{job}/attach?rank=0&tty=ROWSxCOLUMNS` is the

@@ -27,7 +27,7 @@ class SubmitJobs(msgspec.Struct, frozen=True, tag=True):
     """Jobs to be submitted, all or none. `key` and `body` recognise a request that is made again.
 
     Where many jobs differ by their names only, `jobs` has one of each kind, and `named` of every job the place of its
-    kind and its name. `roles` are those of the caller in the queues of `jobs`, one each; none where nobody's role
+    kind and its name. `roles` are those of the caller in the queues of `jobs`, one each; none where no role
     matters, as where a program of ours submits.
     """
 

@@ -50,7 +50,7 @@ class WhyModel(Answered):
     sooner: str = Field(description="The change that asks least and would start it now, each really tried; or empty.")
     ways: list[str] = Field(description="All changes that would, in words, in the order of `explanation.changes`.")
     evidence: dict[str, str] = Field(description="What stands behind the reason, a line each; only what there is.")
-    preempted: str = Field(description="How often it made room for others, and for whom last; or empty.")
+    preempted: str = Field(description="How often it was preempted, and for which job last; or empty.")
     lost: str = Field(description="How much work was lost by that, as far as it is known; or empty.")
     deadline: str = Field(
         description="Whether it can meet its deadline, by when its shape is free and the GPU time there is; else empty."

@@ -33,7 +33,7 @@ async def run_beside(
     arg: Annotated[list[str] | None, Query(max_length=WORDS_MAX)] = None,
     tty: Size = "",
 ) -> None:
-    """Run a command beside a task of a job, in its surroundings, as who may change the job. It is audited first."""
+    """Run a command beside a task of a job, in its surroundings, if you may change the job. It is audited first."""
     from phalanx.backends.local.session import open_session
 
     command = arg or ["sh"]
@@ -47,7 +47,7 @@ async def run_beside(
 
 @router.websocket("/jobs/{job}/attach")
 async def attach_to(websocket: WebSocket, job: str, rank: Rank = 0, tty: Size = "") -> None:
-    """Attach to the terminal of a task of an interactive job, as who may change the job. It is audited first."""
+    """Attach to the terminal of a task of an interactive job, if you may change the job. It is audited first."""
     from phalanx.backends.local.session import attach
 
     data = websocket.app.state.context.options.file()

@@ -31,7 +31,7 @@ async def forward_to(
     rank: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     check: bool = False,
 ) -> None:
-    """Connect to a port that a task of a job listens on, as who may change the job. It is audited first."""
+    """Connect to a port that a task of a job listens on, if you may change the job. It is audited first."""
     context: Context = websocket.app.state.context
     # The caller may go at any moment, also while the answer to the handshake is sent.
     with ExitStack() as held, suppress(WebSocketDisconnect, RuntimeError, TimeoutError):

@@ -47,7 +47,7 @@ def unpack_object(key: str, content: bytes | bytearray, trusted: bool) -> Any:
     except pickle.UnpicklingError as error:
         raise StoreError(
             f"object {key!r} is more than plain values and tensors, and building it would run code from the file; "
-            f"load with trusted=True if you know who wrote it ({str(error).splitlines()[0]})"
+            f"load with trusted=True if you trust its origin ({str(error).splitlines()[0]})"
         ) from error
 
 
