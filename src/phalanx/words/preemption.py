@@ -17,15 +17,17 @@ def preempted_words(state: State, job: str, visible_queues: Container[str] = Eve
     """
     record = state.record(job)
     attempt, other = record.attempt, state.jobs.get(record.preempted_for)
-    whom = ""
+    preemptor = ""
     if other is not None:
-        whom = with_size(Other(other.job.id if other.job.queue in visible_queues else "", other.job.queue, other.gpus))
+        preemptor = with_size(
+            Other(other.job.id if other.job.queue in visible_queues else "", other.job.queue, other.gpus)
+        )
     if attempt is not None and attempt.stop_reason is StopReason.PREEMPTED:
-        return f"it makes room for {whom or 'others'}"
+        return f"it makes room for {preemptor or 'others'}"
     if not record.preemptions:
         return ""
     times = "once" if record.preemptions == 1 else f"{record.preemptions} times, last"
-    words = f"{times} for {whom}" if whom else times.removesuffix(", last")
+    words = f"{times} for {preemptor}" if preemptor else times.removesuffix(", last")
     if record.kept is None:
         return words
     node = state.topology.nodes[record.kept.booking.node].name

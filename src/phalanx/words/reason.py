@@ -119,10 +119,10 @@ def _because(explanation: Explanation, end_reason: str) -> str:
 
 def _reserved(others: tuple[Reserved, ...]) -> str:
     """The jobs for which devices are kept from some moment on, or what is left of a limit from now on."""
-    whom = names_of(tuple(each.other for each in others))
+    jobs = names_of(tuple(each.other for each in others))
     if others and others[0].limit:
-        return f"it would fit, but what is left of the limit of queue {others[0].limit} is kept for {whom}"
-    return f"it would fit, but not end before what it takes is reserved for {whom}"
+        return f"it would fit, but what is left of the limit of queue {others[0].limit} is kept for {jobs}"
+    return f"it would fit, but not end before what it takes is reserved for {jobs}"
 
 
 def _too_small(explanation: Explanation) -> str:
