@@ -1,4 +1,4 @@
-"""Gavel's figure again: jobs as its authors draw them, with and without an eye for GPU types."""
+"""Gavel's figure again: jobs as its authors draw them, heterogeneity-aware and agnostic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gavel's figure again: mean completion times with and without an eye for GPU types, at several rates of arrival.
+"""Gavel's figure again: mean completion times heterogeneity-aware and agnostic, at several rates of arrival.
 
 The set-up is that of figure 8 of the paper (Narayanan et al., OSDI 2020, §7.3), as the authors' simulator has it: 36
 GPUs each of V100, P100 and K80; jobs of one GPU, whose model is any of 26 with equal chances; durations on a V100 of

@@ -251,7 +251,7 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "scale": Part("cost of an event in runs of few and of a million jobs, and a large cluster", _virtual("scale")),
         "published": Part("Tiresias beside the policies of its paper, over ten seeds", _published),
         "gavel": Part("the joint policy with a solver, in rounds of six minutes", _virtual("gavel")),
-        "heterogeneity": Part("Gavel with and without an eye for GPU types, as in its paper", _heterogeneity),
+        "heterogeneity": Part("Gavel, heterogeneity-aware and agnostic, as in its paper", _heterogeneity),
         "estimates": Part("what policies that learn online make of curves that they cannot see", _estimates),
     },
     "tenants": {
