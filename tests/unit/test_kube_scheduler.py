@@ -287,6 +287,19 @@ def test_a_pod_that_comes_for_one_that_failed_is_bound_in_its_place() -> None:
     assert site.state.free_gpus == 16
 
 
+def test_a_pod_with_the_name_of_one_that_was_deleted_is_bound_in_its_place() -> None:
+    """Controllers with names by number, such as those of Volcano's Jobs, make it under the same name."""
+    site = Site(groups=[group("g", 2)])
+    first, second = gang(2)
+    site.say(first, second)
+    site.bound()
+    site.say(on(first, "n0"), on(second, "n1"))
+    site.say(on(second, "n1"), gone=True)
+    site.say(as_pod(pod("g1", 8, "g"), uid="another"))
+    assert site.asked.binds[-1][2] == {"g1": "n1"}
+    assert len(site.asked.binds) == 2
+
+
 def test_a_stand_in_that_cannot_be_bound_leaves_the_place_to_the_next() -> None:
     pods = gang(2)
     site = Site(pods=pods, groups=[group("g", 2)])

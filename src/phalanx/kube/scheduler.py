@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import BinaryIO
@@ -13,7 +12,7 @@ from phalanx.kube.arrange.guard import Guard
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.capacity import Capacity
 from phalanx.kube.engine import Engine
-from phalanx.kube.gangs.arrangement import ANYHOW, ELIGIBLE_LABEL
+from phalanx.kube.gangs.arrangement import ANYHOW
 from phalanx.kube.gangs.bundle import Bundle, RefusedError, job_of, places_of
 from phalanx.kube.gangs.forming import form
 from phalanx.kube.gangs.groups import Family, GroupRef
@@ -24,8 +23,8 @@ from phalanx.kube.mirror import Mirror
 from phalanx.kube.nodes import TOPOLOGY_LABELS, health_of
 from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.phrasing import in_kubernetes
 from phalanx.kube.pods.budgets import keeps, keeps_always
-from phalanx.kube.pods.selection import AFFINITY_LABEL
 from phalanx.kube.reporter import Reporter
 from phalanx.protocol.action import Action, Start, Stop
 from phalanx.protocol.event import (
@@ -42,9 +41,6 @@ from phalanx.protocol.event import (
 from phalanx.protocol.reason import Reason
 from phalanx.words.reason import because_in
 
-STORAGE = re.compile(r"(without enough free .+?|with too little .+?) storage\b")
-AFFINITY = re.compile(rf"without the label {AFFINITY_LABEL}\w+(=yes)?")
-ELIGIBLE = re.compile(rf"without the label {ELIGIBLE_LABEL}\w+(=yes)?")
 EXPLAINED_MAX = 20
 """Jobs of which a turn works out why they wait: the rest is told by the turns after it."""
 
@@ -179,7 +175,7 @@ class Scheduler:
                     continue
                 if not member or self._guard.refusal(((pod, tracked.nodes[member]),)):
                     continue
-                if pod.metadata.key not in self.roster.owner:
+                if self.roster.is_free(pod):
                     node = self.roster.stand_in(tracked, pod, member)
                     self._binder.bind(tracked.job, tracked.attempt, ((pod, node),))
 
@@ -414,13 +410,3 @@ class Scheduler:
             self._told[job] = reason
             line = in_kubernetes(because_in(engine.state, explain(engine.state, job)), tracked.bundle)
             self._say(tracked.family, tracked.bundle.pods, line)
-
-
-def in_kubernetes(line: str, bundle: Bundle) -> str:
-    """A reason in the words of Kubernetes: what the engine knows as storage are resources of any kind, and labels of
-    ours stand for what pods require.
-    """
-    line = STORAGE.sub(r"\1", line)
-    line = AFFINITY.sub("ruled out by its node affinity", line)
-    because = " and ".join(bundle.arrangement.because) or "what its pods require of one another"
-    return ELIGIBLE.sub(f"ruled out by {because}", line)

@@ -84,15 +84,20 @@ class Roster:
 
     def is_free(self, pod: Pod) -> bool:
         """Whether a pod is pending and of no job so far, and nothing else holds it back."""
-        is_taken = pod.metadata.key in self.owner or pod.spec.node_name or pod.spec.scheduling_gates
+        is_taken = self._owner_of(pod) is not None or pod.spec.node_name or pod.spec.scheduling_gates
         return not (is_taken or pod.is_leaving or pod.is_over)
 
     def is_placed(self, pod: Pod) -> bool:
         """Whether a pod is bound and has not failed; what was bound a moment ago may not have been heard of yet."""
-        owner = self.owner.get(pod.metadata.key)
+        owner = self._owner_of(pod)
         if pod.status.phase == "Failed" or pod.is_leaving or (owner is not None and owner.step is Step.STOPPING):
             return False
         return bool(pod.spec.node_name) or (owner is not None and owner.step is Step.BOUND)
+
+    def _owner_of(self, pod: Pod) -> Tracked | None:
+        """The job of a pod; one with the name of a pod before it is another pod."""
+        owner = self.owner.get(pod.metadata.key)
+        return owner if owner is not None and owner.uids.get(pod.metadata.key) == pod.metadata.uid else None
 
     def there(self, tracked: Tracked) -> dict[str, Pod]:
         """The pods of a job that the API server has, also those that have ended."""
