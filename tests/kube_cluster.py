@@ -26,23 +26,29 @@ from phalanx.kube.api.reflector import Changed, Listed, News, Page, Reflector
 from phalanx.kube.objects.pod import Pod
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kube-cluster"
-MANIFEST = Path(__file__).parents[1] / "examples" / "kubernetes" / "phalanx.yaml"
+MANIFESTS = [Path(__file__).parents[1] / "examples" / "kubernetes" / name for name in ("phalanx.yaml", "volcano.yaml")]
 STARTS_WITHIN_S = 180.0
 TOKEN = "not-a-secret-of-anybody"
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
-WHOLE_CLUSTER = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode")
+WHOLE_CLUSTER = ("Node", "PersistentVolume", "StorageClass", "PriorityClass", "HyperNode", "Queue")
 """Kinds whose objects are in no namespace."""
 
 CUSTOM = (
     ("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
-    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
     ("jobset.x-k8s.io", "v1alpha2", "JobSet"),
     ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"),
-    ("topology.volcano.sh", "v1alpha1", "HyperNode"),
 )
 """Custom resources by their group, version and kind. Their controllers do not run here."""
+
+VOLCANO = (
+    ("batch.volcano.sh", "v1alpha1", "Job"),
+    ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+    ("scheduling.volcano.sh", "v1beta1", "Queue"),
+    ("topology.volcano.sh", "v1alpha1", "HyperNode"),
+)
+"""Those that the manifest among the examples defines."""
 
 
 def definition(group: str, version: str, kind: str) -> dict[str, Any]:
@@ -70,7 +76,7 @@ def definition(group: str, version: str, kind: str) -> dict[str, Any]:
 
 CUSTOM_PATHS = [
     f"/apis/{group}/{version}/{'' if kind in WHOLE_CLUSTER else 'namespaces/default/'}{kind.lower()}s"
-    for group, version, kind in CUSTOM
+    for group, version, kind in (*VOLCANO, *CUSTOM)
 ]
 
 
@@ -283,21 +289,24 @@ class KubeCluster:
         return True
 
     def _prepare(self, api: Client) -> None:
-        for each in CUSTOM:
+        written = [each for path in MANIFESTS for each in yaml.safe_load_all(path.read_text())]
+        definitions = [each for each in written if each["kind"] == "CustomResourceDefinition"]
+        for each in (*definitions, *(definition(*each) for each in CUSTOM)):
             with contextlib.suppress(ConflictError):
-                api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(*each))
+                api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each)
         for path in CUSTOM_PATHS:
             wait_for(f"{path} is served", lambda path=path: self._serves(api, path))  # type: ignore[misc]
-        rules = next(each for each in yaml.safe_load_all(MANIFEST.read_text()) if each["kind"] == "ClusterRole")
-        binding = {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "scheduler"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "phalanx"},
-            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "scheduler"}],
-        }
-        api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", rules)
-        api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+        for role in (each for each in written if each["kind"] == "ClusterRole"):
+            name = role["metadata"]["name"]
+            binding = {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"{name}-of-the-scheduler"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "scheduler"}],
+            }
+            api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
+            api.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         wait_for("there is a default namespace", lambda: self._serves(api, "/api/v1/namespaces/default"))
 
     @staticmethod
@@ -312,8 +321,8 @@ class KubeCluster:
 def clear(api: Client) -> None:
     """Deletes all nodes, pods, groups and budgets."""
     for path in (
-        "/api/v1/namespaces/default/pods",
         *CUSTOM_PATHS,
+        "/api/v1/namespaces/default/pods",
         "/apis/batch/v1/namespaces/default/jobs",
         "/api/v1/nodes",
         NATIVE_GROUPS,

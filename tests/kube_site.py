@@ -20,16 +20,17 @@ from phalanx.kube.api.reflector import Page
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.run import Run
 from phalanx.kube.scheduler import Settings
+from phalanx.kube.volcano.controller import Controller
 
 POD_PATH = "/api/v1/namespaces/default/pods"
 
 
 @contextmanager
-def scheduling(cluster: KubeCluster) -> Iterator[Run]:
-    """A scheduler that runs meanwhile, in a thread."""
+def scheduling(cluster: KubeCluster, volcano_jobs: bool = False) -> Iterator[Run]:
+    """A scheduler that runs meanwhile, in a thread, with what makes the pods of Volcano's Jobs if that is asked for."""
     failures: list[BaseException] = []
     with cluster.scheduler_client() as client:
-        run = Run(client, Settings())
+        run = Run(client, Settings(), jobs=Controller(client, "phalanx") if volcano_jobs else None)
         ready = threading.Event()
 
         def work() -> None:

@@ -54,6 +54,11 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="After this time without a renewal another replica takes over.",
 )
+@click.option(
+    "--volcano-jobs",
+    is_flag=True,
+    help="Make the pods of Volcano Jobs too (batch.volcano.sh), for clusters without Volcano's own controller.",
+)
 def kube(
     kubeconfig: str | None,
     context: str | None,
@@ -63,6 +68,7 @@ def kube(
     journal: str | None,
     lease: str | None,
     lease_duration: int,
+    volcano_jobs: bool,
 ) -> None:
     """Schedule the pods of a Kubernetes cluster that name this scheduler, gangs all or nothing."""
     from phalanx.kube.api.access import find_access
@@ -75,7 +81,7 @@ def kube(
     leased = _lease(lease, lease_duration) if lease is not None else None
     with contextlib.ExitStack() as stack:
         file: BinaryIO | None = stack.enter_context(Path(journal).open("wb")) if journal is not None else None
-        _schedule(access, settings, file, leased)
+        _schedule(access, settings, file, leased, volcano_jobs)
 
 
 def _lease(lease: str, duration_s: int) -> LeaseSettings:
@@ -88,14 +94,18 @@ def _lease(lease: str, duration_s: int) -> LeaseSettings:
     return LeaseSettings(namespace, name, f"{socket.gethostname()}_{uuid.uuid4()}", duration_s)
 
 
-def _schedule(access: Access, settings: Settings, journal: BinaryIO | None, leased: LeaseSettings | None) -> None:
+def _schedule(
+    access: Access, settings: Settings, journal: BinaryIO | None, leased: LeaseSettings | None, volcano_jobs: bool
+) -> None:
     """Schedules until SIGTERM or SIGINT."""
     from phalanx.kube.api.client import Client
     from phalanx.kube.lease import Lease
     from phalanx.kube.run import Run
+    from phalanx.kube.volcano.controller import Controller
 
     with Client(access) as client:
-        run = Run(client, settings, journal, Lease(client, leased) if leased is not None else None)
+        jobs = Controller(client, settings.scheduler) if volcano_jobs else None
+        run = Run(client, settings, journal, Lease(client, leased) if leased is not None else None, jobs)
 
         def end(signum: int, frame: FrameType | None) -> None:
             run.close()

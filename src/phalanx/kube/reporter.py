@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError
+from phalanx.kube.api.events import MESSAGE_MAX, post_event, written
 from phalanx.kube.gangs.groups import NATIVE, GroupRef
 from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
 
 WORKERS = 2
-MESSAGE_MAX = 1000
-COMPONENT = "phalanx"
 POD = {"apiVersion": "v1", "kind": "Pod"}
 
 
@@ -94,7 +92,7 @@ class Reporter:
             "status": "False",
             "reason": "Unschedulable",
             "message": message,
-            "lastTransitionTime": _written(datetime.now(UTC)),
+            "lastTransitionTime": written(datetime.now(UTC)),
         }
         version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
         self._client.patch(f"{_path(pod)}/status", {"metadata": version, "status": {"conditions": [condition]}})
@@ -106,36 +104,14 @@ class Reporter:
             "status": status,
             "reason": reason,
             "message": message,
-            "lastTransitionTime": _written(datetime.now(UTC)),
+            "lastTransitionTime": written(datetime.now(UTC)),
         }
         target = f"{prefix}/namespaces/{metadata.namespace}/{plural}/{metadata.name}/status"
         with contextlib.suppress(ApiError):
             self._client.patch(target, {"status": {"conditions": [condition]}})
 
     def _event(self, of: dict[str, str], metadata: Metadata, kind: str, reason: str, message: str) -> None:
-        now = _written(datetime.now(UTC))
-        name, namespace = metadata.name, metadata.namespace
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
-            "involvedObject": {**of, "name": name, "namespace": namespace, "uid": metadata.uid},
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "source": {"component": COMPONENT},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
-        try:
-            self._client.post(f"/api/v1/namespaces/{namespace}/events", event)
-        except ApiError:
-            return
-
-
-def _written(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        post_event(self._client, of, metadata, kind, reason, message)
 
 
 def _path(pod: Pod) -> str:

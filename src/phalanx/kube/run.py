@@ -22,6 +22,7 @@ from phalanx.kube.objects.pod import Pod
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler, Settings
+from phalanx.kube.volcano.controller import Controller
 
 IDLE_S = 5.0
 BATCH_MAX = 5000
@@ -35,18 +36,27 @@ Inbox = queue.SimpleQueue[News | Answer | Close]
 
 
 class Run:
-    """Schedules until `close` is called. An API server that refuses us raises what it said."""
+    """Schedules until `close` is called. An API server that refuses us raises what it said. `jobs` is what makes pods
+    of Volcano's Jobs, where that is done here.
+    """
 
     def __init__(
-        self, client: Client, settings: Settings, journal: BinaryIO | None = None, lease: Lease | None = None
+        self,
+        client: Client,
+        settings: Settings,
+        journal: BinaryIO | None = None,
+        lease: Lease | None = None,
+        jobs: Controller | None = None,
     ) -> None:
         self._client = client
         self._lease = lease
         self._journal = journal
         self._inbox: Inbox = queue.SimpleQueue()
         self.mirror = Mirror(settings.scheduler)
-        self.binder = Binder(client, self._inbox.put, lease.holds if lease is not None else _always)
+        self._may = lease.holds if lease is not None else _always
+        self.binder = Binder(client, self._inbox.put, self._may)
         self._reporter = Reporter(client)
+        self._jobs = jobs
         self.scheduler = Scheduler(self.mirror, self.binder, self._reporter, settings)
         self.reflectors: dict[str, Reflector[Any]] = {}
 
@@ -64,11 +74,15 @@ class Run:
                 if not self._receive(IDLE_S):
                     return
             self.scheduler.begin(_now_ms(), self._journal)
+            if self._jobs is not None:
+                self._jobs.start(self._may, self._inbox.put)
             on_ready()
             self.scheduler.turn(_now_ms())
             while self._receive(self._wait_s()):
                 self.scheduler.turn(_now_ms())
         finally:
+            if self._jobs is not None:
+                self._jobs.close()
             for reflector in self.reflectors.values():
                 reflector.close()
             self.binder.close()

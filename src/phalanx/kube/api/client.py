@@ -133,10 +133,9 @@ class Client:
         said = str(error) or type(error).__name__
         return UnreachableError(0, f"the API server at {self.access} does not answer: {said}")
 
-    def watch(self, connection: http.client.HTTPConnection, path: str, version: str) -> Iterator[bytes]:
+    def watch(self, connection: http.client.HTTPConnection, path: str, version: str, **query: str) -> Iterator[bytes]:
         """Lines of a watch from a version on, until the server ends it. One that breaks raises UnreachableError."""
-        query = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version}
-        target = _target(path, query)
+        target = _target(path, {**query, "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": version})
         try:
             connection.request("GET", target, headers=self._headers(None))
             response = connection.getresponse()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import http.client
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -65,13 +66,24 @@ class Page(Wire, frozen=True):
 
 
 class Reflector(Generic[T]):
-    """Tells `tell` of one kind of object, first of all there are and then of changes, until it is closed."""
+    """Tells `tell` of one kind of object, first of all there are and then of changes, until it is closed. `chosen` are
+    the parameters, such as labelSelector, by which only some of them are.
+    """
 
-    def __init__(self, client: Client, kind: str, path: str, as_type: type[T], tell: Callable[[News], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        kind: str,
+        path: str,
+        as_type: type[T],
+        tell: Callable[[News], None],
+        chosen: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.kind = kind
         self.lists = 0
         self._client = client
         self._path = path
+        self._chosen = dict(chosen)
         self._as_type: type[T] = as_type
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(as_type)
         self._tell = tell
@@ -121,7 +133,7 @@ class Reflector(Generic[T]):
 
     def _list(self) -> None:
         objects: list[T] = []
-        query = {"limit": str(PAGE)}
+        query = {**self._chosen, "limit": str(PAGE)}
         while True:
             page = self._client.get(self._path, Page, **query)
             objects += filter(None, map(self._decoded, page.items or ()))
@@ -138,7 +150,7 @@ class Reflector(Generic[T]):
             if self._closed.is_set():
                 # What was closed before there was a connection did not break it.
                 return
-            for line in self._client.watch(connection, self._path, self._version):
+            for line in self._client.watch(connection, self._path, self._version, **self._chosen):
                 self._take(msgspec.json.decode(line, type=WatchEvent))
                 if self._closed.is_set():
                     return

@@ -28,6 +28,7 @@ class Metadata(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
     labels: Labels | None = None

@@ -1,0 +1,1 @@
+"""Volcano's Jobs, for clusters in which its controller does not run."""

@@ -1,0 +1,1 @@
+"""Plugins of Volcano's Jobs: what pods of one job are told of one another."""
