@@ -57,6 +57,9 @@ class Notebook:
     def forget(self, uid: str) -> None:
         pass
 
+    def conflicts(self, queues: Any, conflicts: Any) -> None:
+        pass
+
 
 class Site:
     """A scheduler, what it asked for, and what the API server would say."""

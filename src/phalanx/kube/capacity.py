@@ -10,6 +10,7 @@ from phalanx.kube.gangs.arrangement import Arrangement, eligible_label
 from phalanx.kube.gangs.bundle import GpuTypes
 from phalanx.kube.mirror import Mirror, Uses
 from phalanx.kube.nodes import cluster_of, gpu_resource, gpu_type, health_of
+from phalanx.kube.queues import queue_path, queues_of
 from phalanx.kube.tiers import labelled, labels_by_node, tier_labels
 from phalanx.protocol.event import ClusterChanged, Event, ForeignUse, NodeHealthChanged
 
@@ -28,7 +29,9 @@ def no_smaller(node: Node, old: Node, held: Mapping[str, int]) -> Node:
 
 
 class Capacity:
-    """What the engine was told of nodes. `owned` are the pods that it knows by their jobs."""
+    """What the engine was told of nodes. `owned` are the pods that it knows by their jobs; `conflicts` what queues say
+    that cannot hold in this cluster.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,8 @@ class Capacity:
         self._uses: dict[str, Uses] = {}
         self._told: dict[str, Uses] = {}
         self.gpu_types: GpuTypes = {}
+        self._named: dict[str, None] = {}
+        self.conflicts: dict[str, str] = {}
         self.cluster = Cluster(())
 
     def define(self) -> Cluster:
@@ -66,6 +71,13 @@ class Capacity:
         nodes = (labelled(node, tiers.get(name)) for name, node in mirror.nodes.items())
         cluster = cluster_of(nodes, mirror.affinities(), topology, others, mirror.ports(), arranged, asked)
         self.cluster = self._no_smaller(cluster)
+        # Jobs may outlive the group that named their queue.
+        self._named.update(
+            dict.fromkeys(queue_path(group.spec.queue, mirror.queues) for group in mirror.groups.values())
+        )
+        self._named.pop("", None)
+        queues, self.conflicts = queues_of(mirror.queues, self._named, self.cluster.total)
+        self.cluster = replace(self.cluster, queues=queues)
         return self.cluster
 
     def _no_smaller(self, cluster: Cluster) -> Cluster:

@@ -7,9 +7,11 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from phalanx.kube.api.quantity import quantity
 from phalanx.kube.api.reflector import Changed, Listed
-from phalanx.kube.gangs.discovery import HYPER_NODES
+from phalanx.kube.gangs.discovery import HYPER_NODES, QUEUES
 from phalanx.kube.gangs.groups import (
     LEADER_WORKER_SET,
     LEADER_WORKER_SET_LABEL,
@@ -27,6 +29,7 @@ from phalanx.kube.objects.meta import Labels, Metadata, Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
 from phalanx.kube.objects.pod import NodeSelector, Pod
+from phalanx.kube.objects.queue import PriorityClass, VolcanoQueue
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.pods.demand import HOST_PORT, Demand, demand_of
 from phalanx.kube.pods.demand import PODS as POD_COUNT
@@ -34,10 +37,12 @@ from phalanx.kube.pods.neighbours import minds
 from phalanx.kube.pods.selection import affinity_of
 from phalanx.kube.pods.terms import apart_terms
 from phalanx.kube.pods.volumes import Volumes, claims_of
+from phalanx.kube.queues import queue_path
 
 PODS, NODES, NAMESPACES = "pods", "nodes", "namespaces"
 CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
 BUDGETS = "poddisruptionbudgets"
+PRIORITIES = "priorityclasses"
 EXACT_BELOW = 16
 
 
@@ -78,6 +83,8 @@ class Mirror:
         self._classes: dict[str, StorageClass] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
         self.hyper_nodes: dict[str, HyperNode] = {}
+        self.queues: dict[str, VolcanoQueue] = {}
+        self._priorities: dict[str, PriorityClass] = {}
         self._leading: dict[str, LeaderWorkerSet] = {}
         self.storage = Volumes(self._claims, self._volumes, self._classes)
         self.listed: set[str] = set()
@@ -130,13 +137,23 @@ class Mirror:
         if not isinstance(family, GroupRef):
             return None
         if family.dialect not in (OWN, LEADER_WORKER_SET):
-            return self.groups.get(family)
+            group = self.groups.get(family)
+            return self._resolved(group) if group is not None else None
         pod = next((self.pods[key] for key in self.by_family.get(family, ())), None)
         if pod is None:
             return None
         leaders = f"{family.namespace}/{(pod.metadata.labels or {}).get(LEADER_WORKER_SET_LABEL, '')}"
         # Workers that are made once their leader is ready cannot start with it.
         return PodGroup() if leaders in self._leading else said_by(pod, family.dialect)
+
+    def _resolved(self, group: PodGroup) -> PodGroup:
+        """A group with what it names looked up: its priority class, and where its queue lies."""
+        spec = group.spec
+        path, named = queue_path(spec.queue, self.queues), self._priorities.get(spec.priority_class_name)
+        priority = named.value if named is not None else spec.priority
+        if (path, priority) == (spec.queue, spec.priority):
+            return group
+        return msgspec.structs.replace(group, spec=msgspec.structs.replace(spec, queue=path, priority=priority))
 
     def ports(self) -> Iterable[str]:
         """The ports of nodes that our pods have asked for so far."""
@@ -243,7 +260,14 @@ class Mirror:
 
     @property
     def _stores(self) -> dict[str, dict[str, Any]]:
-        return {CLAIMS: self._claims, VOLUMES: self._volumes, CLASSES: self._classes, BUDGETS: self.budgets}
+        return {
+            CLAIMS: self._claims,
+            VOLUMES: self._volumes,
+            CLASSES: self._classes,
+            BUDGETS: self.budgets,
+            QUEUES: self.queues,
+            PRIORITIES: self._priorities,
+        }
 
     def _put_other(self, kind: str, it: Stored, gone: bool) -> None:
         key = it.metadata.key
@@ -252,6 +276,9 @@ class Mirror:
         else:
             self._stores[kind][key] = it
         self.others_changed = True
+        if kind in (QUEUES, PRIORITIES):
+            self.nodes_changed = True
+            self.families.update(dict.fromkeys(self.groups))
 
     def _put_hyper_node(self, hyper_node: HyperNode, gone: bool) -> None:
         if gone:

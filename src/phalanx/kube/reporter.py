@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -12,9 +13,11 @@ from phalanx.kube.api.events import MESSAGE_MAX, post_event, written
 from phalanx.kube.gangs.groups import NATIVE, GroupRef
 from phalanx.kube.objects.meta import Metadata
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.objects.queue import VolcanoQueue
 
 WORKERS = 2
 POD = {"apiVersion": "v1", "kind": "Pod"}
+QUEUE = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue"}
 
 
 KINDS = {"podgroups": "PodGroup", "jobs": "Job", "jobsets": "JobSet"}
@@ -51,6 +54,14 @@ class Reporter:
         self._told.pop(metadata.uid, None)
         if group.dialect == NATIVE and NATIVE in self.groups:
             self._pool.submit(self._condition, self.groups[NATIVE], metadata, "True", "Scheduled", "")
+
+    def conflicts(self, queues: Mapping[str, VolcanoQueue], conflicts: Mapping[str, str]) -> None:
+        """What queues say does not hold."""
+        for name, message in conflicts.items():
+            metadata = queues[name].metadata if name in queues else None
+            if metadata is not None and self._told.get(metadata.uid) != message:
+                self._told[metadata.uid] = message
+                self._pool.submit(self._event, QUEUE, metadata, "Warning", "QuotaConflict", message)
 
     def preempted(self, pod: Pod, message: str) -> None:
         """The pod is ended for another job."""

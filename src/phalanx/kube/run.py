@@ -14,11 +14,12 @@ from phalanx.kube.api.reflector import Broken, News, Reflector
 from phalanx.kube.binder import Answer, Binder, Bound, Evicted
 from phalanx.kube.gangs.discovery import served_groups
 from phalanx.kube.lease import Lease
-from phalanx.kube.mirror import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Mirror
+from phalanx.kube.mirror import BUDGETS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, PRIORITIES, VOLUMES, Mirror
 from phalanx.kube.objects.budget import DisruptionBudget
 from phalanx.kube.objects.meta import Stored
 from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.objects.queue import PriorityClass
 from phalanx.kube.objects.volume import PersistentVolume, StorageClass, VolumeClaim
 from phalanx.kube.reporter import Reporter
 from phalanx.kube.scheduler import Scheduler, Settings
@@ -113,6 +114,7 @@ class Run:
             CLAIMS: ("/api/v1/persistentvolumeclaims", VolumeClaim),
             VOLUMES: ("/api/v1/persistentvolumes", PersistentVolume),
             BUDGETS: ("/apis/policy/v1/poddisruptionbudgets", DisruptionBudget),
+            PRIORITIES: ("/apis/scheduling.k8s.io/v1/priorityclasses", PriorityClass),
             CLASSES: ("/apis/storage.k8s.io/v1/storageclasses", StorageClass),
             **served_groups(self._client),
         }

@@ -139,6 +139,7 @@ class Scheduler:
         for action in plan.actions:
             self._carry_out(action)
         self._explain(engine)
+        self._reporter.conflicts(mirror.queues, self._capacity.conflicts)
 
     @property
     def is_due(self) -> bool:
@@ -261,7 +262,7 @@ class Scheduler:
         present = self.roster.present(tracked)
         match tracked.step:
             case Step.PENDING:
-                is_another = bool(tracked.least) and (group is None or group.least != tracked.least)
+                is_another = bool(tracked.least) and (group is None or not tracked.is_of(group))
                 if (
                     is_another
                     or len(present) < len(tracked.uids)

@@ -16,12 +16,13 @@ MESSAGE_MAX = 1000
 def post_event(client: Client, of: dict[str, str], metadata: Metadata, kind: str, reason: str, message: str) -> None:
     """Writes an event on an object, whose apiVersion and kind are `of`. One that cannot be written is left."""
     now = written(datetime.now(UTC))
-    name, namespace = metadata.name, metadata.namespace
+    # Events on objects of no namespace are in the default one.
+    name, namespace = metadata.name, metadata.namespace or "default"
     event = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": f"{name}.{time.time_ns():x}", "namespace": namespace},
-        "involvedObject": {**of, "name": name, "namespace": namespace, "uid": metadata.uid},
+        "involvedObject": {**of, "name": name, "namespace": metadata.namespace, "uid": metadata.uid},
         "type": kind,
         "reason": reason,
         "message": message[:MESSAGE_MAX],

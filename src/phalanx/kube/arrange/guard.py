@@ -16,6 +16,7 @@ from phalanx.kube.objects.node import KubeNode
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.budgets import keeps
 from phalanx.kube.pods.neighbours import Neighbours
+from phalanx.kube.queues import queue_refusal
 from phalanx.protocol.plan import Plan
 
 NEVER = "it would have to evict other pods, and its preemptionPolicy is Never"
@@ -32,7 +33,9 @@ class Guard:
     def arrange(self, bundle: Bundle, state: State) -> Bundle:
         """A bundle, arranged anew."""
         found = ANYHOW
-        if self._mirror.minding:
+        if refusal := queue_refusal(bundle.queue, self._mirror.queues):
+            found = Arrangement(refused=refusal)
+        elif self._mirror.minding:
             lack = next(filter(None, map(self._mirror.storage.lack, bundle.pods)), "")
             ground = self._ground(state)
             found = Arrangement(refused=lack) if lack else arrange(bundle.id, bundle.pods, ground, self.around)

@@ -26,7 +26,7 @@ class RefusedError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Bundle:
     """Pods that start together. `topology` is the label that their nodes must have alike; a gang that `is_kept` may not
-    be evicted as long as it runs.
+    be evicted as long as it runs. `priority` is that of their group, where it says one.
     """
 
     id: str
@@ -35,6 +35,12 @@ class Bundle:
     topology: str = ""
     arrangement: Arrangement = ANYHOW
     is_kept: bool = False
+    priority: int | None = None
+
+    @property
+    def rank(self) -> int:
+        """Its priority among other bundles."""
+        return self.priority if self.priority is not None else min(pod.spec.priority for pod in self.pods)
 
 
 def oldest_first(pod: Pod) -> tuple[str, str]:
@@ -86,7 +92,7 @@ def job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         name=bundle.id.rpartition("@")[0],
         queue=bundle.queue,
         user=first.metadata.namespace,
-        priority=min(pod.spec.priority for pod in bundle.pods),
+        priority=bundle.rank,
         node_selector=selector,
         tolerations=tolerations,
         grace_ms=1000 * grace_s(bundle.pods),
@@ -103,7 +109,7 @@ def running_job_of(bundle: Bundle, gpu_types: GpuTypes) -> Job:
         name=bundle.id.rpartition("@")[0],
         queue=bundle.queue,
         user=bundle.pods[0].metadata.namespace,
-        priority=min(pod.spec.priority for pod in bundle.pods),
+        priority=bundle.rank,
         tolerations=(Toleration(),),
         grace_ms=1000 * grace_s(bundle.pods),
         preemptible=not bundle.is_kept,

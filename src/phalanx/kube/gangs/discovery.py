@@ -9,6 +9,7 @@ from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.hyper_node import HyperNode
 from phalanx.kube.objects.meta import Named, Stored, Wire
 from phalanx.kube.objects.owner import BatchJob, JobSet, LeaderWorkerSet
+from phalanx.kube.objects.queue import VolcanoQueue
 
 
 class ApiGroup(Wire, frozen=True):
@@ -24,29 +25,31 @@ class ApiResources(Wire, frozen=True):
 
 
 HYPER_NODES = "topology.volcano.sh"
+QUEUES = "queues of Volcano"
 
-KINDS: dict[str, tuple[str, type[Stored]]] = {
-    NATIVE: ("podgroups", PodGroup),
-    PLUGINS: ("podgroups", PodGroup),
-    VOLCANO: ("podgroups", PodGroup),
-    JOB: ("jobs", BatchJob),
-    JOB_SET: ("jobsets", JobSet),
-    LEADER_WORKER_SET: ("leaderworkersets", LeaderWorkerSet),
-    HYPER_NODES: ("hypernodes", HyperNode),
+KINDS: dict[str, tuple[str, str, type[Stored]]] = {
+    NATIVE: (NATIVE, "podgroups", PodGroup),
+    PLUGINS: (PLUGINS, "podgroups", PodGroup),
+    VOLCANO: (VOLCANO, "podgroups", PodGroup),
+    JOB: (JOB, "jobs", BatchJob),
+    JOB_SET: (JOB_SET, "jobsets", JobSet),
+    LEADER_WORKER_SET: (LEADER_WORKER_SET, "leaderworkersets", LeaderWorkerSet),
+    HYPER_NODES: (HYPER_NODES, "hypernodes", HyperNode),
+    QUEUES: (VOLCANO, "queues", VolcanoQueue),
 }
-"""What says in each dialect which pods start together, and where."""
+"""What says in each dialect which pods start together, where, and in which queue: its API group, plural and type."""
 
 
 def served_groups(client: Client) -> dict[str, tuple[str, type[Stored]]]:
     """Where that is in each dialect that the server has, and as what it is read."""
     found = {}
-    for dialect, (plural, as_type) in KINDS.items():
+    for dialect, (api, plural, as_type) in KINDS.items():
         try:
-            versions = client.get(f"/apis/{dialect}", ApiGroup).versions or ()
+            versions = client.get(f"/apis/{api}", ApiGroup).versions or ()
         except NotFoundError:
             continue
         for version in versions:
-            path = f"/apis/{dialect}/{version.get('version', '')}"
+            path = f"/apis/{api}/{version.get('version', '')}"
             if any(each.name == plural for each in client.get(path, ApiResources).resources or ()):
                 found[dialect] = f"{path}/{plural}", as_type
                 break

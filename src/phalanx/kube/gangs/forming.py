@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from phalanx.kube.api.quantity import quantity
 from phalanx.kube.gangs.bundle import Bundle, bundle_id, oldest_first
 from phalanx.kube.gangs.groups import Family, GroupRef, missing, topology_of
-from phalanx.kube.objects.group import PodGroup
+from phalanx.kube.objects.group import PodGroup, PodGroupSpec
 from phalanx.kube.objects.pod import Pod
+from phalanx.kube.pods.demand import PODS, ZERO, requests_of
 
 TASK = "volcano.sh/task-spec"
 """The annotation, or label, that says of which task of a Volcano job a pod is."""
+
+UNSAID = PodGroupSpec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
         return Formed(waiting=tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in ready))
     needed = group.least - placed
     if needed <= 0:
-        return Formed(tuple(_alone(pod, group.spec.queue) for pod in ready))
+        return Formed(tuple(_alone(pod, group.spec) for pod in ready))
     if len(ready) < needed:
         line = f"{group.least} pods of {family} start together, and {placed + len(ready)} are there"
         return Formed(waiting=tuple((pod, line) for pod in ready))
@@ -47,8 +51,12 @@ def form(family: Family, group: PodGroup | None, pods: Sequence[Pod], placed: in
     if len(gang) < needed:
         line = f"{family} needs more pods of one of its tasks: {_tasks_line(ready, group)}"
         return Formed(waiting=tuple((pod, line) for pod in ready))
+    if not placed and (beyond := _beyond(gang, group)):
+        line = f"{family}: spec.minResources asks for {beyond}; phalanx starts a gang with what its pods ask for"
+        return Formed(waiting=tuple((pod, line) for pod in ready))
     rest = tuple(pod for pod in ready if pod not in gang)
-    bundle = Bundle(bundle_id(family.key, gang), gang, group.spec.queue or "default", topology_of(group))
+    queue, priority = group.spec.queue or "default", group.spec.priority
+    bundle = Bundle(bundle_id(family.key, gang), gang, queue, topology_of(group), priority=priority)
     return Formed((bundle,), tuple((pod, f"it starts after the {group.least} pods of {family}") for pod in rest))
 
 
@@ -64,6 +72,18 @@ def _chosen(ready: tuple[Pod, ...], needed: int, tasks: Mapping[str, int]) -> tu
     return tuple(sorted((*first.values(), *others[: max(needed - len(first), 0)]), key=oldest_first))
 
 
+def _beyond(gang: tuple[Pod, ...], group: PodGroup) -> str:
+    """What a group asks for at least that is more than its gang does; empty if that asks for as much."""
+    for name, said in sorted((group.spec.min_resources or {}).items()):
+        try:
+            asked, wanted = sum(requests_of(pod).get(name, ZERO) for pod in gang), quantity(said)
+        except ValueError as error:
+            return f"{name}: {error}"
+        if wanted > asked and name not in (PODS, f"count/{PODS}"):
+            return f"{said} of {name}, and its {len(gang)} pods for {asked}"
+    return ""
+
+
 def _task(pod: Pod) -> str:
     return (pod.metadata.annotations or {}).get(TASK, "") or (pod.metadata.labels or {}).get(TASK, "")
 
@@ -73,5 +93,5 @@ def _tasks_line(ready: tuple[Pod, ...], group: PodGroup) -> str:
     return ", ".join(f"{sum(1 for pod in ready if _task(pod) == task)} of {least} of {task}" for task, least in tasks)
 
 
-def _alone(pod: Pod, queue: str = "") -> Bundle:
-    return Bundle(bundle_id(pod.metadata.key, (pod,)), (pod,), queue or "default")
+def _alone(pod: Pod, of: PodGroupSpec = UNSAID) -> Bundle:
+    return Bundle(bundle_id(pod.metadata.key, (pod,)), (pod,), of.queue or "default", priority=of.priority)

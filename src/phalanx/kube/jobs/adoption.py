@@ -15,6 +15,7 @@ from phalanx.kube.gangs.bundle import Bundle, GpuTypes, RefusedError, bundle_id,
 from phalanx.kube.gangs.groups import Family, GroupRef, family_of
 from phalanx.kube.jobs.tracked import Step, Tracked
 from phalanx.kube.mirror import Mirror
+from phalanx.kube.objects.group import PodGroupSpec
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.budgets import keeps_always
 from phalanx.placement.placement import Placement, Slot
@@ -41,7 +42,8 @@ class Adoption:
             if _is_half_bound(self._mirror, family, pods):
                 self.released += pods
                 continue
-            for bundle in _bundles(family, pods):
+            group = self._mirror.group(family)
+            for bundle in _bundles(family, pods, group.spec if group is not None else PodGroupSpec()):
                 tracked = self._adopt(bundle, family)
                 if tracked is not None:
                     yield tracked
@@ -95,7 +97,7 @@ def _is_half_bound(mirror: Mirror, family: Family, bound: tuple[Pod, ...]) -> bo
     return len(bound) + len(waiting) >= group.least
 
 
-def _bundles(family: Family, pods: tuple[Pod, ...]) -> Iterator[Bundle]:
+def _bundles(family: Family, pods: tuple[Pod, ...], of: PodGroupSpec) -> Iterator[Bundle]:
     """The pods that were bound for one job, as they themselves say."""
     found: dict[str, list[Pod]] = {}
     for pod in pods:
@@ -103,7 +105,7 @@ def _bundles(family: Family, pods: tuple[Pod, ...]) -> Iterator[Bundle]:
     name = family.key if isinstance(family, GroupRef) else family
     for job, members in found.items():
         together = tuple(members)
-        yield Bundle(job or bundle_id(name, together), together)
+        yield Bundle(job or bundle_id(name, together), together, of.queue or "default", priority=of.priority)
 
 
 def _real_slots(bundle: Bundle, planned: Placement, used: dict[str, int]) -> tuple[Slot, ...]:

@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from phalanx.kube.gangs.bundle import Bundle
 from phalanx.kube.gangs.groups import Family
+from phalanx.kube.objects.group import PodGroup
 from phalanx.kube.objects.pod import Pod
 from phalanx.kube.pods.demand import Demand, demand_of
 from phalanx.kube.pods.selection import limits_of
@@ -53,6 +54,11 @@ class Tracked:
     def job(self) -> str:
         """The id of its job."""
         return self.bundle.id
+
+    def is_of(self, group: PodGroup) -> bool:
+        """Whether it is what the group asks for by now."""
+        spec, bundle = group.spec, self.bundle
+        return (group.least, spec.queue or "default", spec.priority) == (self.least, bundle.queue, bundle.priority)
 
     def vacate(self, present: Container[str], succeeded: Container[str]) -> None:
         """Takes note of the members that are gone, but for those that have done their work."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.kube.objects.meta import Named, Stored, Wire
+from phalanx.kube.objects.meta import Named, Resources, Stored, Wire
 
 
 class GangPolicy(Wire, frozen=True):
@@ -54,6 +54,9 @@ class PodGroupSpec(Wire, frozen=True):
     resource_claims: list[Named] | None = None
     parent_composite_pod_group_name: str = ""
     queue: str = ""
+    priority_class_name: str = ""
+    priority: int | None = None
+    min_resources: Resources | None = None
     scheduling_policy: SchedulingPolicy | None = None
     scheduling_constraints: SchedulingConstraints | None = None
 
