@@ -95,6 +95,7 @@ NEEDS = {
         "apt-get install etcd-server openssl && scripts/kube-cluster kube-apiserver",
         is_of_machine=True,
     ),
+    "kubectl": Need(lambda: has_programs("kubectl"), "https://kubernetes.io/docs/tasks/tools", is_of_machine=True),
     "slurm": Need(
         lambda: has_programs("slurmctld", "slurmd", "sbatch"), "apt-get install munge slurmctld slurmd slurm-client"
     ),
