@@ -6,9 +6,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +16,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from phalanx.kube.api.access import Access, from_kubeconfig
+from phalanx.bench.kubernetes.control_plane import ControlPlane
 from phalanx.kube.api.client import Client
 from phalanx.kube.api.errors import ApiError, ConflictError, NotFoundError
 from phalanx.kube.api.reflector import Changed, Listed, News, Page, Reflector
@@ -27,8 +24,6 @@ from phalanx.kube.objects.pod import Pod
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "kube-cluster"
 MANIFESTS = [Path(__file__).parents[1] / "examples" / "kubernetes" / name for name in ("phalanx.yaml", "volcano.yaml")]
-STARTS_WITHIN_S = 180.0
-TOKEN = "not-a-secret-of-anybody"
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 NATIVE_GROUPS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
@@ -94,13 +89,6 @@ def is_here() -> bool:
     return has_programs and (folder() / "kube-apiserver").exists()
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on."""
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in taken]
-
-
 def wait_for(what: str, is_so: Callable[[], bool], within_s: float = 20.0) -> None:
     """Waits until something is so."""
     until = time.monotonic() + within_s
@@ -151,105 +139,34 @@ class Kubelets:
         return True
 
 
-class KubeCluster:
-    """etcd, an API server and what stands for kubelets, on loopback. The API server can be ended and started again."""
+class KubeCluster(ControlPlane):
+    """A control plane and what stands for kubelets, with the custom resources and rights of the examples."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self._etcd_port, self._etcd_peer, self.port = free_ports(3)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        super().__init__(root, folder())
         self._kubelets: Kubelets | None = None
-        self.kubeconfig = root / "kubeconfig"
 
     def start(self) -> None:
         """Returns when the API server is ready."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._etcd_peer}"
-        self._run(
-            "etcd",
-            *(shutil.which("etcd") or "etcd", "--data-dir", self.root / "etcd", "--unsafe-no-fsync", "--name", "test"),
-            *("--listen-client-urls", client, "--advertise-client-urls", client),
-            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
-            *("--initial-cluster", f"test={peer}"),
-        )
-        (self.root / "tokens.csv").write_text(
-            f"{TOKEN},admin,admin,system:masters\nscheduler,scheduler,scheduler\nweak,weak,weak\n"
-        )
-        self.start_apiserver()
+        super().start()
         with self.client() as api:
             self._prepare(api)
         self._kubelets = Kubelets(self.client())
         self._kubelets.start()
 
-    def start_apiserver(self) -> None:
-        """Starts the API server, and returns when it is ready."""
-        certificates = self.root / "certificates"
-        certificates.mkdir(exist_ok=True)
-        key = certificates / "accounts.key"
-        if not key.exists():
-            subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        self._run(
-            "kube-apiserver",
-            *(folder() / "kube-apiserver", "--etcd-servers", f"http://127.0.0.1:{self._etcd_port}"),
-            *("--cert-dir", certificates, "--bind-address", "127.0.0.1", "--secure-port", str(self.port)),
-            *("--service-account-key-file", key, "--service-account-signing-key-file", key),
-            *("--service-account-issuer", "https://127.0.0.1", "--service-cluster-ip-range", "10.0.0.0/24"),
-            *("--token-auth-file", self.root / "tokens.csv", "--authorization-mode", "RBAC"),
-            # No controller manager takes the taint off new nodes, or makes accounts.
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            "--feature-gates=GenericWorkload=true",
-            "--runtime-config=scheduling.k8s.io/v1beta1=true",
-        )
-        wait_for(f"the API server is ready:\n{self.log('kube-apiserver')}", self._is_ready, STARTS_WITHIN_S)
-
-    def write_kubeconfig(self, path: Path, token: str) -> None:
-        """A kubeconfig by which a token is shown."""
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "test",
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-            "clusters": [
-                {
-                    "name": "test",
-                    "cluster": {
-                        "server": f"https://127.0.0.1:{self.port}",
-                        "certificate-authority": str(self.root / "certificates" / "apiserver.crt"),
-                    },
-                }
-            ],
-            "users": [{"name": "test", "user": {"token": token}}],
-        }
-        path.write_bytes(msgspec.yaml.encode(config))
-
-    def access(self) -> Access:
-        """How an admin gets in."""
-        return from_kubeconfig(self.kubeconfig, None)
-
-    def client(self) -> Client:
-        """A client of an admin."""
-        return Client(self.access())
-
     def scheduler_client(self) -> Client:
-        """A client that may do what the manifest among the examples allows, and nothing else."""
+        """A client that may do what the manifests among the examples allow, and nothing else."""
         return Client(replace(self.access(), token=lambda: "scheduler"))
-
-    def log(self, name: str) -> str:
-        """The last that a program said."""
-        path = self.root / f"{name}.log"
-        return path.read_text(errors="replace")[-2000:] if path.exists() else ""
 
     def kill_apiserver(self) -> None:
         """Ends the API server as a power cut would."""
-        process = self._processes.pop("kube-apiserver")
-        process.kill()
-        process.wait()
+        self.end("kube-apiserver")
 
     def etcd_compact(self) -> None:
         """Has etcd forget all versions but the present ones: watches cannot be resumed from any before."""
 
         def ask(path: str, body: dict[str, Any]) -> Any:
-            url = f"http://127.0.0.1:{self._etcd_port}/v3/{path}"
+            url = f"http://127.0.0.1:{self.etcd_port}/v3/{path}"
             with urllib.request.urlopen(url, msgspec.json.encode(body)) as answer:
                 return msgspec.json.decode(answer.read())
 
@@ -257,36 +174,10 @@ class KubeCluster:
         ask("kv/compaction", {"revision": revision, "physical": True})
 
     def stop(self) -> None:
-        """Ends everything, in the order in which each can still say goodbye to the next."""
+        """Ends everything, what stands for kubelets first."""
         if self._kubelets is not None:
             self._kubelets.close()
-        for name in ("kube-apiserver", "etcd"):
-            process = self._processes.pop(name, None)
-            if process is not None:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-
-    def _run(self, name: str, *command: object) -> None:
-        with (self.root / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [str(each) for each in command],
-                stdout=log,
-                stderr=log,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.root)},
-            )
-
-    def _is_ready(self) -> bool:
-        process = self._processes["kube-apiserver"]
-        assert process.poll() is None, f"the API server ended:\n{self.log('kube-apiserver')}"
-        if not (self.root / "certificates" / "apiserver.crt").exists():
-            return False
-        self.write_kubeconfig(self.kubeconfig, TOKEN)
-        try:
-            with self.client() as api:
-                api.ask("GET", "/readyz")
-        except ApiError:
-            return False
-        return True
+        super().stop()
 
     def _prepare(self, api: Client) -> None:
         written = [each for path in MANIFESTS for each in yaml.safe_load_all(path.read_text())]

@@ -198,6 +198,22 @@ def _page_hour(quick: bool, tell: Tell) -> list[Row]:
     return run.memory(run.QUICK, run.QUICK.events_s, tell) if quick else run.memory(run.FULL, run.HOUR_S, tell)
 
 
+def _kubernetes(part: str) -> Callable[[bool, Tell], list[Row]]:
+    def run_part(quick: bool, tell: Tell) -> list[Row]:
+        from phalanx.bench.kubernetes import run
+
+        parts = {
+            "drain": run.drain,
+            "backlog": run.backlog,
+            "latency": run.latency,
+            "crowded": run.crowded,
+            "large": run.large,
+        }
+        return parts[part](run.QUICK if quick else run.FULL, tell)
+
+    return run_part
+
+
 def _page_weight(quick: bool, tell: Tell) -> list[Row]:
     from phalanx.bench.page import weight
 
@@ -225,6 +241,13 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
     "cells": {
         "steps": Part("random histories of virtual clusters, with the guarantee asserted at every step", _cells),
         "sharing": Part("queueing delay of tenants alone, sharing by quota and sharing by cells", _sharing),
+    },
+    "kubernetes": {
+        "drain": Part("pods bound a second, with kube-scheduler beside it", _kubernetes("drain")),
+        "backlog": Part("the same with 8,000 pods; runs only by its name", _kubernetes("backlog"), when_named=True),
+        "latency": Part("how soon gangs are bound that come one after the other", _kubernetes("latency")),
+        "crowded": Part("gangs bound in part where 120 % of the GPUs are asked for", _kubernetes("crowded")),
+        "large": Part("5,000 nodes: ready, memory, and a gang on 512 of them", _kubernetes("large")),
     },
     "page": {
         "weight": Part("what the page weighs, compressed", _page_weight),
