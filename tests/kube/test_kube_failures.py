@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ import pytest
 from kube_cluster import KubeCluster, create, wait_for
 from kube_objects import group, node, pod
 from kube_site import events, gang, nodes_of, pods, reason, scheduling, verb
+from phalanx.kube.api import reflector
 from phalanx.kube.api.client import Client
-from phalanx.kube.api.errors import ApiError, NotFoundError
+from phalanx.kube.api.errors import ApiError, NotFoundError, TooManyRequestsError
+from phalanx.kube.api.reflector import Changed, Listed, News, Reflector
+from phalanx.kube.objects.node import KubeNode
+from tcp_relay import Relay
 
 pytestmark = pytest.mark.needs("kubernetes")
 
@@ -118,3 +123,61 @@ def test_objects_that_are_not_what_they_should_be_harm_no_other(api: Client, clu
     with scheduling(cluster):
         wait_for("the other is bound", lambda: "fine" in nodes_of(api))
         wait_for("its pod says what it waits for", lambda: "PodGroup default/odd" in reason(api, "odd-0"))
+
+
+def test_a_watch_that_falls_silent_goes_on_by_another_connection(
+    api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a firewall that forgets connections: nothing is closed, and nothing comes any more."""
+    monkeypatch.setattr(reflector, "WATCH_SILENCE_S", 2.0)
+    seen: dict[str, None] = {}
+
+    def tell(news: News) -> None:
+        objects = news.objects if isinstance(news, Listed) else (news.object,) if isinstance(news, Changed) else ()
+        seen.update((each.metadata.name, None) for each in objects)
+
+    with Relay(cluster.port) as relay, Client(replace(cluster.access(), port=relay.port)) as client:
+        nodes = Reflector(client, "nodes", "/api/v1/nodes", KubeNode, tell)
+        nodes.start()
+        try:
+            create(api, node("n0"))
+            wait_for("it is told of", lambda: "n0" in seen)
+            relay.silence()
+            create(api, node("n1"))
+            wait_for("it is told of, too", lambda: "n1" in seen)
+            assert nodes.lists == 1, "it went on from where it was"
+        finally:
+            nodes.close()
+
+
+@pytest.fixture
+def busy(api: Client, cluster: KubeCluster) -> Iterator[None]:
+    """An API server that takes one change at a time, and has others tried later (429)."""
+    cluster.kill_apiserver()
+    cluster.start_apiserver("--enable-priority-and-fairness=false", "--max-mutating-requests-inflight=1")
+    try:
+        yield
+    finally:
+        cluster.kill_apiserver()
+        cluster.start_apiserver()
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_gang_is_bound_whole_by_a_server_that_has_no_time_for_all_of_it_at_once(
+    api: Client, cluster: KubeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turned_away: list[str] = []
+    ask_once = Client._ask_once
+
+    def counted(client: Client, method: str, target: str, body: bytes | None, kind: str) -> bytes:
+        try:
+            return ask_once(client, method, target, body, kind)
+        except TooManyRequestsError:
+            turned_away.append(target)
+            raise
+
+    create(api, *(node(f"n{i}") for i in range(4)), *gang("g", 32, 1))
+    monkeypatch.setattr(Client, "_ask_once", counted)
+    with scheduling(cluster):
+        wait_for("the gang is bound whole", lambda: len(nodes_of(api)) == 32, 60)
+    assert any(target.endswith("/binding") for target in turned_away)

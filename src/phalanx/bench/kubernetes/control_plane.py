@@ -78,8 +78,8 @@ class ControlPlane:
         )
         self.start_apiserver()
 
-    def start_apiserver(self) -> None:
-        """Starts the API server, and returns when it is ready."""
+    def start_apiserver(self, *options: str) -> None:
+        """Starts the API server, with options that it has beside those of all, and returns when it is ready."""
         certificates = self.root / "certificates"
         certificates.mkdir(exist_ok=True)
         key = certificates / "accounts.key"
@@ -96,6 +96,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--feature-gates=GenericWorkload=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true",
+            *options,
         )
         wait_until("the API server is ready", self._is_ready, STARTS_WITHIN_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import random
 import ssl
 import time
 from collections import deque
@@ -24,8 +25,10 @@ WATCH_SILENCE_S = 90.0
 STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
 """How a kept connection fails that the server has closed meanwhile."""
 
-TRIES = 5
-BACKOFF_FIRST_S = 0.2
+BUSY_S = 30.0
+"""How long a request is repeated that the server has no time for: a gang of which one bind fails is undone whole."""
+
+BACKOFF_FIRST_S, BACKOFF_MAX_S = 0.1, 2.0
 
 T = TypeVar("T")
 
@@ -67,16 +70,18 @@ class Client:
         return self.ask("DELETE", path, msgspec.json.encode(body) if body is not None else None)
 
     def ask(self, method: str, target: str, body: bytes | None = None, kind: str = "application/json") -> bytes:
-        """One request. One that the server has no time for is repeated a few times; any other error is raised."""
-        for attempt in range(TRIES):
+        """One request. One that the server has no time for is repeated for a while; any other error is raised."""
+        until, pause_s = time.monotonic() + BUSY_S, BACKOFF_FIRST_S
+        while True:
             try:
                 return self._ask_once(method, target, body, kind)
             except TooManyRequestsError:
                 # A refused eviction is an answer: the disruption budget says no.
-                if attempt == TRIES - 1 or target.endswith("/eviction"):
+                if target.endswith("/eviction") or time.monotonic() > until:
                     raise
-                time.sleep(BACKOFF_FIRST_S * 2**attempt)
-        raise AssertionError("the last try returns or raises")
+            # Those that were turned away together would all come back together.
+            time.sleep(random.uniform(0.5, 1.5) * pause_s)
+            pause_s = min(2 * pause_s, BACKOFF_MAX_S)
 
     def _ask_once(self, method: str, target: str, body: bytes | None, kind: str) -> bytes:
         while True:
