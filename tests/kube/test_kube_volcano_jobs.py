@@ -256,6 +256,16 @@ def test_a_job_that_asks_for_what_there_is_not_names_the_field(api: Client, clus
         wait_for_phase(api, "odd", "Running")
 
 
+def test_a_template_that_is_none_harms_no_other_job(api: Client, cluster: KubeCluster) -> None:
+    odd = task("worker")
+    odd["template"] = {"metadata": "none", "spec": {"containers": [3]}}
+    create(api, node("n0"), job("broken", odd, plugins={"env": []}))
+    with scheduling(cluster, volcano_jobs=True):
+        wait_for("an event says so", lambda: any("broken" in each for each in events(api, "broken")))
+        create(api, job("fine", task("worker")))
+        wait_for_running(api, "fine-worker-0")
+
+
 def test_a_job_follows_its_spec_while_it_runs(api: Client, cluster: KubeCluster) -> None:
     create(api, node("n0"), job("sized", task("worker", 3), minAvailable=1))
     with scheduling(cluster, volcano_jobs=True):

@@ -6,6 +6,7 @@ Nothing is kept here that the API server does not have: one that starts again li
 from __future__ import annotations
 
 import queue
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,9 @@ GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
 WORKERS = 4
 IDLE_S = 5.0
 RETRY_S = 2.0
+UNUSABLE = (TypeError, ValueError, AttributeError, LookupError, OSError, subprocess.SubprocessError)
+"""How a job fails whose template is none, and a key that cannot be made."""
+
 PLURALS = {
     "PodGroup": "podgroups",
     "Service": "services",
@@ -151,6 +155,10 @@ class Controller:
             except ConflictError:
                 # It is another one by now, of which the watch will tell.
                 continue
+            except UNUSABLE as error:
+                # It is looked at again when it is another.
+                said = f"job {job.metadata.name} cannot be run: {type(error).__name__}: {error}"
+                post_event(self._client, _reference(), job.metadata, "Warning", "FailedSync", said)
             except ApiError as error:
                 post_event(self._client, _reference(), job.metadata, "Warning", "FailedSync", str(error))
                 self._due[key] = time.monotonic() + RETRY_S
