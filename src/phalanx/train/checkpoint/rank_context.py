@@ -149,9 +149,10 @@ def memory_name(job: str) -> str:
     """By what the memory of this trainer is found again, with its seat.
 
     Under the scheduler that is its task in this attempt: each task counts its seats from 0, several of them may be on
-    one machine, and two servers of one machine may have jobs of the same number.
+    one machine, and two servers of one machine may have jobs of the same number. The file of the gang tells attempts
+    apart: that of the notice is replaced by `phalanx launch`, which gives ranks notices of its own.
     """
-    attempt, task = os.environ.get("PHALANX_NOTICE_FILE"), os.environ.get("PHALANX_RANK")
+    attempt, task = os.environ.get("PHALANX_GANG_FILE"), os.environ.get("PHALANX_RANK")
     return f"{job} task {task} of {attempt}" if attempt and task else job
 
 

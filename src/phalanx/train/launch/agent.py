@@ -14,6 +14,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from phalanx.errors import PhalanxError
+from phalanx.train.checkpoint import grace
 from phalanx.train.launch import environment
 from phalanx.train.launch.budget import Rules as Restarts
 from phalanx.train.launch.cause import Cause
@@ -75,7 +76,7 @@ class AgentProcess:
             self._prepare_standbys()
             return await self._serve()
         finally:
-            await self._end_workers("the launcher ends", self._options.grace_s)
+            await self._end_workers("the launcher ends")
             await self._standbys.close()
             await self._network.close()
 
@@ -94,7 +95,7 @@ class AgentProcess:
         port = await self._network.listen(host, 0)
         self._become(host, port, is_founder)
         if is_founder:
-            log.info("agent %s waits for others at %s", self._me.name, endpoint or f"{host}:{port}")
+            log.info("agent %s waits for others at %s:%d", self._me.name, *(endpoint or (host, port)))
 
     def _become(self, host: str, port: int, is_founder: bool) -> None:
         """Takes a name that was never used: what an agent promised before is not its promise any more."""
@@ -142,8 +143,8 @@ class AgentProcess:
             return
         if self._workers is not None:
             # Ranks that save take a while, in which this agent is there for the other agents.
-            grace_s = self._options.grace_s if is_member or self._leaving else 0.0
-            self._begin_ending(epoch.why or "another epoch", grace_s)
+            reason, grace_s = self._notice(epoch.why or "another epoch")
+            self._begin_ending(reason, grace_s if is_member or self._leaving else 0.0)
             return
         if self._started >= 0 and not is_member and not self._leaving:
             log.warning("the others went on without this agent in epoch %d: it joins anew", epoch.number)
@@ -336,11 +337,18 @@ class AgentProcess:
                 "and is the port taken by another program?"
             )
 
-    async def _end_workers(self, reason: str, grace_s: float) -> None:
+    async def _end_workers(self, why: str) -> None:
         if not self._is_ending():
-            self._begin_ending(reason, grace_s)
+            self._begin_ending(*self._notice(why))
         assert self._ending is not None
         await self._ending
+
+    def _notice(self, why: str) -> tuple[str, float]:
+        """Why ranks are to end, and the seconds they have: what the scheduler says, where it has this agent leave."""
+        said = grace.read_notice() if self._leaving else None
+        if said is None:
+            return why, self._options.grace_s
+        return said.reason or why, max(0.0, min(self._options.grace_s, said.until_s - time.time()))
 
     def _begin_ending(self, reason: str, grace_s: float) -> None:
         workers, self._workers = self._workers, None
@@ -368,7 +376,7 @@ class AgentProcess:
     async def _finish(self, epoch: Epoch) -> int:
         """All agents see the end before the leader goes: it says it again for a moment."""
         self._send()
-        await self._end_workers(epoch.why, self._options.grace_s)
+        await self._end_workers(epoch.why)
         until = time.monotonic() + 2 * self._timing.beat_s
         while self._replica.role == "leader" and len(epoch.members) > 1 and time.monotonic() < until:
             self._replica.tick(time.monotonic())
