@@ -32,7 +32,7 @@ from phalanx.backends.local.unix_user import identity_named
 from phalanx.backends.local.wire import connect_to
 from phalanx.errors import PhalanxError
 from phalanx.placement.placement import Placement, Slot
-from phalanx.protocol.action import ActionId, Start, Stop
+from phalanx.protocol.action import ActionId, Resize, Start, Stop
 from phalanx.protocol.event import AttemptEnded, Done, Event, Failed, Outcome
 from phalanx.workload.job import Execution, Job, Kind, Probe, ProbeKind
 
@@ -189,6 +189,22 @@ def test_notice_comes_as_a_file_and_a_signal_with_the_time_that_is_left(bench: B
     notice = json.loads(bench.printed().splitlines()[1])
     assert notice["reason"] == "cancelled"
     assert 0 < notice["until_ms"] - before_ms <= 25_000
+
+
+def test_tasks_are_told_which_gang_comes_before_any_of_them_leaves(bench: Bench) -> None:
+    script = "trap 'cat $PHALANX_GANG_FILE; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+    bench.start("sh", "-c", script, tasks=2)
+    until(lambda: all(bench.printed(rank) == "ready\n" for rank in (0, 1)))
+    resized = ActionId(1, "7", 1, 1)
+    kept, _ = slots(2)
+    bench.backend.carry_out(Resize(resized, Placement((kept, Slot(2, "worker", "n0", (2,))))), 0)
+    bench.wait(lambda event: event == Done(resized))
+    during = json.loads(bench.printed(1).splitlines()[1])
+    after = json.loads((bench.data / "jobs" / "7" / "1" / "shared" / "gang.json").read_text())
+    assert [(task["rank"], task["since"]) for task in during["tasks"]] == [(0, 1), (1, 1)]
+    assert [(task["rank"], task["since"]) for task in during["next"]["tasks"]] == [(0, 1), (2, 2)]
+    assert during["next"]["tasks"] == after["tasks"]
+    assert "next" not in after
 
 
 def test_a_task_runs_in_a_folder_of_its_job_unless_it_names_one(bench: Bench) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from phalanx.train.launch.progress import beat
 
 out = os.environ["OUT"]
 def note(event, **facts):
-    said = {"event": event, "epoch": int(os.environ["PHALANX_EPOCH"]), "rank": int(os.environ["RANK"]),
+    said = {"event": event, "epoch": int(os.environ.get("PHALANX_EPOCH", "0")), "rank": int(os.environ["RANK"]),
             "world": int(os.environ["WORLD_SIZE"]), "pid": os.getpid(), **facts}
     with open(out, "a") as file:
         file.write(json.dumps(said) + "\\n")
@@ -41,14 +41,21 @@ def train():
 class Launched:
     """One launcher, its standard error, and what the ranks of all launchers of a test wrote."""
 
-    def __init__(self, folder: Path, name: str, program: str, options: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, name: str, program: str, options: tuple[str, ...], variables: Mapping[str, str]
+    ) -> None:
         self.folder, self.said = folder, folder / f"{name}.err"
         script = folder / "rank.py"
         script.write_text(RANK + program)
-        command = [sys.executable, "-m", "phalanx", "launch", *options, "--", sys.executable, str(script)]
-        environment = {**os.environ, "OUT": str(folder / "out"), "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+        command = [*self.launcher(options), str(script)]
+        source = str(Path(__file__).parents[2] / "src")
+        environment = {**os.environ, "OUT": str(folder / "out"), "PYTHONPATH": source, **variables}
         with self.said.open("w") as file:
             self.process = subprocess.Popen(command, stderr=file, env=environment)
+
+    def launcher(self, options: tuple[str, ...]) -> list[str]:
+        """The command, up to the program."""
+        return [sys.executable, "-m", "phalanx", "launch", *options, "--", sys.executable]
 
     def wait(self, timeout_s: float = 40.0) -> int:
         return self.process.wait(timeout_s)
@@ -62,10 +69,11 @@ class Launch:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.kind = Launched
         self._all: list[Launched] = []
 
-    def __call__(self, program: str = "train()", *options: str) -> Launched:
-        launched = Launched(self.folder, f"launcher-{len(self._all)}", program, options)
+    def __call__(self, program: str = "train()", *options: str, **variables: str) -> Launched:
+        launched = self.kind(self.folder, f"launcher-{len(self._all)}", program, options, variables)
         self._all.append(launched)
         return launched
 

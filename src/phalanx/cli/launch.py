@@ -7,9 +7,11 @@ import os
 import sys
 
 import click
+from click.core import ParameterSource
 
 from phalanx.errors import PhalanxError
 from phalanx.train.launch.options import Options, endpoint_of, nodes_of, settings_of
+from phalanx.train.launch.plan import Seat
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "auto_envvar_prefix": None})
@@ -143,13 +145,14 @@ def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str
     from phalanx.train.launch.agent import run
 
     least, most = (1, 1) if standalone else nodes_of(given["nnodes"])
+    seat = None if standalone else planned_seat()
     options = Options(
         command,
         least,
         most,
         slots_of(given["nproc_per_node"]),
         run_id=given["rdzv_id"],
-        endpoint=None if standalone or most == 1 else endpoint_from(given),
+        endpoint=None if standalone or (most == 1 and seat is None) else endpoint_from(given),
         local_addr=given["local_addr"],
         max_restarts=int(given["max_restarts"]),
         standby=int(given["standby"]),
@@ -157,9 +160,18 @@ def launch(command: tuple[str, ...], quiet: bool, standalone: bool, **given: str
         grace_s=float(given["shutdown_timeout"]),
         hang_timeout_s=float(given["hang_timeout"]),
         retry_program_errors=bool(given["retry_program_errors"]),
+        seat=seat,
         **settings_of(given["rdzv_conf"]),
     )
     return run(options)
+
+
+def planned_seat() -> Seat | None:
+    """The place in the scheduler's gang, where the world is as the scheduler says and no option says otherwise."""
+    context = click.get_current_context()
+    own = ("nnodes", "rdzv_endpoint", "master_addr")
+    is_said = any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in own)
+    return None if is_said or "PET_NNODES" not in os.environ else Seat.of(os.environ)
 
 
 def endpoint_from(given: dict[str, str]) -> tuple[str, int] | None:

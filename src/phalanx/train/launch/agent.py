@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -13,15 +14,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from phalanx.errors import PhalanxError
 from phalanx.train.checkpoint import grace
 from phalanx.train.launch import environment
+from phalanx.train.launch.addresses import LaunchError, free_port, is_local, local_address
 from phalanx.train.launch.budget import Rules as Restarts
 from phalanx.train.launch.cause import Cause
 from phalanx.train.launch.coordinator import Coordinator, Report, Rules
 from phalanx.train.launch.epoch import Agent, Epoch
 from phalanx.train.launch.network import Address, Network
 from phalanx.train.launch.options import Options
+from phalanx.train.launch.plan import GangFile, Plan
 from phalanx.train.launch.replica import Message, Replica, Timing
 from phalanx.train.launch.standby import Standbys
 from phalanx.train.launch.workers import Workers, program_of
@@ -30,16 +32,15 @@ TICK_S = 0.05
 TAKEN_PATIENCE_S = 15.0
 """How long an agent waits for an answer where the endpoint's port is taken on its own machine."""
 
+HOLD_EVERY_S = 1.0
+"""How often a leader tries to listen at the endpoint, for agents that join after the founder has gone."""
+
 LEFT_EXIT = 143
 FAILED_EXIT = 1
 FENCE_LEASES = 2
 """After so many leases without a leader an agent stops its ranks: the other agents go on without them."""
 
 log = logging.getLogger("phalanx.launch")
-
-
-class LaunchError(PhalanxError):
-    """The agent could not take part."""
 
 
 class AgentProcess:
@@ -54,6 +55,9 @@ class AgentProcess:
         self._wake = asyncio.Event()
         self._contacts: list[Address] = []
         self._asked = 0
+        self._gang = None if options.seat is None else GangFile(options.seat)
+        self._holds_endpoint = False
+        self._hold_at = 0.0
         self._leaving = False
         self._patience_s = options.join_timeout_s
         self._refused = ""
@@ -85,22 +89,35 @@ class AgentProcess:
         endpoint = self._options.endpoint
         host = self._options.local_addr or local_address(endpoint)
         is_founder = endpoint is None
-        if endpoint is not None and is_local(endpoint[0]):
-            try:
-                await self._network.listen(endpoint[0], endpoint[1])
-                is_founder = True
-            except OSError:
-                # By another agent if all is well, and that answers at once.
+        if self._gang is None or self._gang.is_founder():
+            is_founder = await self._hold(endpoint) or is_founder
+            if endpoint is not None and is_local(endpoint[0]) and not is_founder:
+                # It is taken: by another agent if all is well, and that answers at once.
                 self._patience_s = TAKEN_PATIENCE_S
         port = await self._network.listen(host, 0)
         self._become(host, port, is_founder)
         if is_founder:
             log.info("agent %s waits for others at %s:%d", self._me.name, *(endpoint or (host, port)))
 
+    async def _hold(self, endpoint: Address | None) -> bool:
+        """Listens at the endpoint, if it is this machine's and free."""
+        if endpoint is not None and is_local(endpoint[0]):
+            with contextlib.suppress(OSError):
+                await self._network.listen(*endpoint)
+                self._holds_endpoint = True
+        return self._holds_endpoint
+
+    async def _hold_for_the_run(self, now: float) -> None:
+        """The leader is found at the endpoint, also once the agent that founded the run is gone."""
+        if not self._holds_endpoint and self._replica.leads(now) and now >= self._hold_at:
+            self._hold_at = now + HOLD_EVERY_S
+            await self._hold(self._options.endpoint)
+
     def _become(self, host: str, port: int, is_founder: bool) -> None:
         """Takes a name that was never used: what an agent promised before is not its promise any more."""
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-        self._me = Agent(name, host, port, self._options.slots, free_port(host))
+        task = -1 if self._options.seat is None else self._options.seat.task
+        self._me = Agent(name, host, port, self._options.slots, free_port(host), task)
         timing, now = Timing(min(0.5, self._options.lease_s / 5), self._options.lease_s), time.monotonic()
         self._timing = timing
         self._replica = Replica.founding(self._me, timing, now) if is_founder else Replica(self._me, timing, now)
@@ -115,7 +132,9 @@ class AgentProcess:
             self._wake.clear()
             now = time.monotonic()
             self._replica.tick(now)
+            self._heed_plan()
             self._lead(now)
+            await self._hold_for_the_run(now)
             self._tell(now)
             self._send()
             epoch = self._replica.epoch
@@ -188,6 +207,7 @@ class AgentProcess:
             self._heard = dict.fromkeys(self._replica.epoch.names if self._replica.epoch else (), now)
             for name in self._closed:
                 self._lose(name, now)
+        self._coordinator.planned(self._plan())
         self._coordinator.heard(self._report(), now)
         for name, at in list(self._heard.items()):
             if name != self._me.name and now >= at + self._timing.lease_s:
@@ -199,6 +219,15 @@ class AgentProcess:
         if following is not None:
             log.info("epoch %d: %s%s", following.number, following.state, f", {following.why}" if following.why else "")
             self._replica.propose(following, now)
+
+    def _plan(self) -> Plan | None:
+        return None if self._gang is None else self._gang.plan()
+
+    def _heed_plan(self) -> None:
+        """An agent that the scheduler plans without leaves, whether or not the signal has come."""
+        plan = self._plan()
+        if plan is not None and self._me.task not in plan.tasks and not self._leaving:
+            self._leave("the scheduler plans without it")
 
     def _lose(self, name: str, now: float) -> None:
         self._heard.pop(name, None)
@@ -290,7 +319,10 @@ class AgentProcess:
         self._wake.set()
 
     def _on_signal(self, number: int) -> None:
-        log.warning("%s: this agent leaves", signal.Signals(number).name)
+        self._leave(signal.Signals(number).name)
+
+    def _leave(self, why: str) -> None:
+        log.warning("%s: this agent leaves", why)
         self._leaving = True
         self._left_at = time.monotonic()
         self._wake.set()
@@ -384,37 +416,6 @@ class AgentProcess:
             await asyncio.sleep(TICK_S)
         log.log(logging.INFO if epoch.state == "succeeded" else logging.ERROR, "%s: %s", epoch.state, epoch.why)
         return {"succeeded": 0, "left": LEFT_EXIT}.get(epoch.state, FAILED_EXIT)
-
-
-def local_address(endpoint: Address | None) -> str:
-    """The address of this machine in the network that leads to the endpoint."""
-    if endpoint is None:
-        return "127.0.0.1"
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            # Nothing is sent; the kernel only picks the way.
-            probe.connect((endpoint[0], 9))
-            host: str = probe.getsockname()[0]
-            return host
-    except OSError as error:
-        raise LaunchError(f"--rdzv-endpoint {endpoint[0]}:{endpoint[1]}: {error.strerror or error}") from None
-
-
-def is_local(host: str) -> bool:
-    """Whether this machine has that address."""
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((host, 0))
-            return True
-    except OSError:
-        return False
-
-
-def free_port(host: str) -> int:
-    """A port that nothing listens on now."""
-    with socket.create_server((host, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def run(options: Options) -> int:

@@ -13,6 +13,7 @@ from phalanx.train.launch.budget import Budget
 from phalanx.train.launch.budget import Rules as Restarts
 from phalanx.train.launch.cause import Cause, first_of
 from phalanx.train.launch.epoch import Agent, Epoch, replaced
+from phalanx.train.launch.plan import Plan
 
 Condition = Literal["idle", "running", "succeeded", "failed"]
 
@@ -62,6 +63,11 @@ class Coordinator:
         self._changing_since: float | None = None
         self._budget = Budget()
         self._judged: tuple[int, Cause, Budget] | None = None
+        self._plan: Plan | None = None
+
+    def planned(self, plan: Plan | None) -> None:
+        """What the scheduler says there will be. Without a plan, whichever agents come make the world."""
+        self._plan = plan
 
     def heard(self, report: Report, now: float) -> None:
         name = report.agent.name
@@ -97,7 +103,18 @@ class Coordinator:
         return self._changed(epoch, now)
 
     def _present(self) -> list[Agent]:
-        return [report.agent for report in self._reports.values() if not report.leaving]
+        here = [report.agent for report in self._reports.values() if not report.leaving]
+        return here if self._plan is None else [agent for agent in here if agent.task in self._plan.tasks]
+
+    def _seated(self, epoch: Epoch) -> tuple[Agent, ...]:
+        """The agents that are there for the next epoch, in the order of ranks."""
+        if self._plan is None:
+            return replaced(epoch.members, self._present(), self._rules.most)
+        by_task = {agent.task: agent for agent in self._present()}
+        return tuple(by_task[task] for task in self._plan.tasks if task in by_task)
+
+    def _is_as_planned(self, agents: tuple[Agent, ...]) -> bool:
+        return self._plan is not None and tuple(agent.task for agent in agents) == self._plan.tasks
 
     def _condition(self, name: str, epoch: Epoch) -> Condition:
         """How an agent's workers of this epoch are. One that has not begun it yet has them idle."""
@@ -115,9 +132,12 @@ class Coordinator:
 
     def _gathered(self, epoch: Epoch, now: float) -> Epoch | None:
         rules, present = self._rules, self._present()
+        if self._reports and all(report.leaving for report in self._reports.values()):
+            return self._left(epoch)
+        members = self._seated(epoch)
         is_late = now >= self._arrived + rules.last_call_s
-        if len(present) >= rules.most or (len(present) >= rules.least and is_late):
-            members = replaced(epoch.members, present, rules.most)
+        is_enough = len(present) >= rules.most or (len(present) >= rules.least and is_late)
+        if self._is_as_planned(members) or (self._plan is None and is_enough):
             return replace(epoch, number=epoch.number + 1, members=members, state="running")
         if now >= self._gathering_since + rules.join_timeout_s:
             return self._over(epoch, self._shortage(present))
@@ -127,6 +147,9 @@ class Coordinator:
         hosts = ", ".join(sorted(agent.host for agent in present)) or "none"
         gone = f"; lost: {', '.join(sorted(self._lost))}" if self._lost else ""
         wanted = f"at least {self._rules.least} agents are needed (--nnodes)"
+        if self._plan is not None:
+            missing = sorted({*self._plan.tasks} - {agent.task for agent in present})
+            wanted = f"{len(self._plan.tasks)} agents are planned, missing of task {', '.join(map(str, missing))}"
         return f"{wanted}, {len(present)} came in {self._rules.join_timeout_s:g} s: {hosts}{gone}"
 
     def _failed(self, epoch: Epoch, causes: list[Cause], now: float) -> Epoch | None:
@@ -151,18 +174,22 @@ class Coordinator:
 
     def _changed(self, epoch: Epoch, now: float) -> Epoch | None:
         """A planned change: agents that leave, or that came while there is a place."""
-        wanted = replaced(epoch.members, self._present(), self._rules.most)
+        wanted = self._seated(epoch)
         if set(epoch.names) == {agent.name for agent in wanted}:
             self._changing_since = None
             return None
+        is_as_planned = self._is_as_planned(wanted)
+        if self._plan is not None and not is_as_planned and not self._any_leaves(epoch):
+            # The scheduler brings the others; until they are here, these go on.
+            return None
         if self._changing_since is None:
             self._changing_since = now
-        if now < self._changing_since + self._rules.settle_s:
+        if now < self._changing_since + self._rules.settle_s and not is_as_planned:
             # Those that come or leave together make one change.
             return None
         self._changing_since = None
         if not wanted:
-            return replace(epoch, number=epoch.number + 1, state="left", why="all agents were told to leave")
+            return self._left(epoch)
         left = [name for name in epoch.names if name not in {agent.name for agent in wanted}]
         came = [agent.name for agent in wanted if agent.name not in epoch.names]
         why = "; ".join([*(f"{name} leaves" for name in left), *(f"{name} joins" for name in came)])
@@ -170,13 +197,19 @@ class Coordinator:
 
     def _onward(self, epoch: Epoch, now: float, restarts: int, why: str) -> Epoch:
         self._failing_since = None
-        present = self._present()
-        members = replaced(epoch.members, present, self._rules.most)
+        members = self._seated(epoch)
+        least = self._rules.least if self._plan is None else len(self._plan.tasks)
         next_one = replace(epoch, number=epoch.number + 1, members=members, restarts=restarts, why=why)
-        if len(members) >= self._rules.least:
+        if len(members) >= least:
             return replace(next_one, state="running")
         self._gathering_since = self._arrived = now
         return replace(next_one, members=members or epoch.members, state="gathering")
+
+    def _any_leaves(self, epoch: Epoch) -> bool:
+        return any(self._reports[name].leaving for name in epoch.names if name in self._reports)
+
+    def _left(self, epoch: Epoch) -> Epoch:
+        return replace(epoch, number=epoch.number + 1, state="left", why="all agents were told to leave")
 
     def _over(self, epoch: Epoch, why: str) -> Epoch:
         return replace(epoch, number=epoch.number + 1, state="failed", why=why)

@@ -19,6 +19,8 @@ class Agent:
     slots: int
     master_port: int = 0
     """A port that is free on its host, where rank 0 may listen."""
+    task: int = -1
+    """The task of the scheduler's gang that it runs in; -1 where there is none."""
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Agent:

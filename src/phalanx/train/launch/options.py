@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phalanx.errors import PhalanxError
+from phalanx.train.launch.plan import Seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Options:
     last_call_s: float = 2.0
     join_timeout_s: float = 600.0
     retry_program_errors: bool = False
+    seat: Seat | None = None
+    """Where the scheduler plans the world: it says how many agents there are, before `least` and `most`."""
 
     def __post_init__(self) -> None:
         if not self.command:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Moved
+from phalanx.backends.local.attempt_files import Answer, AttemptState, Ending, Moved, TaskOrder
 from phalanx.backends.local.folder import SHARED, AttemptFolder, write_durably
 from phalanx.backends.local.shepherd.task import Task
 from phalanx.backends.local.shepherd.task_set import Failure
@@ -28,6 +28,8 @@ class AnswerLog:
         self._answers: list[Answer] = []
         self._watchers: list[Wire] = []
         self._gang_version = 0
+        self._since: dict[int, int] = {}
+        """With which version of the gang each of its ranks came."""
 
     def show(self, wire: Wire) -> None:
         """Tells a new watcher all that was answered, and from now on what will be."""
@@ -98,15 +100,32 @@ class AnswerLog:
             notice = {"reason": reason, "until_ms": int(time.time() * 1000) + grace_ms}
             write_durably(self._folder.notice_path, notice, SHARED)
 
-    def write_gang(self) -> None:
-        """Writes the members of the gang now, for tasks that stay while it changes."""
+    def write_gang(self, joining: Sequence[TaskOrder] = ()) -> None:
+        """Writes the members of the gang now and, while it changes, those that it will have."""
         self._gang_version += 1
-        members = [
-            {key: task.order[key] for key in ("rank", "role", "node", "devices")} for task in self.tasks.values()
-        ]
-        gang = {"version": self._gang_version, "world_size": len(members), "tasks": members}
+        present = [task.order for task in self.tasks.values()]
+        planned = [*(task.order for task in self.tasks.values() if not task.leaving), *joining]
+        known, self._since = self._since, {}
+        for order in (*present, *planned):
+            self._since[order["rank"]] = known.get(order["rank"], self._gang_version)
+        gang = {"version": self._gang_version, **self._members(present)}
+        if planned != present:
+            gang["next"] = self._members(planned)
         with suppress(OSError):
             write_durably(self._folder.gang_path, gang, SHARED)
+
+    def _members(self, orders: Sequence[TaskOrder]) -> dict[str, object]:
+        tasks = [
+            {
+                "rank": order["rank"],
+                "role": order["role"],
+                "node": order["node"],
+                "devices": order["devices"],
+                "since": self._since[order["rank"]],
+            }
+            for order in orders
+        ]
+        return {"world_size": len(tasks), "tasks": tasks}
 
     def _tell(self, message: Message) -> None:
         for wire in list(self._watchers):

@@ -206,9 +206,13 @@ class Shepherd:
             return
         self._resizing = action
         self._joining = message["add"]
-        for rank in message["remove"]:
-            self._tasks[rank].leaving = True
-            self._ask_to_leave(self._tasks[rank])
+        leaving = [self._tasks[rank] for rank in message["remove"]]
+        for task in leaving:
+            task.leaving = True
+        # Before any signal, so that those that stay know why others end.
+        self._book.write_gang(self._joining)
+        for task in leaving:
+            self._ask_to_leave(task)
 
     def _muster_tasks(self, orders: list[TaskOrder]) -> None:
         name = partial(pen_name, self.folder.path, self.order["job"], self.order["attempt"])
