@@ -88,6 +88,25 @@ def test_ranks_that_the_launcher_starts_again_find_their_memory(server: Server, 
     assert set(re.findall(r"ends with (\w+)", told)) == {undisturbed}
 
 
+def test_a_launched_training_shrinks_and_grows_by_plan_within_one_attempt(server: Server, undisturbed: str) -> None:
+    gang = [{"replicas": {"min": 1, "max": 2}, "gpus": 1}]
+    command = [*LAUNCH[:-1], "0.2"]
+    job = server.submit(command=command, gang=gang, checkpoint={}, grace="60s")["id"]
+    await_steps(server, job, 1, 10)
+    other = server.submit(command=["sleep", "1000"], priority=100, gang=[{"replicas": 3, "gpus": 1}])["id"]
+    server.wait(other, "running")
+    eventually(lambda: "rank 0 of 1 loaded step" in logs(server, job, 1))
+    server.client.post(f"/jobs/{other}:cancel").raise_for_status()
+    eventually(lambda: "rank 1 of 2 loaded step" in logs(server, job, 1))
+    server.wait(job, "succeeded", "failed")
+    assert set(re.findall(r"ends with (\w+)", logs(server, job, 1))) == {undisturbed}, logs(server, job, 1, "err")
+    assert re.findall(r"epoch (\d+): ranks 0 to 0 of (\d)", logs(server, job, 1, "err")) == [
+        ("1", "2"),
+        ("2", "1"),
+        ("3", "2"),
+    ]
+
+
 def test_a_launched_training_survives_a_dead_node_and_a_preemption_with_another_world(
     server: Server, undisturbed: str
 ) -> None:
