@@ -70,6 +70,24 @@ else:
     assert "in <module>" in launched.errors()
 
 
+def test_a_rank_that_takes_long_to_end_after_its_program_is_no_hang(launch: Launch) -> None:
+    program = """
+import atexit
+def end():
+    while not launcher_looked():
+        time.sleep(0.02)
+def launcher_looked():
+    # Well past the time-out, by the clock that the launcher goes by.
+    return time.time() > returned + 3
+beat(1)
+returned = time.time()
+atexit.register(end)
+"""
+    launched = launch(program, "--hang-timeout", "1")
+    assert launched.wait() == 0
+    assert launch.epochs() == {1: [0]}
+
+
 def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(launch: Launch) -> None:
     program = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntrain()"
     launched = launch(program, "--shutdown-timeout", "0.5")
@@ -96,6 +114,29 @@ def test_a_standby_has_imported_what_it_should_before_it_is_a_rank(launch: Launc
     launch.until(lambda: launch.notes("warm"), "a rank that was a standby")
     launch.let_go()
     assert launched.wait() == 0
+
+
+def test_an_agent_joins_when_its_standbys_are_warm_and_the_others_go_on_until_then(launch: Launch) -> None:
+    port, modules = free_port(), launch.folder / "modules"
+    modules.mkdir()
+    begun, release = launch.folder / "begun", launch.folder / "release"
+    (modules / "heavy.py").write_text(
+        "import os, time\n"
+        f"open({str(begun)!r}, 'w').close()\n"
+        f"while not os.path.exists({str(release)!r}):\n"
+        "    time.sleep(0.02)\n"
+    )
+    launch("train()", *nodes("1:3", port))
+    launch.world(1)
+    path = os.pathsep.join([str(modules), str(Path(__file__).parents[2] / "src")])
+    launch("train()", *nodes("1:3", port), "--standby", "1", "--preload", "heavy", PYTHONPATH=path)
+    launch.until(begun.exists, "the standby imports")
+    # One that comes later, and is ready, does not wait for it.
+    launch("train()", *nodes("1:3", port))
+    launch.world(2, epochs_before=1)
+    release.touch()
+    launch.world(3, epochs_before=2)
+    launch.let_go()
 
 
 def test_agents_come_and_go_by_plan_and_the_loss_of_the_leader_stops_nothing(launch: Launch) -> None:

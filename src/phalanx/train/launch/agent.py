@@ -76,8 +76,8 @@ class AgentProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
         try:
+            await self._prepare_standbys()
             await self._take_place()
-            self._prepare_standbys()
             return await self._serve()
         finally:
             await self._end_workers("the launcher ends")
@@ -243,7 +243,13 @@ class AgentProcess:
         return Report(self._me, self._started, condition, tuple(workers.causes), self._leaving, workers.step())
 
     def _tell(self, now: float) -> None:
-        """Reports to the leader: at once what changed, and with every beat that this agent is there."""
+        """Reports to the leader: at once what changed, and with every beat that this agent is there.
+
+        An agent that joins first warms its standbys: the others go on meanwhile.
+        """
+        if self._started < 0 and not self._standbys.are_warm:
+            self._sought_since = now
+            return
         report = self._report()
         at, before = self._reported
         is_news = before is None or replace(before, step=None) != replace(report, step=None)
@@ -394,13 +400,13 @@ class AgentProcess:
     def _is_ending(self) -> bool:
         return self._ending is not None and not self._ending.done()
 
-    def _prepare_standbys(self) -> None:
+    async def _prepare_standbys(self) -> None:
         program = program_of(self._options.command)
         if program is not None and self._options.standby:
             interpreter, flags, rest = program
             count = min(self._options.standby, self._options.slots)
             self._standbys = Standbys([interpreter, *flags], rest, self._options.preload, count)
-            self._refill()
+            await self._standbys.refill()
 
     def _refill(self) -> None:
         self._refilling = asyncio.ensure_future(self._standbys.refill())

@@ -20,6 +20,11 @@ import traceback
 from types import ModuleType, TracebackType
 
 FOLDER = "PHALANX_WORKER_DIR"
+RETURNED = "returned"
+"""A file in the worker's folder from the moment its program has returned: what Python does then is no hang."""
+
+READY = "PHALANX_STANDBY_FD"
+"""A descriptor that a standby closes when it has imported what it should."""
 STACK_SIGNAL = signal.SIGUSR2
 PR_SET_PDEATHSIG = 1
 
@@ -34,12 +39,17 @@ def main() -> None:
     # Kept open: a signal may come when no file can be opened any more.
     stacks = os.open(os.path.join(folder, "stacks"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     faulthandler.enable(stacks)
+    # What holds again once Python shuts down: there is no stack to tell then, and the signal must not kill.
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)
     faulthandler.register(STACK_SIGNAL, stacks, all_threads=True)
     try:
         run(arguments)
     except Exception as error:
         tell(folder, error)
         sys.exit(1)
+    finally:
+        with contextlib.suppress(OSError):
+            os.close(os.open(os.path.join(folder, RETURNED), os.O_CREAT | os.O_WRONLY))
 
 
 def end_with_the_launcher() -> None:
@@ -54,6 +64,7 @@ def stand_by(modules: list[str]) -> None:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)
     sys.stdout.flush()
+    os.close(int(os.environ.pop(READY)))
     line = sys.stdin.readline()
     if not line:
         raise SystemExit(0)

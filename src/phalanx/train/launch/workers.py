@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -17,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.train.launch import progress, stacks
-from phalanx.train.launch.bootstrap import FOLDER, STACK_SIGNAL
+from phalanx.train.launch.bootstrap import FOLDER, RETURNED, STACK_SIGNAL
 from phalanx.train.launch.cause import Cause, Ending, cause_of
 from phalanx.train.launch.standby import Standbys
 
 BOOTSTRAP = str(Path(__file__).with_name("bootstrap.py"))
 STACKS_WITHIN_S = 1.0
 POLL_S = 0.02
+
+log = logging.getLogger("phalanx.launch")
 
 
 class Workers:
@@ -67,14 +70,17 @@ class Workers:
         return max((each[0] for each in told if each is not None), default=None)
 
     def stalled_s(self) -> float:
-        """For how long no rank has told a step; 0 before the first one."""
+        """For how long no rank has told a step or returned; 0 before the first step, and when all have returned."""
         told = [progress.read(self._folder_of(number)) for number in range(len(self._processes))]
         times = [each[1] for each in told if each is not None]
-        return time.time() - max(times) if times and not self.is_over else 0.0
+        if not times or not self._unreturned():
+            return 0.0
+        returned = (self._returned_s(number) for number in range(len(self._processes)))
+        return time.time() - max(*times, *(each for each in returned if each is not None), 0.0)
 
     async def explain_hang(self, stalled_s: float) -> None:
         """Has all ranks write down where they stand, and names those that wait for no other."""
-        running = [number for number in range(len(self._processes)) if number not in self._codes]
+        running = self._unreturned()
         for number in running:
             with contextlib.suppress(ProcessLookupError):
                 self._processes[number].send_signal(STACK_SIGNAL)
@@ -106,6 +112,18 @@ class Workers:
         await asyncio.gather(*self._watchers)
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _unreturned(self) -> list[int]:
+        """Those whose program is under way."""
+        numbers = range(len(self._processes))
+        return [number for number in numbers if number not in self._codes and self._returned_s(number) is None]
+
+    def _returned_s(self, number: int) -> float | None:
+        """When the program of one has returned."""
+        try:
+            return (self._folder_of(number) / RETURNED).stat().st_mtime
+        except OSError:
+            return None
+
     def _signal(self, number: int) -> None:
         for pid in self.pids:
             with contextlib.suppress(ProcessLookupError):
@@ -117,7 +135,9 @@ class Workers:
         code = await process.wait()
         self._codes[number] = code
         if code != 0 and not self._stopping:
-            self.causes.append(cause_of(self._ending(number, code)))
+            cause = cause_of(self._ending(number, code))
+            log.warning("%s", cause)
+            self.causes.append(cause)
         if not self._stopping:
             self._on_end()
 
