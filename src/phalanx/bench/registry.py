@@ -220,6 +220,24 @@ def _page_weight(quick: bool, tell: Tell) -> list[Row]:
     return weight.weight()
 
 
+def _launch_detection(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.launch import detection
+
+    return detection.run(detection.QUICK if quick else detection.FULL, tell)
+
+
+def _launch_recovery(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.launch import recovery
+
+    return recovery.run(recovery.QUICK if quick else recovery.FULL, tell)
+
+
+def _launch_resize(quick: bool, tell: Tell) -> list[Row]:
+    from phalanx.bench.launch import resize
+
+    return resize.run(resize.QUICK if quick else resize.FULL, tell)
+
+
 MESHES, MESHES_QUICK = 500, 5
 KILLS, KILLS_QUICK = 500, 3
 LIVE_JOBS, LIVE_JOBS_QUICK = 200, 10
@@ -248,6 +266,11 @@ BENCHMARKS: Mapping[str, Mapping[str, Part]] = {
         "latency": Part("how soon gangs are bound that come one after the other", _kubernetes("latency")),
         "crowded": Part("gangs bound in part where 120 % of the GPUs are asked for", _kubernetes("crowded")),
         "large": Part("5,000 nodes: ready, memory, and a gang on 512 of them", _kubernetes("large")),
+    },
+    "launch": {
+        "detection": Part("how soon exits and hangs are noticed, and which of 200 faults are named", _launch_detection),
+        "recovery": Part("kill -9 of one of 8 ranks to the first new step, beside torchrun", _launch_recovery),
+        "resize": Part("4 to 6 to 3 agents by plan: seconds without a step, beside torchrun", _launch_resize),
     },
     "page": {
         "weight": Part("what the page weighs, compressed", _page_weight),

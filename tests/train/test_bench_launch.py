@@ -1,0 +1,52 @@
+"""The benchmark of the launcher, at its smallest: that it runs, and that what must hold at any size does."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.bench.launch import detection, faults, recovery, resize
+from phalanx.bench.launch.faults import KINDS, fault_of
+
+pytestmark = pytest.mark.needs("torch")
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.mark.long
+def test_faults_are_noticed_and_named_and_slow_ranks_left_alone() -> None:
+    rows = {row["name"]: row for row in detection.run(detection.QUICK, silent)}
+    assert rows["launch: right rank and cause named"]["value"] == detection.QUICK.faults
+    assert rows["launch: exit code of the run with all these faults"]["value"] == 0
+    assert rows[f"launch: false kills of a slow rank in {detection.QUICK.slow_steps} steps"]["met"]
+
+
+@pytest.mark.long
+def test_all_ways_of_recovery_come_back() -> None:
+    rows = recovery.run(recovery.QUICK, silent)
+    assert len(rows) == 5
+    assert all(row["value"] is not None and row["value"] > 0 for row in rows)
+
+
+@pytest.mark.long
+def test_all_ways_of_resizing_reach_each_size() -> None:
+    rows = resize.run(resize.QUICK, silent)
+    assert len(rows) == 3 * 2 * (len(resize.QUICK.sizes) - 1)
+    assert all(row["value"] is not None and row["value"] > 0 for row in rows)
+
+
+def test_many_epochs_have_faults_of_every_kind_and_rank() -> None:
+    drawn = [fault_of(epoch, 2) for epoch in range(1, detection.FULL.faults + 1)]
+    assert {fault.kind for fault in drawn} == set(KINDS)
+    assert {fault.rank for fault in drawn} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [("exception", RuntimeError), ("memory", MemoryError), ("device", RuntimeError), ("program", KeyError)],
+)
+def test_what_is_raised_is_what_the_launcher_is_to_say(kind: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as raised:
+        faults.fail(kind)
+    assert f"{type(raised.value).__name__}: {raised.value}".endswith(KINDS[kind][1])
