@@ -63,7 +63,7 @@ def _killed(run: Run, ranks: int) -> float:
     """Kills a rank that is well under way; the seconds to the first step of another process."""
     begun = time.time()
     steps = run.until(lambda: run.steps(ranks, begun)[20 * ranks :], "steps before the kill")
-    old = {note["pid"] for note in steps}
+    old = {note["pid"] for note in run.notes("began")}
     os.kill(steps[-1]["pid"], signal.SIGKILL)
     killed_s = time.time()
     new = run.until(lambda: [note for note in run.steps(ranks, killed_s) if note["pid"] not in old], "steps after it")
