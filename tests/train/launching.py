@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PATIENCE_S = 240.0
+
 RANK = """
 import json, os, signal, sys, time
 from phalanx.train.launch.progress import beat
@@ -57,7 +59,7 @@ class Launched:
         """The command, up to the program."""
         return [sys.executable, "-m", "phalanx", "launch", *options, "--", sys.executable]
 
-    def wait(self, timeout_s: float = 40.0) -> int:
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
         return self.process.wait(timeout_s)
 
     def errors(self) -> str:
@@ -90,7 +92,7 @@ class Launch:
             found.setdefault(note["epoch"], []).append(note["rank"])
         return {epoch: sorted(ranks) for epoch, ranks in found.items()}
 
-    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = 40.0) -> None:
+    def until(self, condition: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> None:
         deadline = time.monotonic() + timeout_s
         while not condition():
             said = "\n".join(launched.errors() for launched in self._all)

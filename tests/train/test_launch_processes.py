@@ -96,6 +96,21 @@ def test_a_rank_that_ignores_sigterm_is_killed_after_the_grace(launch: Launch) -
     assert launched.wait() == 143
 
 
+def test_ranks_that_wait_for_one_that_failed_do_not_have_the_whole_grace(launch: Launch) -> None:
+    program = """
+if restarts == 0 and rank == 0:
+    while len(open(out).read().splitlines()) < 2:
+        time.sleep(0.01)
+    os._exit(7)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+train()
+"""
+    launched = launch(program, "--nproc-per-node", "2", "--max-restarts", "1", "--shutdown-timeout", "1000")
+    launch.world(2, epochs_before=1)
+    launch.let_go()
+    assert launched.wait() == 0
+
+
 def test_ranks_save_and_leave_when_the_launcher_is_told_to_end(launch: Launch) -> None:
     launched = launch("train()", "--nproc-per-node", "2")
     launch.world(2)

@@ -124,7 +124,7 @@ from phalanx.train.launch.plan import Seat
     envvar="TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
     default=30.0,
     show_default=True,
-    help="Seconds between SIGTERM and SIGKILL.",
+    help="Seconds between SIGTERM and SIGKILL; five at most after a failure.",
 )
 @click.option(
     "--retry-program-errors",

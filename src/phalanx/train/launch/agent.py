@@ -40,6 +40,10 @@ FAILED_EXIT = 1
 FENCE_LEASES = 2
 """After so many leases without a leader an agent stops its ranks: the other agents go on without them."""
 
+AFTER_FAILURE_S = 5.0
+"""What ranks have at most to end after a failure: those that wait for the failed one in a collective hear no signal,
+and what they could save is in host memory already."""
+
 log = logging.getLogger("phalanx.launch")
 
 
@@ -63,6 +67,7 @@ class AgentProcess:
         self._refused = ""
         self._workers: Workers | None = None
         self._started = -1
+        self._restarts = 0
         self._explaining: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._standbys = Standbys.none()
@@ -163,6 +168,8 @@ class AgentProcess:
         if self._workers is not None:
             # Ranks that save take a while, in which this agent is there for the other agents.
             reason, grace_s = self._notice(epoch.why or "another epoch")
+            if self._has_failed(epoch):
+                grace_s = min(grace_s, AFTER_FAILURE_S)
             self._begin_ending(reason, grace_s if is_member or self._leaving else 0.0)
             return
         if self._started >= 0 and not is_member and not self._leaving:
@@ -174,8 +181,13 @@ class AgentProcess:
             await self._start(epoch)
         self._started = epoch.number
 
+    def _has_failed(self, epoch: Epoch) -> bool:
+        """Whether the ranks that this agent runs are to end for a failure of one of their world."""
+        return epoch.state == "failed" or epoch.restarts > self._restarts
+
     async def _start(self, epoch: Epoch) -> None:
         name = self._me.name
+        self._restarts = epoch.restarts
         log.info("epoch %d: ranks %d to %d of %d%s", *self._range(epoch), f" ({epoch.why})" if epoch.why else "")
         self._fenced = None
         self._workers = Workers(self._me.host, epoch.first_rank(name), self._wake.set)
