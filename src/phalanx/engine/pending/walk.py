@@ -296,7 +296,8 @@ class Walk:
             told_else = 0 if self.rules.by_quota else ~queue.lacking
             found &= (self._requests.with_gpus(self.builder.free_soon) | told_else) & ~self.full | queue.late
         if found and self.rules.by_quota:
-            found &= self._headroom.affordable(queue) | queue.displacing
+            affordable = self._headroom.affordable(queue)
+            found &= affordable | self._displacing(queue, found & ~affordable & queue.displacing)
         quiet = queue.settled if queue.quiet else 0
         found |= queue.straight & is_open & ~quiet
         found |= self._reclaiming(queue, is_open & ~queue.reclaimed & ~quiet & ~found)
@@ -327,6 +328,21 @@ class Walk:
                     found |= pending.bit
         return found
 
+    def _displacing(self, queue: QueueCandidates, may: int) -> int:
+        """Of some classes without quota those that would have it once jobs of their own queue have left."""
+        found = 0
+        for pending in queue if may else ():
+            if pending.bit & may and self._may_displace(queue, self.state.jobs[pending.job]):
+                found |= pending.bit
+        return found
+
+    def _may_displace(self, queue: QueueCandidates, record: JobRecord) -> bool:
+        """Whether what a job needs beyond what all victims in its own queue leave is no more than that may have."""
+        if self._own is None or not self._own.may_leave_for(record):
+            return False
+        most = self._headroom.most(queue.path)
+        return all(not asked or asked <= has for asked, has in zip(self._need_of_others(record), most, strict=True))
+
     def _standing_alone(self, queue: QueueCandidates, is_open: int) -> int:
         """Classes without a number are looked at one by one."""
         found = 0
@@ -338,7 +354,7 @@ class Walk:
     def _is_candidate(self, queue: QueueCandidates, pending: PendingClass) -> bool:
         record = self.state.jobs[pending.job]
         needs_quota = self.rules.by_quota and self.state.shortfall(record) is not None
-        needs_quota = needs_quota and (self._own is None or not self._own.may_leave_for(record))
+        needs_quota = needs_quota and not self._may_displace(queue, record)
         if not queue.blocked & pending.bit and not needs_quota:
             return True
         reclaims = self.builder.reclaims_left > 0 and not queue.reclaimed & pending.bit
