@@ -126,8 +126,10 @@ class Rig:
         backend.carry_out(action, now)
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
-            for event in backend.events(self.subject.now()):
-                self.seen.append(event)
+            # The end of a task may be told together with its start.
+            told = list(backend.events(self.subject.now()))
+            self.seen += told
+            for event in told:
                 if isinstance(event, Done | Failed) and event.action == action.id:
                     return event
             self.subject.wait(backend.next_event_ms())

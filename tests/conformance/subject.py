@@ -25,7 +25,7 @@ from phalanx.backends.local.processes import Process, process, processes, variab
 from phalanx.engine.backend import Backend
 from phalanx.workload.job import Execution, Job
 
-PATIENCE_S = 60.0
+PATIENCE_S = 240.0
 """Far longer than anything takes; only a failing test waits so long."""
 
 
