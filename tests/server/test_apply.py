@@ -214,7 +214,7 @@ def test_a_queue_left_with_no_gpus_and_a_limit_above_the_cluster_are_warned_of_w
     put(lab, "name: lab\nnodes:\n- {name: a, gpus: 8}\n- {name: b, gpus: 8}\npolicy: fifo\n").raise_for_status()
     queues = "queues:\n- {name: default}\n- {name: research, guaranteed: {gpus: 16}, limit: {gpus: 24}}\n"
     shown = put(lab, queues, dry_run="true").raise_for_status().json()
-    left = "the cluster has 16, of which is guaranteed 16 to research"
+    left = "the cluster has 16, of which research is guaranteed 16"
     assert shown["warnings"] == [
         f"queue default is left with 0 GPUs, and jobs that need any are refused there: {left}",
         "queue research has a limit of 24 GPUs, but the cluster has 16 GPUs",

@@ -230,7 +230,7 @@ def test_cpus_and_memory_have_quotas_too() -> None:
     [
         ("c", 1, "Unknown queue 'c' of job .*\\. Queues: a/x, b"),
         ("a", 1, "queue a has others inside, submit to one of them: a/x"),
-        ("b", 5, "queue b can have 4 at most: the cluster has 8, of which is guaranteed 4 to a"),
+        ("b", 5, "queue b can have 4 at most: the cluster has 8, of which a is guaranteed 4"),
     ],
 )
 def test_a_job_that_its_queue_can_never_have_is_refused(queue: str, count: int, message: str) -> None:

@@ -154,16 +154,16 @@ def test_the_most_a_queue_could_have_is_shown_as_arithmetic() -> None:
     quotas = a_department()
     assert quotas.upper_bounds("d/x", 0)[0] == ("d", 8 * GPU, (("d/y", 3 * GPU),))
     assert [bound.words("d/x", 0) for bound in quotas.upper_bounds("d/x", 0)] == [
-        "the limit of d is 8, of which is guaranteed 3 to d/y",
-        "the cluster has 16, of which is guaranteed 3 to d/y",
+        "the limit of d is 8, of which d/y is guaranteed 3",
+        "the cluster has 16, of which d/y is guaranteed 3",
     ]
     assert quotas.upper_bounds("d/y", 0)[0].words("d/y", 0) == "the limit of d is 8"
-    assert quotas.upper_bounds("e", 0)[0].words("e", 0) == "the cluster has 16, of which is guaranteed 3 to d"
+    assert quotas.upper_bounds("e", 0)[0].words("e", 0) == "the cluster has 16, of which d is guaranteed 3"
 
 
 def test_of_many_who_are_guaranteed_something_some_are_named() -> None:
     quotas = shared(*(Queue(f"q{i}", guaranteed=gpus(1)) for i in range(12)))
-    assert quotas.upper_bounds("q0", 0)[0].words("q0", 0).endswith("1 to q5, 1 to q6, and more to 3 others")
+    assert quotas.upper_bounds("q0", 0)[0].words("q0", 0).endswith("q5 1, q6 1, and 3 others more")
     assert quotas.upper_bound("q0", 0) == 5 * GPU
 
 

@@ -105,7 +105,8 @@ def check(state: State, event: Event) -> None:
         case JobRequeued(job=name):
             record = state.record(name)
             if record.attempt is None or record.attempt.phase is Phase.CLAIMED or record.cancelled:
-                raise ValueError(f"job {name} is {record.state.value}: only a job that has started can be requeued")
+                verb = "has" if record.final in (JobState.SUCCEEDED, JobState.FAILED) else "is"
+                raise ValueError(f"job {name} {verb} {record.state.value}: only a job that has started can be requeued")
         case NodeHealthChanged(node=node):
             _check_node(state, node)
         case DeviceHealthChanged(node=node, device=device):

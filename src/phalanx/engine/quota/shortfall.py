@@ -46,9 +46,11 @@ class QueueCeiling(NamedTuple):
         text = f"{'its limit is' if self.at == path else whole} {said(self.whole, resource)}"
         if not self.guaranteed:
             return text
-        kept = [f"{said(amount, resource)} to {other}" for other, amount in self.guaranteed[:NAMED_MAX]]
-        more = f", and more to {len(self.guaranteed) - NAMED_MAX} others" if len(self.guaranteed) > NAMED_MAX else ""
-        return f"{text}, of which is guaranteed {', '.join(kept)}{more}"
+        (first, most), *rest = self.guaranteed[:NAMED_MAX]
+        kept = [f"{first} is guaranteed {said(most, resource)}"]
+        kept += (f"{other} {said(amount, resource)}" for other, amount in rest)
+        more = f", and {len(self.guaranteed) - NAMED_MAX} others more" if len(self.guaranteed) > NAMED_MAX else ""
+        return f"{text}, of which {', '.join(kept)}{more}"
 
 
 def said(amount: int, resource: int) -> str:
