@@ -181,6 +181,15 @@ def other_bounds(rng: Random) -> Iterator[None]:
 def test_what_is_decided_is_the_same_as_if_every_class_were_looked_at_whenever_the_next_is_wanted(
     policy: str, rng: Random
 ) -> None:
+    all_plans_are_the_same(policy, rng)
+
+
+def test_a_class_that_was_kept_off_by_what_was_reserved_is_looked_at_on_all_nodes() -> None:
+    """By a history of a few dozen jobs, in which one may preempt on a node where nothing has grown."""
+    all_plans_are_the_same("fair:preempt=true", Random(102))
+
+
+def all_plans_are_the_same(policy: str, rng: Random) -> None:
     kind = rng.choice([History, Mixed])
     history = kind(rng, (policy,), rng.choice([None, *MAX_WAITS_MS]), quotas=rng.random() < 0.6)
     for _ in range(6):

@@ -123,8 +123,12 @@ class Walk:
         return None if pending.bit >= self._alone_bit else self._requests.every[pending.bit.bit_length() - 1]
 
     def is_known(self, pending: PendingClass) -> bool:
-        """Whether a class was refused when all were last evaluated, and only grown capacity can have changed that."""
-        return bool(pending.queue.known & pending.bit) and not self._all and not self.state.quotas
+        """Whether a class was refused when all were last evaluated, and only grown capacity can have changed that.
+
+        Not where something was reserved then: this may have kept it off.
+        """
+        is_known = bool(pending.queue.known & pending.bit) and not self._all
+        return is_known and not self.state.quotas and not self.state.reservations
 
     def is_blocked(self, pending: PendingClass) -> bool:
         """Whether a class was refused in this decision, and nothing has grown since that may help it."""
