@@ -18,6 +18,7 @@ from phalanx.engine.decide import cycle
 from phalanx.engine.decide.cycle import decide
 from phalanx.engine.pending import potential
 from phalanx.engine.plan import builder
+from phalanx.engine.reserve.blocked import BlockedSeats
 from phalanx.engine.state.classes import ClassIndex, index_of
 from phalanx.engine.state.journal import Count
 from phalanx.engine.state.records import Phase
@@ -198,6 +199,19 @@ def all_plans_are_the_same(policy: str, rng: Random) -> None:
             with every_class_is_looked_at():
                 plainly = decide(history.state, history.now)
         assert replace_verdicts(plan) == replace_verdicts(plainly)
+        history.decide()
+        history.go_on()
+
+
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(st.randoms(use_true_random=False))
+def test_what_is_decided_is_the_same_as_if_every_search_beside_what_is_reserved_were_made(rng: Random) -> None:
+    history = rng.choice([History, Mixed])(rng, EVERY_POLICY, max_wait_ms=3_000, quotas=rng.random() < 0.5)
+    for _ in range(6):
+        plan = decide(history.state, history.now)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BlockedSeats, "knows", lambda *asked: False)
+            assert decide(history.state, history.now) == plan
         history.decide()
         history.go_on()
 

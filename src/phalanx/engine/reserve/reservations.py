@@ -10,7 +10,7 @@ from __future__ import annotations
 from phalanx.cluster.capacity import Booking
 from phalanx.cluster.cluster import Health
 from phalanx.engine.preempt.preemption import PreemptionPlan
-from phalanx.engine.reserve.blocked import BlockedReservations
+from phalanx.engine.reserve.blocked import BlockedReservations, BlockedSeats
 from phalanx.engine.reserve.blocks import Blocks
 from phalanx.engine.reserve.overlap import draw_on_the_same, meet, without
 from phalanx.engine.reserve.profile import End, Profile, Release, Underway
@@ -60,6 +60,7 @@ class Reservations:
         self.made: list[Reservation] = []
         self.changes = 0
         self._blocked = BlockedReservations()
+        self._blocked_seats = BlockedSeats(transaction)
         self._makes_left = MAKES_MAX if self._overdue_only else FOREVER_MS
         self.kept_off: dict[str, None] = {}
         self._intervals: list[Interval] = []
@@ -111,7 +112,18 @@ class Reservations:
         Nor those behind, where there is a place beside what is reserved for them. A job that starts at its time
         elsewhere than was reserved for it would put off all that follow.
         """
+        if self.state.capacity.free_total < record.gpus_min:
+            return None
         in_the_way = self.before(record)
+        left_for = tuple(made.job for made, _ in in_the_way)
+        if self._blocked_seats.knows(record, left_for, self.made):
+            return None
+        seated = self._seat(record, in_the_way)
+        if seated is None:
+            self._blocked_seats.note(record, left_for)
+        return seated
+
+    def _seat(self, record: JobRecord, in_the_way: list[tuple[Reservation, tuple[Booking, ...]]]) -> GangTrial | None:
         others = [each for each in self._left_for(record) if each[0].job != record.job.id]
         if len(others) > len(in_the_way) and (seated := self._seat_clear_of(record, others)):
             return seated

@@ -49,6 +49,11 @@ class UndoLog:
         """A point to come back to."""
         return len(self._undo)
 
+    @property
+    def last_step(self) -> Step | None:
+        """The last step that is not taken back: while it is the same one, so are all before it."""
+        return self._undo[-1] if self._undo else None
+
     def undo_to(self, mark: int) -> None:
         """Takes back every step since a mark, the last first."""
         while len(self._undo) > mark:
